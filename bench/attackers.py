@@ -45,7 +45,6 @@ from maia.events import AttributeUid
 from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.wire.codec import decode, encode
-from maia.wire.filters import filter_to_bytes
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, framed
 from maia.wire.messages import (
     PROTOCOL_VERSION,
@@ -64,7 +63,7 @@ from maia.wire.messages import (
     Wanted,
     Welcome,
 )
-from maia.wire.names import network_to_bytes, type_to_bytes
+from maia.wire.names import filter_to_bytes, network_to_bytes, type_to_bytes
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 CHAIN_LENGTH = 255

@@ -50,8 +50,8 @@ from live_network import (
 )
 from maia.credentials import Action
 from maia.predicates import Predicate
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.messages import Accepted, Advertise, RenewAll, Subscribe
+from maia.wire.requests import digest_of_request, digest_of_standing
 
 BASE_BYTES, CONNECTION_BYTES, SUBSCRIPTION_BYTES = 200_000_000, 60_000, 8_000
 """The memory bound: so much for the broker itself, and so much for each of those that it holds."""

@@ -11,7 +11,6 @@ from maia.predicates import ALWAYS
 from maia.routing.table.digests import Tally, digest_of_filter, mark_of_interest
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Announce,
     Bye,
@@ -25,6 +24,7 @@ from maia.wire.messages import (
     Resync,
     Wanted,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)

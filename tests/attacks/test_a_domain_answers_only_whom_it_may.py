@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -294,7 +293,7 @@ def test_tls_1_2_and_plain_text_are_refused(met: DomainAtWork) -> None:
 
 def test_one_principal_cannot_keep_the_server_busy(tmp_path: object) -> None:
     """A77: requests of one principal are bounded within the window; others go on."""
-    config = replace(AccessConfig(api_listen="127.0.0.1:0"), api_requests=3)
+    config = AccessConfig(api_listen="127.0.0.1:0", api_requests=3)
     with domain_at_work(tmp_path, config=config) as busy:  # type: ignore[arg-type]
         with busy.client("smith") as smith:
             for _ in range(3):

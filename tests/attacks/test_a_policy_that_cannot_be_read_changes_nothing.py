@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ GOOD = policy(DETECTIVES)
 
 
 def settings(file: Path) -> AccessConfig:
-    return replace(AccessConfig(api_listen="127.0.0.1:0"), policy_file=file)
+    return AccessConfig(api_listen="127.0.0.1:0", policy_file=file)
 
 
 def say(met: DomainAtWork, fact: str, who: str, *more: str) -> None:

@@ -38,7 +38,6 @@ from maia.routing.overlay.ids import is_closer, node_id_of_key, node_id_of_type
 from maia.types import definition_to_bytes, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Interest,
     Message,
@@ -57,6 +56,7 @@ from maia.wire.messages import (
     Wanted,
     Welcome,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right
 from support.key_groups import KeyNet
 from support.sealed_net import state_of
@@ -231,7 +231,7 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
             )
         )
         assert office.was_accepted(number)
-        assert 0 < known._pool_bytes <= bytes_max
+        assert 0 < known._pools.bytes <= bytes_max
         assert 0 < known._found.bytes <= bytes_max
     assert len(known._pools) == len(known._found) == 2
     assert known.pool(shown) is known.pool(shown)

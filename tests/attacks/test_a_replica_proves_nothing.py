@@ -13,8 +13,8 @@ from maia.predicates import ALWAYS
 from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import Carried, NodeRecord, Ping, Renew, Replica, Wanted
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
 
 CAMERA, OFFICE = "camera at Victoria", "billing office"

@@ -17,7 +17,6 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.broker.access import authoriser as edge
-from maia.broker.routing import replication as replicating
 from maia.broker.routing import routes
 from maia.broker.sealed import interests as sealed_interests
 from maia.broker.sealed import publisher_rights as writers
@@ -44,7 +43,6 @@ from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.ids import node_id_of_key
 from maia.sessions import quotas
 from maia.types import type_id
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Interest,
     NodeRecord,
@@ -55,6 +53,7 @@ from maia.wire.messages import (
     SealedRights,
     Wanted,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.key_groups import KeyNet, grant
 from support.key_groups import key_of as member_key_of
@@ -250,7 +249,7 @@ BOUNDS = [
     Bound(pools, "_POOLS_MAX", edge),
     Bound(evidence, "_POOLS_MAX", edge),
     Bound(refused_certificates, "REFUSED_ON_MAX", routes),
-    Bound(contacts, "_CONTACTS_MAX", replicating),
+    Bound(contacts, "_CONTACTS_MAX", routes),
     Bound(sealed_rights, "types"),
     Bound(signers, "_WRITERS_MAX", writers),
     Bound(principals_with_a_quota, "_PRINCIPALS_MAX", quotas),

@@ -16,7 +16,6 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import seal_filter
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Bye,
     Interest,
@@ -30,6 +29,7 @@ from maia.wire.messages import (
     SealedWanted,
     Wanted,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, connect_right, random_from, shown
 from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
 

@@ -20,7 +20,7 @@ import pytest
 import maia
 from maia.credentials import same_secret
 from maia.events import AttributeUid, Instant
-from maia.net.status_endpoint import StatusEndpoint, Told
+from maia.net.status_endpoint import StatusEndpoint, StatusSource
 from maia.predicates import ALWAYS
 from maia.sealing import Secret
 from maia.sealing.filters import proofs as filter_proofs
@@ -233,7 +233,7 @@ def test_the_status_endpoint(shown: str, status: int) -> None:
     """A79: the token, over a real connection."""
 
     async def ask() -> bytes:
-        told = Told(is_ready=lambda: True, metrics=lambda: b"", status=dict)
+        told = StatusSource(is_ready=lambda: True, metrics=lambda: b"", status=dict)
         endpoint = StatusEndpoint(told, token="t" * 64)
         endpoint._token = Uncomparable(endpoint._token)
         host, _, port = (await endpoint.start("127.0.0.1:0")).rpartition(":")

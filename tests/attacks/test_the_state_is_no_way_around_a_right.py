@@ -20,7 +20,6 @@ from maia.predicates import ALWAYS
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     AskState,
     Bye,
@@ -34,6 +33,7 @@ from maia.wire.messages import (
     StateTold,
     Wanted,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import SECOND, Client, Net, connect_right, shown, sighting
 from support.sealed_net import state_of
 

@@ -15,7 +15,7 @@ from maia.net.status_endpoint import (
     NoStatus,
     NotLoopback,
     StatusEndpoint,
-    Told,
+    StatusSource,
     new_door,
     new_token,
     read_door,
@@ -24,8 +24,8 @@ from maia.net.status_endpoint import (
 NAMES = {"links": [{"peer": "ed25519:somebody"}]}
 
 
-def told() -> Told:
-    return Told(is_ready=lambda: True, metrics=lambda: b"maia_clients 1.0\n", status=lambda: NAMES)
+def told() -> StatusSource:
+    return StatusSource(is_ready=lambda: True, metrics=lambda: b"maia_clients 1.0\n", status=lambda: NAMES)
 
 
 async def raw_answer(host: str, port: int, request: bytes) -> bytes:

@@ -37,9 +37,8 @@ from maia.predicates import ALWAYS
 from maia.types import type_id
 from maia.wire.codec import decode, encode
 from maia.wire.effects import LinkId, LinkOpened, Received, Send
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Hello, Interest, Offer, Wanted, Welcome
-from maia.wire.names import network_to_bytes
+from maia.wire.names import filter_to_bytes, network_to_bytes
 from support.broker import Client, Net, connect_right, shown
 from support.costs import OWN_KEYS, STRANGER, counted, of_ones_own, stranger_pools
 from support.domain_server import DomainAtWork, domain_at_work

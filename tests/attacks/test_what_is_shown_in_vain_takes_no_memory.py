@@ -11,8 +11,8 @@ from maia.broker.routing.outbox import new_proof
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS
 from maia.types import type_id
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import Interest, Offer, Wanted
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right
 
 CERTIFICATE = 32 << 10

@@ -21,7 +21,7 @@ from maia.broker.server.server import RunningBroker, run_broker
 from maia.client import ClientSettings
 from maia.client.api.client import Client
 from maia.client.api.subscription import Subscription
-from maia.client.api.type_query import fetch_definitions
+from maia.client.api.types import fetch_definitions
 from maia.clock import system_now
 from maia.credentials import (
     Action,

@@ -168,7 +168,7 @@ WRONG = [
     (
         BOUNDS.replace('principal = "shop.pub"\n', ""),
         "`bounds.toml` line 2: `bound` number 1",
-        "limits nobody",
+        "limits no principal",
     ),
     (BOUNDS.replace("exists(message)'", "exists(mesage)'"), "`bounds.toml` line 23", "INPUT-PREDICATE-NAME"),
     (BOUNDS.replace('"strict lower"', '"lowest"'), "`bounds.toml` line 12", "must be one of upper, lower"),
@@ -176,7 +176,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "why"), WRONG, ids=["nobody", "attribute", "kind", "table"])
+@pytest.mark.parametrize(("text", "place", "why"), WRONG, ids=["no principal", "attribute", "kind", "table"])
 def test_a_bound_that_makes_no_sense_is_found_before_a_port_opens(
     market: Path, tmp_path: Path, text: str, place: str, why: str
 ) -> None:

@@ -28,8 +28,7 @@ from maia.demo.live_brokers import LiveBroker, LiveNodes, starting_nodes
 from maia.demo.live_network import connected
 from maia.demo.live_processes import Child, Starting
 from maia.demo.numberplate import tell_numberplate_story
-from maia.net.status_client import fetch_status
-from maia.net.status_endpoint import read_door
+from maia.net.status_endpoint import fetch_status, read_door
 from support.processes import until
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -18,7 +18,7 @@ def move_on(city: City, office: Office) -> None:
     link = office.client.session.link
     city.network.act(office.name, lambda _now: [Close(link, "TEST")])
     city.network.run_until(lambda: office.client.session.link not in (None, link), at_most=20)
-    city.network.run_until(lambda: office.entry.stage is EntryStage.STANDS, at_most=5)
+    city.network.run_until(lambda: office.entry.stage is EntryStage.ACCEPTED, at_most=5)
     city.network.run_for(1)
 
 

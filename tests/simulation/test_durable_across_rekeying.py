@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.settings import RecordingSettings
-from maia.client import Delivered, Missed, Notice
+from maia.client import Delivered, GapDetected, Notice
 from maia.client.entries import Subscribed
 from maia.demo.numberplate import TIMESTAMP
 from maia.types import SealingLevel
@@ -35,7 +35,7 @@ class Archive:
         if isinstance(notice, Delivered):
             self.shown += [int(row[TIMESTAMP]) for row in notice.frame.events()]
             self.office.client.acknowledge(self.entry, notice.position)
-        elif isinstance(notice, Missed):
+        elif isinstance(notice, GapDetected):
             self.missed.append(notice.problem.code)
 
 

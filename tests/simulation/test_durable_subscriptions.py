@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from maia.broker.durable.cursors import KEPT_CURSOR, cursor_from_bytes
 from maia.broker.settings import BrokerLimits, RecordingSettings
-from maia.client import Acknowledged, Delivered, Notice, Stands
+from maia.client import Accepted, Acknowledged, Delivered, Notice
 from maia.client.entries import Subscribed
 from maia.demo.numberplate import TIMESTAMP
 from maia.wire.codec import decode
@@ -52,7 +52,7 @@ class Archive:
         return kept[0].seen if kept else 0
 
     def hear(self, notice: Notice) -> None:
-        if isinstance(notice, Stands):
+        if isinstance(notice, Accepted):
             self.newest = {} if self.last_position == 0 else self.newest
         if not isinstance(notice, Delivered):
             return

@@ -32,7 +32,6 @@ from maia.demo.numberplate import (
 from maia.events import AttributeUid, Instant, Value, frame_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import (
@@ -72,7 +71,13 @@ from maia.wire.messages import (
     Unsubscribe,
 )
 from maia.wire.names import network_to_bytes
-from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.requests import (
+    EdgeRequest,
+    digest_of_request,
+    digest_of_standing,
+    request_to_bytes,
+    sign_request,
+)
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 SEED = b"tests of the broker"

@@ -23,7 +23,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import AttributeUid, Value
-from maia.log.format.frames import type_id_of
+from maia.log.format.records import type_id_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes
 from maia.wire.columns import columns_to_frame

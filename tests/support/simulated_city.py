@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from maia.broker import BrokerSettings
-from maia.client import ClientSettings, Delivered, Gone, KnownVersion, Notice, known_version
+from maia.client import ClientSettings, Delivered, Ended, KnownVersion, Notice, known_version
 from maia.client.entries import Advertised, EntryStage, Subscribed
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -68,7 +68,7 @@ class Office:
 
     @property
     def stands(self) -> bool:
-        return self.entry is not None and self.entry.stage is EntryStage.STANDS
+        return self.entry is not None and self.entry.stage is EntryStage.ACCEPTED
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Camera:
 
     @property
     def stands(self) -> bool:
-        return self.entry.stage is EntryStage.STANDS
+        return self.entry.stage is EntryStage.ACCEPTED
 
 
 class City:
@@ -316,7 +316,7 @@ class City:
     # ------------------------------------------------------------ what must never happen
 
     def _check(self, office: Office, notice: Notice) -> None:
-        if isinstance(notice, Gone):
+        if isinstance(notice, Ended):
             office.gone.append(notice.problem.code)
         if not isinstance(notice, Delivered):
             return

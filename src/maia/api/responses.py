@@ -32,7 +32,6 @@ __all__ = [
     "MembershipPage",
     "News",
     "PolicyAnswer",
-    "PolicyChecked",
     "RevokedAnswer",
     "RightAnswer",
     "RightsAnswer",
@@ -197,13 +196,6 @@ class PolicyAnswer(msgspec.Struct, frozen=True):
     revoked: RevokedAnswer
     is_unchanged: bool = False
     """Whether it was loaded once more, and had been in force already."""
-
-
-class PolicyChecked(msgspec.Struct, frozen=True):
-    """A policy that could be put in force."""
-
-    is_good: bool
-    roles: list[str]
 
 
 class FactPage(msgspec.Struct, frozen=True):

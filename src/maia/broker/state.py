@@ -36,7 +36,7 @@ from maia.credentials import (
     VerificationCache,
     certificate_to_bytes,
 )
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MIN, Instant, just_after, seconds_after
 from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.quotas import RequestQuota
 from maia.wire.effects import Effect, LinkId
@@ -53,7 +53,6 @@ __all__ = [
     "shown_to_every_peer",
 ]
 
-_SECOND = 1_000_000
 ROUTE: Final = b""
 """In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
@@ -209,14 +208,3 @@ def shown_to_every_peer(certificates: Iterable[SignedCertificate]) -> list[bytes
         if not isinstance(one.certificate, AuthorisationCertificate)
         or not isinstance(one.certificate.authority.resources, TypePattern)
     ]
-
-
-def seconds_after(now: Instant, seconds: float) -> Instant:
-    """Return the moment so many seconds later, or the last moment there is."""
-    later = now + int(seconds * _SECOND)
-    return Instant(later if later < INSTANT_MAX else INSTANT_MAX)
-
-
-def just_after(moment: Instant) -> Instant:
-    """Return the first moment at which something that holds up to `moment` holds no more."""
-    return Instant(moment + 1 if moment < INSTANT_MAX else INSTANT_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -28,7 +28,7 @@ from maia.cli.grants import (
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
 from maia.cli.key import Force, KeyFile, open_key
 from maia.cli.output import answer
-from maia.events import Instant
+from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
     from maia.credentials import (
@@ -79,8 +79,6 @@ StatementsAt: TypeAlias = Annotated[
 Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 Days: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")]
 Bound: TypeAlias = Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")]
-
-_SECOND: Final = 1_000_000
 
 
 @app.command(
@@ -424,7 +422,7 @@ def validity_from_options(*, days: int | None, not_before: str | None, not_after
     from maia.credentials import Validity
 
     now = moment(None)
-    start = Instant(now - now % _SECOND)
+    start = Instant(now - now % SECOND)
     if days is not None:
         if not_before is not None or not_after is not None:
             raise BadGrant("--days stands alone; otherwise give --not-before and --not-after")

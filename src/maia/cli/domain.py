@@ -115,8 +115,7 @@ def show_status(
 ) -> None:
     """Show the types, epochs and members of a key server that runs on this machine."""
     from maia.domain.server.config import read_domain_config
-    from maia.net.status_client import fetch_status
-    from maia.net.status_endpoint import read_door
+    from maia.net.status_endpoint import fetch_status, read_door
 
     if data is None and config is None and "MAIA_DOMAIN_DATA" in os.environ:
         data = Path(os.environ["MAIA_DOMAIN_DATA"])

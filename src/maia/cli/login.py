@@ -26,7 +26,7 @@ EXAMPLES: Final = (
     "--show order.appointment; maia login … --watch   (then: maia subscribe --credentials smith-wallet …)"
 )
 
-_SECOND: Final = 1_000_000
+
 _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 60.0
 _LEAST_S: Final = 0.5
@@ -124,12 +124,12 @@ def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, a
 
 def _until_renewal(found: WalletAnswer, now: Instant, every: float | None) -> float:
     """Return how long to wait: until the domain wants to be asked again, or less if the user wants."""
-    from maia.events import Instant
+    from maia.events import SECOND, Instant
 
     most = 3600.0 if every is None else every
     if found.renew_before is None:
         return most
-    left = (Instant.parse(found.renew_before) - now) / _SECOND
+    left = (Instant.parse(found.renew_before) - now) / SECOND
     return min(max(left / 2, _LEAST_S), most)
 
 

@@ -25,8 +25,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the links, tables and leases of a broker that runs on this machine."""
-    from maia.net.status_client import fetch_status
-    from maia.net.status_endpoint import read_door
+    from maia.net.status_endpoint import fetch_status, read_door
 
     found = fetch_status(read_door(_folder(data, config)))
     answer(list(_lines(found)), found, as_json=as_json)

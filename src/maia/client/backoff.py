@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from maia.back_off import doubled, jittered
 from maia.client.settings import ClientSettings
 
 __all__ = ["Redialling"]
@@ -15,7 +16,6 @@ class Redialling:
     __slots__ = ("_failures", "_random", "_settings", "_turn")
 
     def __init__(self, settings: ClientSettings, random: Callable[[int], bytes]) -> None:
-        """Begin with the first address."""
         self._settings, self._random = settings, random
         self._turn = self._failures = 0
 
@@ -37,5 +37,5 @@ class Redialling:
         self._turn += 1
         self._failures += 1
         settings = self._settings
-        whole = min(settings.dial_again_most_s, settings.dial_again_s * 2.0 ** min(self._failures - 1, 30))
-        return whole * (0.5 + int.from_bytes(self._random(2), "big") / (1 << 17))
+        whole = doubled(settings.dial_again_s, self._failures, most=settings.dial_again_most_s)
+        return jittered(whole, self._random)

@@ -2,7 +2,7 @@
 
 A frame leaves at once while nothing is under way. While a frame is, events
 fill the next one, which leaves when it is full or when the broker has
-answered. So a quiet publisher waits for nobody, and a busy one fills its
+answered. So a quiet publisher never waits, and a busy one fills its
 frames by itself.
 """
 

@@ -1,8 +1,8 @@
-"""What of that which a broker delivers is news to the application, and for which of its subscriptions?
+"""Which delivered frames are new to the application, and for which of its subscriptions?
 
-A frame comes once for all subscriptions of a client that see the same of it,
-and may come again after a reconnection. The application is told of it once
-for each of them, in the order in which it came.
+The broker sends a frame once for all subscriptions of a client that see the
+same of it, and may send it again after a reconnection. The application gets it
+once for each subscription, in the order in which it arrived.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from maia.client.entries import EntryStage, RequestEntry, Subscribed
 from maia.client.errors import WrongBroker, told_by_broker
-from maia.client.notices import Delivered, Missed
+from maia.client.notices import Delivered, GapDetected
 from maia.credentials import principal_from_bytes
 from maia.events import Instant
 from maia.types import VerifiedType
@@ -24,7 +24,7 @@ __all__ = ["what_arrived"]
 
 def what_arrived(
     message: Deliver | DeliverLogged | MissedMessage, entries: Mapping[int, RequestEntry]
-) -> Delivered | Missed | None:
+) -> Delivered | GapDetected | None:
     """Return what to tell the application, if it is news; subscriptions remember that they have had it."""
     match message:
         case Deliver():
@@ -77,14 +77,14 @@ def _read(
     )
 
 
-def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> Missed | None:
+def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> GapDetected | None:
     entry = entries.get(message.ref)
     if not isinstance(entry, Subscribed):
         return None
     # What cannot be had is not waited for: it counts as had.
     entry.arrived = max(entry.arrived or 0, message.last)
     problem = told_by_broker(message.code, message.message)
-    return Missed(message.ref, message.first, message.last, problem)
+    return GapDetected(message.ref, message.first, message.last, problem)
 
 
 def _wanted(ref: int, entries: Mapping[int, RequestEntry]) -> Subscribed | None:

@@ -1,8 +1,8 @@
-"""What does the application want of its broker, and how does that come to an end?
+"""Which requests does the application want, and how do they end?
 
-Entries stay here until the application withdraws them, or until it is told
-that they cannot be had. Whoever forgets an entry forgets all of it: its
-alarm, its challenges, and the frames that were under way.
+Entries stay here until the application withdraws them, or until they
+are refused. An entry ends with all that belongs to it: its timer, its
+challenges, and its frames in flight.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import count
 
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
-from maia.client.notices import Gone, Notice, Withdrawn
+from maia.client.notices import Ended, Notice, Withdrawn
 from maia.client.timers import Alarms
 from maia.errors import MaiaError
 from maia.sessions.challenges import OwnChallenges
@@ -24,12 +24,11 @@ class Wanted:
     """The entries of one client by their references, and what the application is to hear about them."""
 
     def __init__(self, alarms: Alarms, challenges: OwnChallenges) -> None:
-        """Begin with nothing."""
         self.alarms = alarms
         self.challenges = challenges
         self.entries: dict[int, RequestEntry] = {}
         self.notices: list[Notice] = []
-        """What the application has not been told of yet; always this very list, which others hold too."""
+        """Notices that the application has not taken yet; always this very list, which others hold too."""
         self.bytes_under_way = 0
         self._numbers = count(1)
         self._withdrawals: dict[int, int] = {}
@@ -67,10 +66,10 @@ class Wanted:
     def give_up(self, entry: RequestEntry, problem: MaiaError) -> None:
         """Tell the application that it cannot have something, and why."""
         self._forget(entry.ref)
-        self.notices.append(Gone(entry.ref, problem))
+        self.notices.append(Ended(entry.ref, problem))
 
     def link_lost(self) -> None:
-        """Remember that nothing stands any more; what was to be withdrawn is."""
+        """Remember that nothing is accepted any more; what was to be withdrawn is."""
         self._withdrawals.clear()
         self.challenges.clear()
         for entry in list(self.entries.values()):

@@ -1,4 +1,4 @@
-"""What does a client want to stand at its broker, and how far is each of it?
+"""Which requests does a client have at its broker, and in which stage is each?
 
 An entry outlives links: its reference and its stream stay the same when the
 client reconnects, and the numbers of its frames go on.
@@ -9,19 +9,66 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
-from maia.client.duplicates import SeenFrames
+from maia.bounded_map import BoundedMap
 from maia.client.known_types import KnownVersion
-from maia.credentials import Action
+from maia.client.wallet import Wallet
+from maia.credentials import Action, NetworkName, SigningKey
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
+from maia.policy import Request
 from maia.predicates import Predicate
+from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
+from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.stream_numbers import is_late
 
-__all__ = ["Advertised", "BadNumbering", "RequestEntry", "EntryStage", "Numbering", "Subscribed"]
+__all__ = [
+    "Advertised",
+    "BadNumbering",
+    "EntryStage",
+    "Numbering",
+    "RequestEntry",
+    "Subscribed",
+    "message_asking_for",
+    "SeenFrames",
+]
 
 _STREAM_BYTES: Final = 16
 _NUMBER_MAX: Final = 2**63 - 1
+
+
+# ------------------------------------------------------------ duplicates and late frames
+
+# After a reconnection or a repair of the network, a frame may arrive twice, or on an old path after a later
+# one on a new path. The application gets each publisher's frames in order and once, so a frame that is not
+# newer than the newest of its stream is dropped. A number far below the newest is not late: either the newest
+# was forged, and must not silence its publisher (A85), or the publisher has begun anew.
+
+
+_Stream: TypeAlias = tuple[bytes, bytes]
+
+
+class SeenFrames:
+    """The newest frames of many streams, by publisher's key and stream."""
+
+    __slots__ = ("_newest",)
+
+    def __init__(self, streams_max: int) -> None:
+        """Remember at most so many streams; the one unused for longest goes first."""
+        self._newest: BoundedMap[_Stream, int] = BoundedMap(streams_max)
+
+    def remember(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+        """Remember a frame unless it is repeated or late in its stream; say whether it was remembered."""
+        key = (publisher, stream)
+        newest = self._newest.get(key)
+        if newest is not None and (sequence == newest or is_late(sequence, newest=newest)):
+            return False
+        self._newest.put(key, sequence)
+        return True
+
+
+# ------------------------------------------------------------ entries
 
 
 class BadNumbering(BadInput):
@@ -32,7 +79,7 @@ class BadNumbering(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """How a publisher's frames are told apart: by their stream, and by numbers that grow.
+    """How a publisher's frames are identified: by their stream, and by numbers that grow.
 
     A publisher that may have to say the same thing twice chooses both itself,
     and the network takes the second time for what it is.
@@ -53,7 +100,7 @@ class EntryStage(Enum):
     WAITING = "waiting"
     """Not asked for on this link yet."""
     ASKED = "asked"
-    STANDS = "stands"
+    ACCEPTED = "accepted"
     WITHDRAWING = "withdrawing"
 
 
@@ -98,7 +145,7 @@ class Subscribed(RequestEntry):
     """The position of the last recorded frame that was handed to the application."""
     acknowledged: int = 0
     wants_state: bool = False
-    """Whether it asks for the present state whenever it stands anew."""
+    """Whether it asks for the retained state each time it is accepted anew."""
     state_asked: int | None = None
     """The number of the question that was not answered yet."""
 
@@ -114,3 +161,26 @@ class Advertised(RequestEntry):
     def action(self) -> Action:
         """Return what the request asks for."""
         return Action.PUBLISH
+
+
+# ------------------------------------------------------------ requests
+
+
+# A request is signed anew each time it is made, with a fresh moment and nonce, and carries the chains that
+# support it and no other certificate.
+def message_asking_for(
+    entry: RequestEntry, *, key: SigningKey, network: NetworkName, wallet: Wallet, nonce: bytes, now: Instant
+) -> Advertise | Subscribe | SubscribeDurable:
+    """Return the message that asks for an entry, or for its renewal; raise if nothing speaks for it."""
+    version = entry.known.event_type
+    request = Request(key.principal, entry.action, version.name, version, entry.filter)
+    shown = wallet.needed_for(request, now)
+    entry.limit = wallet.limit_of(request)
+    asked = EdgeRequest(entry.action, network, version.name, entry.filter, entry.stream, now, nonce)
+    signed = request_to_bytes(sign_request(asked, key))
+    definitions = list(entry.known.definitions) if entry.hands_over else []
+    if isinstance(entry, Subscribed) and entry.durable is not None:
+        # Acknowledged or not, what the application has had is not to be sent to this client again.
+        return SubscribeDurable(entry.ref, signed, shown, definitions, entry.durable, entry.arrived)
+    kind = Advertise if entry.action is Action.PUBLISH else Subscribe
+    return kind(entry.ref, signed, shown, definitions)

@@ -1,4 +1,4 @@
-"""What can a client's application be told that went wrong?
+"""Which errors does a client's application get?
 
 What a broker refused is raised with the broker's own code, so that a program
 matches on one code wherever the decision fell.
@@ -62,19 +62,19 @@ class NotConnected(Unavailable):
 
 
 class ClientClosed(Unavailable):
-    """The client was closed, or the publisher or subscription withdrawn, while somebody waited for it."""
+    """The client was closed, or the publisher or subscription withdrawn, while a call waited for it."""
 
     code = "UNAVAILABLE-CLIENT-CLOSED"
 
 
 class BrokerNotTrusted(Refusal):
-    """Whoever answered has no right to connect to the network; nothing was shown to it."""
+    """The peer that answered has no right to connect to the network; nothing was shown to it."""
 
     code = "REFUSED-BROKER-NOT-TRUSTED"
 
 
 class WrongBroker(ProtocolViolation):
-    """Whoever answered is of another network, speaks another protocol, or speaks out of turn."""
+    """The peer that answered is of another network, speaks another protocol, or speaks out of turn."""
 
     code = "PROTOCOL-WRONG-BROKER"
 
@@ -120,5 +120,5 @@ def told_by_broker(code: str, message: str) -> MaiaError:
 
 
 def is_passing(code: str) -> bool:
-    """Say whether the same request may succeed later without anybody doing anything."""
+    """Say whether the same request may succeed later without a change by the user."""
     return code.startswith(_PASSING)

@@ -1,4 +1,4 @@
-"""What does a session tell its application?
+"""Which notices does a session give its application?
 
 The application takes these after each input. Nothing in them is a promise of
 the transport: each is what a broker said, checked.
@@ -20,15 +20,15 @@ __all__ = [
     "Connected",
     "Delivered",
     "Disconnected",
-    "Gone",
-    "Missed",
+    "Ended",
+    "GapDetected",
     "Notice",
     "PutOff",
     "CredentialsAdded",
-    "Stands",
+    "Accepted",
     "StateKnown",
     "Acknowledged",
-    "TypeTold",
+    "TypeReceived",
     "Warned",
     "Withdrawn",
 ]
@@ -50,7 +50,7 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class Stands:
+class Accepted:
     """A request was accepted for the first time, or again after a reconnection."""
 
     ref: int
@@ -66,7 +66,7 @@ class StateKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Ended:
     """A request was refused, or what it had achieved has ended for good."""
 
     ref: int
@@ -75,7 +75,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What stands rests on another right from now on, and may show less, or more; `problem` says why."""
+    """An accepted request depends on another right now, and may show less, or more; `problem` says why."""
 
     ref: int
     until: Instant | None
@@ -84,7 +84,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """What stands cannot be served at this moment, and why; with no `problem`, it can again."""
+    """An accepted request cannot be served at this moment, and why; with no `problem`, it can again."""
 
     ref: int
     problem: MaiaError | None
@@ -100,7 +100,7 @@ class PutOff:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsAdded:
-    """The broker has taken note of certificates and statements, and decided again what stands."""
+    """The broker has received certificates and statements, and rechecked accepted requests."""
 
     id: int
 
@@ -132,11 +132,11 @@ class Delivered:
     published_at: Instant
     frame: Frame = field(repr=False)
     position: int | None = None
-    """Where the frame stands in the broker's event log, if the subscription is durable."""
+    """The frame's position in the broker's event log, if the subscription is durable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class GapDetected:
     """Recorded frames from `first` to `last`, those of all types counted, cannot be had any more."""
 
     ref: int
@@ -146,7 +146,7 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeTold:
+class TypeReceived:
     """The broker's answer to a question about a type: signed definitions, which are not verified."""
 
     id: int
@@ -156,9 +156,9 @@ class TypeTold:
 Notice: TypeAlias = (
     Connected
     | Disconnected
-    | Stands
+    | Accepted
     | StateKnown
-    | Gone
+    | Ended
     | Changed
     | Warned
     | PutOff
@@ -167,6 +167,6 @@ Notice: TypeAlias = (
     | Withdrawn
     | Acknowledged
     | Delivered
-    | Missed
-    | TypeTold
+    | GapDetected
+    | TypeReceived
 )

@@ -1,4 +1,4 @@
-"""What stands at the broker for this client, what was asked for, and what is to be asked for again?
+"""Which requests of this client has the broker accepted, which are pending, and which are to be repeated?
 
 The book outlives links. It knows no link: it returns the messages to be sent,
 and the session sends them if it can. When things are asked for again is in
@@ -41,7 +41,6 @@ class Book:
         alarms: Alarms,
         random: Callable[[int], bytes],
     ) -> None:
-        """Begin with nothing."""
         self._settings = settings
         self._wallet = wallet
         self._challenges = OwnChallenges()
@@ -64,11 +63,11 @@ class Book:
         return self._wanted.next_number()
 
     def note(self, notice: Notice) -> None:
-        """Have the application told of something, after what it has not been told of yet."""
+        """Queue a notice for the application."""
         self._wanted.notices.append(notice)
 
     def take_notices(self) -> list[Notice]:
-        """Return what the application has not been told of yet."""
+        """Return the queued notices, oldest first."""
         notices = self._wanted.notices.copy()
         self._wanted.notices.clear()
         return notices
@@ -115,14 +114,14 @@ class Book:
         if entry.durable is None or position <= entry.acknowledged or not is_wanted:
             return []
         entry.acknowledged = position
-        return [encode(Seen(entry.ref, position))] if entry.stage is EntryStage.STANDS else []
+        return [encode(Seen(entry.ref, position))] if entry.stage is EntryStage.ACCEPTED else []
 
     # -------------------------------------------------------- frames
 
     def has_room(self, entry: Advertised) -> bool:
         """Say whether another frame may be under way."""
         return (
-            entry.stage is EntryStage.STANDS
+            entry.stage is EntryStage.ACCEPTED
             and len(entry.under_way) < self._settings.frames_under_way
             and (not entry.under_way or self.bytes_under_way < self._settings.bytes_under_way)
         )
@@ -135,7 +134,7 @@ class Book:
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)
-        return [data] if entry.stage is EntryStage.STANDS else []
+        return [data] if entry.stage is EntryStage.ACCEPTED else []
 
     # -------------------------------------------------------- links come and go
 
@@ -160,7 +159,7 @@ class Book:
                 entry.arrived, entry.acknowledged = None, 0
 
     def link_lost(self) -> None:
-        """Remember that nothing stands any more; what was to be withdrawn is."""
+        """Remember that nothing is accepted any more; what was to be withdrawn is."""
         self._answering.link_lost()
         self._renewing.link_lost()
         self._wanted.link_lost()
@@ -175,13 +174,13 @@ class Book:
         return self._renewing.renew_everything(now)
 
     def look(self, ref: int, now: Instant) -> list[bytes]:
-        """Renew what stands, or ask again for what could not be had."""
+        """Renew what is accepted, or ask again for what could not be had."""
         return self._renewing.look(ref, now)
 
-    # -------------------------------------------------------- what a broker tells
+    # -------------------------------------------------------- answers of the broker
 
     def told(self, message: Message, now: Instant) -> list[bytes]:
-        """Take an answer on; refuse what no client is told."""
+        """Handle an answer; refuse a message that no client receives."""
         return self._answering.told(message, now)
 
     def challenged_to_connect(self, message: Challenge, asked: Request, *, is_ready: bool) -> None:

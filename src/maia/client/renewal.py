@@ -1,8 +1,8 @@
 """When is something asked for, when is it asked for again, and what says that all of it is still wanted?
 
-What stands is renewed in one message well before its lease ends. An entry is
+Accepted requests are renewed in one message well before its lease ends. An entry is
 asked for by itself where other certificates speak for it now, where broker and
-client do not agree on what stands, and where it could not be had before.
+client do not agree on what is accepted, and where it could not be had before.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from maia.back_off import doubled
 from maia.client.desired import Wanted
-from maia.client.entries import EntryStage, RequestEntry
-from maia.client.requests import message_asking_for
+from maia.client.entries import EntryStage, RequestEntry, message_asking_for
 from maia.client.settings import ClientSettings
 from maia.client.timers import RENEWAL, later
 from maia.client.wallet import Wallet
 from maia.credentials import SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.codec import encode
 from maia.wire.messages import RenewAll
+from maia.wire.requests import digest_of_request, digest_of_standing
 
 __all__ = ["AWAITED", "Renewing"]
 
 AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
-"""The broker waits for somebody's word that the certificates still count; it may come in a moment."""
+"""The broker waits for a validity statement about the certificates, which may arrive in a moment."""
 _AWAITED_MOST_S: Final = 2.0
 _QUOTA: Final = "UNAVAILABLE-REQUEST-QUOTA"
-_AT_THE_BROKER: Final = frozenset({EntryStage.ASKED, EntryStage.STANDS})
-"""What the broker has heard of by the time it hears the next message."""
+_AT_THE_BROKER: Final = frozenset({EntryStage.ASKED, EntryStage.ACCEPTED})
+"""Entries that the broker knows by the time it receives the next message."""
 
 
 class Renewing:
@@ -78,10 +78,10 @@ class Renewing:
         return [asking]
 
     def renew(self, entry: RequestEntry, now: Instant) -> list[bytes]:
-        """Ask again for what stands, and goes on standing until there is an answer."""
+        """Renew an accepted entry, which stays accepted until there is an answer."""
         asking = self.ask(entry, now)
         if asking:
-            entry.stage, entry.is_renewing = EntryStage.STANDS, True
+            entry.stage, entry.is_renewing = EntryStage.ACCEPTED, True
         return asking
 
     def ask_later(self, entry: RequestEntry, now: Instant) -> None:
@@ -89,17 +89,17 @@ class Renewing:
         if not entry.is_renewing:
             entry.stage = EntryStage.WAITING
         entry.failures += 1
-        wait_s = min(self.lease_s / 4, self._settings.dial_again_s * 2.0 ** min(entry.failures, 10))
+        wait_s = doubled(self._settings.dial_again_s, entry.failures + 1, most=self.lease_s / 4)
         if entry.problem is not None and entry.problem.code == AWAITED:
             wait_s = min(wait_s, _AWAITED_MOST_S)
         self._alarms.ask(entry.ref, later(now, wait_s))
 
     def look(self, ref: int, now: Instant) -> list[bytes]:
-        """Renew what stands, or ask again for what could not be had."""
+        """Renew what is accepted, or ask again for what could not be had."""
         entry = self._wanted.find(ref)
         if entry is None:
             return []
-        return self.renew(entry, now) if entry.stage is EntryStage.STANDS else self.ask(entry, now)
+        return self.renew(entry, now) if entry.stage is EntryStage.ACCEPTED else self.ask(entry, now)
 
     # -------------------------------------------------------- all of them
 
@@ -131,7 +131,7 @@ class Renewing:
         return is_end
 
     def renewal_failed(self, problem: MaiaError, now: Instant) -> list[bytes]:
-        """Ask for each entry by itself where broker and client do not agree on what stands."""
+        """Ask for each entry by itself where broker and client do not agree on what is accepted."""
         if problem.code == _QUOTA:
             self._alarms.ask(RENEWAL, later(now, self.lease_s / 8))
             return []
@@ -144,10 +144,10 @@ class Renewing:
         return [one for one in entries if one.asked_at is None or one.asked_at < moment]
 
     def _renew_each(self, entries: Iterable[RequestEntry], now: Instant) -> list[bytes]:
-        standing = [entry for entry in entries if entry.stage is EntryStage.STANDS]
+        standing = [entry for entry in entries if entry.stage is EntryStage.ACCEPTED]
         return [message for entry in standing for message in self.renew(entry, now)]
 
     def _is_at_the_broker(self, entry: RequestEntry) -> bool:
-        """Say whether the broker will take an entry for standing by the time it hears the next message."""
+        """Say whether the broker will count an entry as accepted when it receives the next message."""
         is_held = entry.stage is EntryStage.ASKED and self._wanted.challenges.is_open(entry.ref)
         return entry.stage in _AT_THE_BROKER and not is_held

@@ -1,8 +1,8 @@
 """What does an answer of the broker change, and what is said in return?
 
-Answers are told apart by the numbers of what they answer. Most are news to the
+An answer has the number of its question. Most become notices to the
 application; some mean that the same is to be asked for again, now or later;
-and what no client is told is a broker's mistake.
+and a message that no client receives is a broker's mistake.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.errors import CANNOT_SEAL, QuestionNotOurs, WrongBroker, is_passing, told_by_broker
 from maia.client.notices import (
+    Accepted,
     Acknowledged,
     Changed,
     CredentialsAdded,
-    Gone,
+    Ended,
     PutOff,
-    Stands,
     StateKnown,
-    TypeTold,
+    TypeReceived,
     Warned,
 )
 from maia.client.renewal import AWAITED, Renewing
@@ -31,13 +31,12 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import Request, request_digest
 from maia.wire.codec import encode
+from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import (
-    Accepted,
     AskState,
     Challenge,
     Deliver,
     DeliverLogged,
-    Ended,
     Failed,
     Message,
     Published,
@@ -46,6 +45,7 @@ from maia.wire.messages import (
     TypeReply,
 )
 from maia.wire.messages import Changed as ChangedMessage
+from maia.wire.messages import Ended as EndedMessage
 from maia.wire.messages import Missed as MissedMessage
 from maia.wire.messages import Warned as WarnedMessage
 
@@ -58,7 +58,7 @@ _AWAITED_TIMES: Final = 32
 
 
 class Answering:
-    """What one client was told, and what it still waits to be told."""
+    """The answers that one client has received, and those that it waits for."""
 
     def __init__(self, wanted: Wanted, renewing: Renewing, principal: Principal, wallet: Wallet) -> None:
         """Wait for nothing yet."""
@@ -70,18 +70,18 @@ class Answering:
         """What was shown to the broker and not answered for yet."""
 
     def told(self, message: Message, now: Instant) -> list[bytes]:
-        """Take an answer on; refuse what no client is told."""
+        """Handle an answer; refuse a message that no client receives."""
         match message:
             case Deliver() | DeliverLogged() | MissedMessage():
                 arrived = what_arrived(message, self._wanted.entries)
                 self._notices += [] if arrived is None else [arrived]
             case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
                 self._taken(ref, sequence, refused_rows)
-            case Accepted(id=number, until=until):
+            case AcceptedMessage(id=number, until=until):
                 return self._accepted(number, until)
             case Failed(id=number, code=code, message=sentence):
                 return self._failed(number, told_by_broker(code, sentence), now)
-            case Ended(ref=ref, code=code, message=sentence):
+            case EndedMessage(ref=ref, code=code, message=sentence):
                 return self._ended(ref, told_by_broker(code, sentence), now)
             case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
                 self._changed(ref, until, told_by_broker(code, sentence))
@@ -93,9 +93,9 @@ class Answering:
                 self._take_end_of_state(number, is_whole=is_whole)
             case TypeReply(id=number, definitions=definitions):
                 if self.questions.pop(number, None) is not None:
-                    self._notices.append(TypeTold(number, tuple(definitions)))
+                    self._notices.append(TypeReceived(number, tuple(definitions)))
             case _:
-                raise WrongBroker(f"`{type(message).__name__}` is nothing that a client is told")
+                raise WrongBroker(f"`{type(message).__name__}` is no message to a client")
         return []
 
     def link_lost(self) -> None:
@@ -128,15 +128,15 @@ class Answering:
 
     def _stands(self, entry: RequestEntry, until: int | None) -> list[bytes]:
         """Take an entry for standing; return what is said when it did not before."""
-        stood = entry.stage is EntryStage.STANDS
-        entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.STANDS, True, False
+        stood = entry.stage is EntryStage.ACCEPTED
+        entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.ACCEPTED, True, False
         entry.hands_over, entry.failures, entry.problem = False, 0, None
         self._wanted.alarms.forget(entry.ref)
         if stood:
             return []
         if entry.is_warned:
             self._warned(entry.ref, None)  # a broker that cannot serve it says so again
-        self._notices.append(Stands(entry.ref, None if until is None else Instant(until)))
+        self._notices.append(Accepted(entry.ref, None if until is None else Instant(until)))
         if entry.limit is not None:
             self._changed(entry.ref, until, entry.limit)
         if isinstance(entry, Subscribed):
@@ -152,7 +152,7 @@ class Answering:
         return [encode(Seen(entry.ref, entry.acknowledged))] if entry.acknowledged else []
 
     def _take_end_of_state(self, number: int, *, is_whole: bool) -> bool:
-        """Take note that the state was told; say whether anybody had asked."""
+        """Take note that the state has arrived; say whether it was asked for."""
         for entry in self._wanted.entries.values():
             if isinstance(entry, Subscribed) and entry.state_asked == number:
                 entry.state_asked = None
@@ -169,12 +169,12 @@ class Answering:
             return self._renewing.renewal_failed(problem, now)
         if number in self.showings:
             self.showings.discard(number)
-            self._notices.append(Gone(number, problem))
+            self._notices.append(Ended(number, problem))
             return []
         if self._take_end_of_state(number, is_whole=False):
             return []
         if self.questions.pop(number, None) is not None:
-            self._notices.append(Gone(number, problem))
+            self._notices.append(Ended(number, problem))
             return []
         entry = self._wanted.find(number)
         return [] if entry is None else self._refused(entry, problem, now)
@@ -189,7 +189,7 @@ class Answering:
         is_awaited = problem.code == AWAITED and entry.failures < _AWAITED_TIMES
         if is_awaited or (is_passing(problem.code) and entry.was_accepted):
             return self._put_off(entry, problem, now)
-        stood = entry.stage is EntryStage.STANDS
+        stood = entry.stage is EntryStage.ACCEPTED
         self._wanted.give_up(entry, problem)
         return [self._wanted.withdrawal(entry)] if stood else []
 
@@ -232,10 +232,10 @@ class Answering:
         wanted = self._wanted
         entry = wanted.find(message.ref)
         if entry is None:
-            return []  # the broker forgets it, as soon as it hears that
+            return []  # the broker forgets it, as soon as it receives that
         version = entry.known.event_type
         asked = Request(self._principal, entry.action, version.name, version, entry.filter)
-        is_standing = entry.stage is EntryStage.STANDS or entry.was_accepted
+        is_standing = entry.stage is EntryStage.ACCEPTED or entry.was_accepted
         number, digest, find = wanted.next_number(), request_digest(asked), self._wallet.find
         try:
             self._notices.append(

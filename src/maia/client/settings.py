@@ -1,4 +1,4 @@
-"""What is a client told before it connects, and how much does it hold?"""
+"""How is a client configured, and how much does it hold?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClientSettings:
     """Brokers, in the order of preference; the next one is tried when one fails."""
     credentials: tuple[SignedCertificate, ...] = field(default=(), repr=False)
     brokers: frozenset[Principal] | None = None
-    """The only brokers to talk to; None for whoever may connect to the network."""
+    """The only brokers to talk to; None for every broker that may connect to the network."""
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
     """Statements by which certificates that demand one are known to count still."""

@@ -24,7 +24,6 @@ class Alarms:
     __slots__ = ("_heap", "_promised", "_wanted")
 
     def __init__(self) -> None:
-        """Begin with nothing to look at."""
         self._heap: list[tuple[int, int]] = []
         self._wanted: dict[int, int] = {}
         self._promised: int | None = None

@@ -4,7 +4,7 @@ A client shows a broker the chains that speak for what it asks for, found by
 discovery, and nothing else that it holds (C12). Renewals ask the same again
 and again, so an answer is remembered until a certificate begins or ends.
 Certificates may demand statements that they still count; the newest ones that
-the client was given go along (RFC 2693: whoever asks brings the evidence).
+the client was given go along (RFC 2693: the requester brings the evidence).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ANSWERS_MAX: Final = 1024
 _STATEMENTS_MAX: Final = 1024
 _SHOWN_MAX: Final = 64
 _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
-"""What the search for chains looks at; a filter is not among it."""
+"""What the search for chains depends on; a filter is not part of it."""
 
 
 class Wallet:
@@ -88,7 +88,7 @@ class Wallet:
         for signed in statements:
             said = signed.statement
             if isinstance(said, OneTimeAnswer):
-                continue  # of no use to anybody but the verifier that asked for it
+                continue  # of use only to the verifier that asked for it
             # A list without a period is in force at once, and says nothing about time: both are needed.
             about = (said.by, type(said), said.period is None)
             known = self._statements.get(about)
@@ -132,7 +132,7 @@ class Wallet:
         return steady_period((signed.certificate.validity for signed in self._certificates), now).not_before
 
     def _found(self, request: Request, now: Instant) -> tuple[list[bytes], Reason | None]:
-        # Whether a certificate passes its tests is for the broker to know: it hears the statements, and knows
+        # Whether a certificate passes its tests is for the broker to decide: it has the statements, and knows
         # of bounds. So whatever might serve in place of another one is shown beside it, if there is room.
         every = [signed.id for signed in self._certificates]
         evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD, every)
@@ -153,7 +153,7 @@ class Wallet:
     ) -> None:
         """Raise the kernel's refusal unless what a peer has shown permits `request`, which is to connect.
 
-        Statements are heard that are by those who test, or issued, what was shown.
+        Statements count that are by the testers or issuers of what was shown.
         """
         pool = tuple(shown)
         concerned = {by for signed in pool for by in _vouching(signed)}

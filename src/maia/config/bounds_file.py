@@ -2,7 +2,7 @@
 
     [[bound]]
     principal = "agency.pub"                     # whom it limits: keys or .pub files,
-    certificate = "agency.cert"                  # or whoever relies on a certificate
+    certificate = "agency.cert"                  # or the holders of a certificate
     action = "subscribe"                         # or "publish"
     bound = "strict upper"                       # "upper", "lower", "strict upper", "strict lower"
     definition = "news.type"                     # the type, and the names of its attributes
@@ -14,14 +14,14 @@ each bound means is in `maia.policy.bounds`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from maia.config import readers
+import msgspec
+
 from maia.config.input_files import BadFile, read_certificates, read_definition, read_principal
-from maia.config.sources import BadConfig, from_file
+from maia.config.settings import BadConfig, Paths, PrincipalWord, Text, from_file, read_tables
 from maia.credentials import Action, TypePattern, exact_name
 from maia.errors import MaiaError
 from maia.policy import Bound, BoundRule
@@ -33,27 +33,17 @@ from maia.types import check_predicate
 __all__ = ["read_bounds"]
 
 _TABLE: Final = "bound"
-_WORDS: Final[Mapping[str, readers.Reader]] = {
-    "principal": readers.principal_words,
-    "certificate": readers.paths,
-    "action": readers.one_of((Action.PUBLISH.value, Action.SUBSCRIBE.value)),
-    "bound": readers.one_of(tuple(one.value for one in Bound)),
-    "definition": readers.path,
-    "filter": readers.text,
-}
-_NEEDED: Final = ("action", "bound", "definition", "filter")
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[bound]]` table, as the operator wrote it."""
 
-    action: str
-    bound: str
+    principal: tuple[PrincipalWord, ...] = ()
+    certificate: Paths = ()
+    action: Literal["publish", "subscribe"]
+    bound: Bound
     definition: Path
-    filter: str
-    principal: tuple[str, ...] = ()
-    certificate: tuple[Path, ...] = ()
+    filter: Text
 
 
 def read_bounds(files: Iterable[Path]) -> tuple[BoundRule, ...]:
@@ -66,18 +56,15 @@ def read_bounds(files: Iterable[Path]) -> tuple[BoundRule, ...]:
 
 
 def _rules(file: Path) -> Iterator[BoundRule]:
-    said = from_file(file, {_TABLE}).get(_TABLE)
-    if said is None:
+    written = from_file(file, {_TABLE}).get(_TABLE)
+    if written is None:
         raise BadConfig(f"`{file}`: there is no bound in it; each begins with `[[{_TABLE}]]`")
-    for number, table in enumerate(readers.tables(said, _TABLE, _WORDS), start=1):
-        missing = [word for word in _NEEDED if word not in table]
-        if missing:
-            raise said.in_table(number).wrong(_TABLE, f"number {number}: `{missing[0]}` is missing")
+    for number, table in enumerate(read_tables(written, _TABLE, _Table), start=1):
         try:
-            yield from _of_table(_Table(**table))  # type: ignore[arg-type]  # by the table above
+            yield from _of_table(table)
         except MaiaError as problem:
             why = f"number {number} does not work: {problem.message} [{problem.code}]"
-            raise said.in_table(number).wrong(_TABLE, why) from problem
+            raise written.in_table(number).wrong(_TABLE, why) from problem
 
 
 def _of_table(table: _Table) -> list[BoundRule]:
@@ -87,6 +74,6 @@ def _of_table(table: _Table) -> list[BoundRule]:
     holders: list[Holder] = [read_principal(word) for word in table.principal]
     holders += [signed.id for signed in read_certificates(table.certificate)]
     if not holders:
-        raise BadFile("it limits nobody: name a `principal` or a `certificate`")
+        raise BadFile("it limits no principal: name a `principal` or a `certificate`")
     pattern = TypePattern(definition.name.owner, exact_name(definition.name.name), None)
-    return [BoundRule(one, Action(table.action), Bound(table.bound), bound, pattern) for one in holders]
+    return [BoundRule(one, Action(table.action), table.bound, bound, pattern) for one in holders]

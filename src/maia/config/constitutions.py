@@ -1,6 +1,6 @@
-"""Who speaks for the quorums that own networks and types here?
+"""Who may sign for the quorums that own networks and types here?
 
-Constitutions are files of `maia quorum`, and stand beside certificates:
+Constitutions are files of `maia quorum`, and lie beside certificates:
 wherever those are read, from files or folders, `*.quorum` is read too. Of
 several histories of one quorum the longest counts, and two that contradict
 each other are refused. A server remembers the newest in its data folder, so

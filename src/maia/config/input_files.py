@@ -1,4 +1,4 @@
-"""What does this word or this file of an operator mean?
+"""Which key, certificate or definition does this argument or file hold?
 
 Commands and the broker's configuration name keys, certificates and type
 definitions by file. Everything read from disk is bounded, and a file that is
@@ -34,7 +34,7 @@ _Read = TypeVar("_Read")
 
 FILE_BYTES_MAX: Final = 1 << 20
 QUORUM_SUFFIX: Final = ".quorum"
-"""How files of `maia quorum` end; they stand beside certificates."""
+"""How files of `maia quorum` end; they lie beside certificates."""
 FILES_MAX: Final = 10_000
 _BEGINNING: Final = 64
 
@@ -59,7 +59,7 @@ _KINDS: Final = (
 
 
 def kind_of_file(text: str) -> str | None:
-    """Say what a text is by how it begins, so that a file can be told from another without quoting it."""
+    """Say what a text is by how it begins, so that an error names the kind of a file without quoting it."""
     begins = " ".join(text[:_BEGINNING].split())
     return next((kind for beginning, kind in _KINDS if begins.startswith(beginning)), None)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from maia.config.sources import BadConfig
+from maia.config.settings import ServerConfig
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
@@ -24,20 +24,12 @@ from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
 from maia.private_files import exposure, make_private_folder
 
-__all__ = ["KnowsItsLines", "check_folder", "opened", "right_to_connect"]
+__all__ = ["check_folder", "opened", "right_to_connect"]
 
 _Read = TypeVar("_Read")
 
 
-class KnowsItsLines(Protocol):
-    """A configuration that remembers where each setting was said."""
-
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        ...
-
-
-def opened(config: KnowsItsLines, name: str, read: Callable[[], _Read]) -> _Read:
+def opened(config: ServerConfig, name: str, read: Callable[[], _Read]) -> _Read:
     """Return what a setting names, or say at its line why it cannot be read."""
     try:
         return read()
@@ -46,16 +38,16 @@ def opened(config: KnowsItsLines, name: str, read: Callable[[], _Read]) -> _Read
 
 
 def right_to_connect(
-    config: KnowsItsLines,
+    config: ServerConfig,
     key: SigningKey,
     network: NetworkName,
     credentials: tuple[SignedCertificate, ...],
     now: Instant,
     constitutions: tuple[VerifiedConstitution, ...] = (),
 ) -> Instant | None:
-    """Ask the kernel what everybody else will ask: may this key be part of the network?"""
+    """Ask the kernel what every peer will ask: may this key be part of the network?"""
     request = Request(key.principal, Action.CONNECT, network)
-    # No statement was heard before the start; whether tests are passed is seen as soon as some are.
+    # No statement has arrived before the start; whether tests are passed shows when some do.
     evidence = gather_evidence(
         request, credentials, at=now, constitutions=constitutions, standing=ASSUMED_GOOD
     )
@@ -69,7 +61,7 @@ def right_to_connect(
     return decision.until
 
 
-def check_folder(config: KnowsItsLines, name: str, folder: Path) -> None:
+def check_folder(config: ServerConfig, name: str, folder: Path) -> None:
     """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
     try:
         make_private_folder(folder)

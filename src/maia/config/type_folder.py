@@ -92,7 +92,7 @@ def verified_lineage(
 ) -> tuple[VerifiedType, ...]:
     """Verify a version and those it was made from, oldest first; `None` asks for the newest.
 
-    Whoever handed the definitions over is not believed: what is about another
+    The source of the definitions is not trusted: what is about another
     type is left aside, and the rest is checked against the owner's key.
     """
     mine = [
@@ -131,7 +131,7 @@ def in_order_of_making(definitions: Iterable[SignedDefinition]) -> tuple[SignedD
     while waiting:
         names = {one.definition.name for one in waiting}
         ready = [one for one in waiting if _name_before(one) not in names]
-        ordered += ready or waiting  # a circle stays in the order in which it was found; nobody verifies it
+        ordered += ready or waiting  # a circle stays in the order in which it was found; none of it verifies
         waiting = [one for one in waiting if one not in ready] if ready else []
     return tuple(ordered)
 

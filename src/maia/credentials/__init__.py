@@ -93,7 +93,7 @@ from maia.credentials.chains.quorum import (
     sign_change,
     verify_constitution,
 )
-from maia.credentials.chains.reduction import FiveTuple, five_tuple_of, reduce_chain, reduced
+from maia.credentials.chains.reduction import FiveTuple, reduce_chain, reduced
 from maia.credentials.chains.root_handover import (
     is_for_good,
     is_root_handover,
@@ -329,7 +329,6 @@ __all__ = [
     "exact_name",
     "find_chain",
     "find_chains",
-    "five_tuple_of",
     "found_quorum",
     "intersect",
     "is_for_good",

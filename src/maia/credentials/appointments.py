@@ -27,13 +27,14 @@ from maia.canonical import Limits, SExpression, read_advanced, read_canonical, w
 from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
 from maia.credentials.encoding.certificates import NotTheIssuer
 from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.subjects import (
     principal_from_expression,
     principal_to_expression,
     text_from_atom,
 )
 from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
-from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey, verify_signature
+from maia.credentials.keys import SignedKind, SigningKey, verify_signature
 from maia.credentials.names import checked_label
 from maia.credentials.principals import Principal
 from maia.credentials.validity.period import Validity
@@ -176,19 +177,20 @@ def verify_appointment(signed: SignedAppointment) -> VerifiedAppointment:
 
 def appointment_to_bytes(signed: SignedAppointment) -> bytes:
     """Return the bytes in which a signed certificate travels."""
-    return b"(6:signed%b(9:signature7:ed25519%d:%b))" % (
-        signed.body,
-        len(signed.signature),
-        signed.signature,
-    )
+    return document_to_bytes(signed.body, signed.signature)
 
 
 def appointment_from_bytes(data: bytes) -> SignedAppointment:
     """Read a signed certificate, strictly. Its signature is not verified here."""
     try:
-        return _signed_from_expression(read_canonical(data, _LIMITS))
+        content, body, signature = document_from_expression(read_canonical(data, _LIMITS))
+        appointment = _from_expression(content)
     except (BadInput, BadCertificate) as problem:
         raise BadAppointment(f"the certificate cannot be read: {problem.message}") from problem
+    # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
+    if write_canonical(_to_expression(appointment)) != body:
+        raise BadAppointment("the certificate is not written in its one canonical form")
+    return SignedAppointment(appointment, body, signature, sha256(body).digest())
 
 
 def appointment_to_text(signed: SignedAppointment) -> str:
@@ -202,22 +204,6 @@ def appointment_from_text(text: str) -> SignedAppointment:
         return appointment_from_bytes(write_canonical(read_advanced(text, _LIMITS)))
     except BadInput as problem:
         raise BadAppointment(f"the certificate cannot be read: {problem.message}") from problem
-
-
-def _signed_from_expression(expression: SExpression) -> SignedAppointment:
-    match expression:
-        case (b"signed", body_expression, (b"signature", b"ed25519", bytes(signature))):
-            if len(signature) != SIGNATURE_BYTES:
-                raise BadAppointment(
-                    f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given"
-                )
-            body = write_canonical(body_expression)
-            appointment = _from_expression(body_expression)
-            # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-            if write_canonical(_to_expression(appointment)) != body:
-                raise BadAppointment("the certificate is not written in its one canonical form")
-            return SignedAppointment(appointment, body, signature, sha256(body).digest())
-    raise BadAppointment("a certificate must be written `(signed BODY (signature ed25519 BYTES))`")
 
 
 def _to_expression(appointment: Appointment) -> SExpression:

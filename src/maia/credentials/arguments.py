@@ -38,7 +38,6 @@ __all__ = [
     "arguments_digest",
     "checked_argument",
     "read_word",
-    "same_arguments",
 ]
 
 ARGUMENT_BYTES_MAX: Final = 1024
@@ -180,11 +179,6 @@ _KINDS_BY_WORD: Final = {
 def argument_key(argument: Argument) -> tuple[str, Argument]:
     """Return what to compare and to hash an argument by: its kind beside its value."""
     return argument_kind(argument).value, argument
-
-
-def same_arguments(one: Iterable[Argument], other: Iterable[Argument]) -> bool:
-    """Say whether two lists of arguments are equal, kinds included."""
-    return [argument_key(argument) for argument in one] == [argument_key(argument) for argument in other]
 
 
 def arguments_digest(domain: bytes, name: str, arguments: Iterable[Argument]) -> bytes:

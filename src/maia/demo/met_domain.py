@@ -33,7 +33,7 @@ from maia.credentials.encoding.statements import statement_from_bytes, statement
 from maia.credentials.validity.statements import SignedStatement
 from maia.demo.carriers import SealedCast
 from maia.demo.numberplate import SUSPECT, NumberplateStory, key_of
-from maia.events import Instant
+from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
@@ -56,7 +56,6 @@ _COURT: Final = "court"
 _CASE: Final = "case 7"
 _ORDER: Final = "court_order"
 _HOUR: Final = 3_600_000_000
-_SECOND: Final = 1_000_000
 _POLICY: Final = """\
 policy "Metropolitan Police"
 
@@ -199,7 +198,7 @@ class MetDesk:
         with self._calling("Met") as met:
             for fact in (FactBody("detective", [who]), FactBody("case_assignment", [who, _CASE])):
                 met.call("POST", "/v1/facts", fact, answer=News)
-        second = now - now % _SECOND
+        second = now - now % SECOND
         hour = Period(str(Instant(second)), str(Instant(second + _HOUR)))
         with self._calling(_COURT, self._courts_right()) as court:
             order = court.call(

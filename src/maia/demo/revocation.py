@@ -88,8 +88,7 @@ class Revocation:
 
 def subscriptions_at(broker: Path, principal: Principal) -> int:
     """Ask a broker how many subscriptions of somebody stand there."""
-    from maia.net.status_client import fetch_status
-    from maia.net.status_endpoint import read_door
+    from maia.net.status_endpoint import fetch_status, read_door
 
     links = fetch_status(read_door(broker / "data")).get("links")
     return sum(

@@ -23,7 +23,7 @@ from maia.credentials import (
     issue,
 )
 from maia.demo.numberplate import SUSPECT, NumberplateStory, key_of
-from maia.events import Instant, Value
+from maia.events import SECOND, Instant, Value
 
 __all__ = ["CONTROL_ROOM", "Sighting", "add_control_room", "city_traffic", "close_up", "trial_sighting"]
 
@@ -33,7 +33,6 @@ CONTROL_ROOM: Final = "CCS control room"
 Sighting = Mapping[str, Value]
 
 _AT_VICTORIA: Final = Instant.parse("2026-11-05T13:00:00Z")
-_SECOND: Final = 1_000_000
 _DAYS: Final = 3
 _SUSPECT_EVERY: Final = 150
 
@@ -49,7 +48,7 @@ def close_up() -> list[Sighting]:
         (SUSPECT, "Victoria"),
     ]
     return [
-        {"numberplate": plate, "timestamp": Instant(_AT_VICTORIA + number * _SECOND), "location": place}
+        {"numberplate": plate, "timestamp": Instant(_AT_VICTORIA + number * SECOND), "location": place}
         for number, (plate, place) in enumerate(seen)
     ]
 

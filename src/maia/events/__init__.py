@@ -11,7 +11,18 @@ from maia.events.attributes import (
 )
 from maia.events.event import Event, Kinds, UnknownAttribute, checked_event
 from maia.events.frame import ROWS_MAX, BadFrame, Column, Frame, frame_of
-from maia.events.kinds import INSTANT_MAX, INSTANT_MIN, INT_MAX, INT_MIN, Instant, Kind, NotAnInstant
+from maia.events.kinds import (
+    INSTANT_MAX,
+    INSTANT_MIN,
+    INT_MAX,
+    INT_MIN,
+    SECOND,
+    Instant,
+    Kind,
+    NotAnInstant,
+    just_after,
+    seconds_after,
+)
 from maia.events.values import STRING_BYTES_MAX, BadValue, PresentValue, Value, checked_value, kind_of
 
 __all__ = [
@@ -21,6 +32,7 @@ __all__ = [
     "INT_MAX",
     "INT_MIN",
     "ROWS_MAX",
+    "SECOND",
     "STRING_BYTES_MAX",
     "Attribute",
     "AttributeUid",
@@ -42,6 +54,8 @@ __all__ = [
     "checked_event",
     "checked_value",
     "frame_of",
+    "just_after",
     "kind_of",
+    "seconds_after",
     "vocabulary_of",
 ]

@@ -23,10 +23,15 @@ __all__ = [
     "Instant",
     "Kind",
     "NotAnInstant",
+    "SECOND",
+    "just_after",
+    "seconds_after",
 ]
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
+SECOND: Final = 1_000_000
+"""The microseconds of a second: moments and the distances between them are counted in these."""
 _new_int: Final = int.__new__  # found once: a moment is made several times for every message
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -115,3 +120,13 @@ class Instant(int):
     def __repr__(self) -> str:
         """Return what a person would recognise in a failing test."""
         return f"Instant({self!s})"
+
+
+def seconds_after(moment: Instant, seconds: float) -> Instant:
+    """Return the moment so many seconds later (earlier, if negative), or the last or first there is."""
+    return Instant(max(INSTANT_MIN, min(INSTANT_MAX, moment + int(seconds * SECOND))))
+
+
+def just_after(moment: Instant) -> Instant:
+    """Return the first moment at which something that holds up to `moment` holds no more."""
+    return Instant(min(INSTANT_MAX, moment + 1))

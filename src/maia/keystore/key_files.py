@@ -1,9 +1,9 @@
 """Where does a signing key live, and who can read it there?
 
 In a file of its own that only its owner may read. Such a file is created
-once, never overwritten, and refused on the way in if anybody else could have
+once, never overwritten, and refused on the way in if another user could have
 read or replaced it. With a passphrase, the seed inside is encrypted. The
-public half stands beside it in plain text, so that people can tell their keys
+public half lies beside it in plain text, so that people can tell their keys
 apart. New keys are made here, because chance lives in `runtime/`.
 
     (maia-key (version 1) (public (ed25519 KEY)) (seed SEED))
@@ -69,7 +69,7 @@ class KeyFileExists(BadInput):
 
 
 class ExposedKeyFile(BrokenCredential):
-    """Somebody other than its owner could read or replace a key file."""
+    """A user other than its owner could read or replace a key file."""
 
     code = "CREDENTIAL-KEY-FILE-EXPOSED"
 
@@ -195,7 +195,7 @@ def _read_expression(path: Path) -> SExpression:
     try:
         found = os.fstat(descriptor)
         data = os.read(descriptor, _FILE_BYTES_MAX + 1) if stat.S_ISREG(found.st_mode) else b""
-        _check_not_mixed_up(path, data)  # before its mode: a file for everybody is no secret that leaked
+        _check_not_mixed_up(path, data)  # before its mode: a public file is no leaked secret
         _check_guarded(path, found)
     except OSError as problem:
         _refuse_access(path, problem)
@@ -237,7 +237,7 @@ def _write_through(descriptor: int, data: bytes) -> None:
 
 def _refuse_access(path: Path, problem: OSError) -> NoReturn:
     if problem.errno == errno.ELOOP:
-        raise ExposedKeyFile(f"`{path}` is a symbolic link, and whoever made it chose the key") from None
+        raise ExposedKeyFile(f"`{path}` is a symbolic link, and its maker chose the key") from None
     raise KeyFileUnavailable(
         f"`{path}` cannot be used: {os.strerror(problem.errno or 0).lower()}"
     ) from problem

@@ -61,7 +61,7 @@ class BadWallet(BadInput):
 
 
 class ExposedWallet(BrokenCredential):
-    """Somebody other than its owner can read or change a wallet."""
+    """A user other than its owner can read or change a wallet."""
 
     code = "CREDENTIAL-WALLET-EXPOSED"
 
@@ -148,7 +148,7 @@ class WalletFolder:
         return len(new)
 
     def empty(self, *, domain: Principal) -> int:
-        """Remove what the last login at a domain gave: the domain has said that nothing of it stands."""
+        """Remove what the last login at a domain gave: the domain has ended the session."""
         with self._changing():
             note = self._note()
             if note is None or note.domain != str(domain):

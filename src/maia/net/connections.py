@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Final, Protocol
 
+from maia.back_off import doubled, jittered
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
 from maia.net.addresses import host_and_port
@@ -79,8 +80,7 @@ class BackOff:
         failures = self._failures.get(address, 0)
         if not failures:
             return 0.0
-        whole = min(self._most_s, self._first_s * 2.0 ** min(failures - 1, 30))
-        return whole * (0.5 + int.from_bytes(self._random(2), "big") / (1 << 17))
+        return jittered(doubled(self._first_s, failures, most=self._most_s), self._random)
 
 
 class Connections:
@@ -135,7 +135,6 @@ class Connections:
         return len(self._half_open)
 
     def __len__(self) -> int:
-        """Return how many connections have."""
         return len(self._links)
 
     def listen(self, listening: socket.socket) -> None:

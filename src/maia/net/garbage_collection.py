@@ -3,7 +3,7 @@
 Left to itself, Python walks over everything that is alive again and again as
 a broker fills: with 100,000 subscriptions each walk stops all traffic for a
 second or two, and finds nothing, because subscriptions are freed as soon as
-nobody holds them. Only connections leave circles behind. So what has grown
+nothing refers to them. Only connections leave circles behind. So what has grown
 old is set aside and not walked over any more, and a whole walk waits until
 as many connections have ended as there are: at most half of the connections
 in memory are dead ones, and the price of a walk is shared by as many ends
@@ -67,7 +67,7 @@ async def _watch(counts: Callable[[], tuple[int, int]]) -> None:
 
 @contextmanager
 def watched(counts: Callable[[], tuple[int, int]]) -> Iterator[None]:
-    """Watch over this process while the body runs; `counts` tells connections that are, and that were."""
+    """Watch over this process while the body runs; `counts` says how many connections are, and were."""
     before, watching = gc.get_threshold(), asyncio.create_task(_watch(counts))
     try:
         yield

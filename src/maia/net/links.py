@@ -2,9 +2,9 @@
 
 A node's runner holds one `TlsLink` for each connection. A link cuts the bytes
 that arrive into messages and hands them on at once, so that there is no inbox
-to fill: a node that is busy reads later, and TCP tells the sender. What waits
+to fill: a node that is busy reads later, and TCP slows the sender down. What waits
 to be written is counted in bytes; a peer that does not read fast enough is
-closed (SLOW-LINK) and never slows anybody else.
+closed (SLOW-LINK) and never slows other peers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LinkLimits:
 
 
 class LinkOwner(Protocol):
-    """Whoever is told what happens on a link."""
+    """The owner of a link, which is called when something happens on it."""
 
     def link_opened(self, link: TlsLink) -> None:
         """Take note that the peer has proved its key."""
@@ -96,7 +96,7 @@ class TlsLink:
         self._message_began: float | None = None
         self._closing_ends: float | None = None
 
-    # -------------------------------------------------------- what the stream tells
+    # -------------------------------------------------------- called by the stream
 
     def open(self, stream: TlsStream) -> None:
         """Read who proved its key; a peer whose leaf is odd is never announced."""
@@ -200,7 +200,7 @@ class TlsLink:
             self._stream.abort()
 
     def read_on(self, wanted: bool) -> None:
-        """Read on, or leave what arrives to TCP until somebody has room for it again."""
+        """Read on, or leave what arrives to TCP until there is room for it again."""
         if self._stream is None or self._is_closing:
             return
         if wanted:

@@ -1,9 +1,9 @@
-"""How does a node that only computes live in a world of sockets, disks and clocks?
+"""How does a node without I/O run on sockets, disks and clocks?
 
-The runner tells a node what happens, one input after the other, and performs
-the effects that it asks for. Brokers and clients are driven by the same one.
-Whatever the node wants kept is safe before anything that it says leaves, so a
-crash never takes back an answer that was heard.
+The runner hands a node its inputs, one after the other, and performs the
+effects that it returns. It drives brokers, key servers and clients alike. What
+the node keeps is on disk before anything that it sends leaves, so a crash never
+takes back an answer that a peer has received.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol, assert_never, runtime_checkable
@@ -20,13 +20,11 @@ from typing import Final, Protocol, assert_never, runtime_checkable
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.net.connections import BackOff, Connections
 from maia.net.links import LinkLimits, TlsLink
 from maia.net.observer import QuietRecords, Records
-from maia.net.recorder import Recorder
 from maia.net.stores import MemoryStore, Store
-from maia.net.timers import AlarmClock
 from maia.wire.effects import (
     Close,
     Count,
@@ -37,6 +35,7 @@ from maia.wire.effects import (
     Keep,
     LinkClosed,
     LinkOpened,
+    LogAtStart,
     Note,
     ReadLater,
     ReadLog,
@@ -47,11 +46,122 @@ from maia.wire.effects import (
     WakeAt,
 )
 
-__all__ = ["Node", "NodeFailed", "NodeRunner"]
+__all__ = ["AlarmClock", "Node", "NodeFailed", "NodeRunner", "Recorder", "Timer"]
+
+# ------------------------------------------------------------ timers
+
+# Only the earliest moment is remembered: a node that is woken says again when it wants to be woken next.
+# Clocks of machines are set while we sleep, so a node is never woken before the moment by its own clock.
+
+
+_LONGEST_SLEEP_S: Final = 5.0
+"""The machine's clock may be set while we sleep, so it is looked at this often."""
+
+
+class Timer(Protocol):
+    """Something that will happen, unless it is called off."""
+
+    def cancel(self) -> None:
+        """Call it off."""
+        ...
+
+
+def _in_this_loop(seconds: float, then: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(seconds, then)
+
+
+class AlarmClock:
+    """The first moment at which the node wants to be woken."""
+
+    __slots__ = ("_at", "_clock", "_later", "_ring", "_timer")
+
+    def __init__(
+        self,
+        clock: Callable[[], Instant],
+        ring: Callable[[], None],
+        *,
+        later: Callable[[float, Callable[[], None]], Timer] = _in_this_loop,
+    ) -> None:
+        """Call `ring` when a moment has come by `clock`; `later` does something after some seconds."""
+        self._clock, self._ring, self._later = clock, ring, later
+        self._at: Instant | None = None
+        self._timer: Timer | None = None
+
+    def wake_at(self, at: Instant) -> None:
+        """Ring at a moment, unless an earlier one was asked for."""
+        if self._at is None or at < self._at:
+            self.stop()
+            self._at = at
+            self._sleep(at)
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at = self._timer = None
+
+    def _sleep(self, at: Instant) -> None:
+        seconds = min(max(0.0, (at - self._clock()) / SECOND), _LONGEST_SLEEP_S)
+        self._timer = self._later(seconds, self._look)
+
+    def _look(self) -> None:
+        at = self._at
+        if at is not None and self._clock() < at:
+            self._sleep(at)
+            return
+        self._at = self._timer = None
+        self._ring()
+
+
+# ------------------------------------------------------------ the event log
+
+# `server/log_recording.py` records and reads with files and threads; most nodes have no log.
+
+
+class Recorder(Protocol):
+    """What a runner asks for frames to be recorded and read."""
+
+    def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
+        """Return what a broker starts with: at most so many frames from a position on."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether nothing more should be read from links for now."""
+        ...
+
+    def status(self) -> Mapping[str, object]:
+        """Return what an operator asks for."""
+        ...
+
+    def record(self, effect: Record) -> None:
+        """Have a frame written."""
+        ...
+
+    def read(self, effect: ReadLog) -> None:
+        """Have frames read."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything is safe that was to be recorded so far."""
+        ...
+
+    async def run(
+        self,
+        *,
+        give: Callable[[Input], None],
+        fail: Callable[[MaiaError], None],
+        after_writing: Callable[[], None],
+    ) -> None:
+        """Work until cancelled."""
+        ...
+
+
+# ------------------------------------------------------------ the runner
+
 
 _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""
-_SECOND: Final = 1_000_000
 
 
 class NodeFailed(Unavailable):
@@ -175,7 +285,7 @@ class NodeRunner:
         await recorder.run(give=self.give, fail=self._fail, after_writing=self._check_room)
 
     def _check_room(self) -> None:
-        """Read no links while too much waits for the disk: TCP tells whoever sends."""
+        """Read no links while too much waits for the disk: TCP slows the senders down."""
         if self._recorder is not None and self._is_reading is self._recorder.is_full:
             self._is_reading = not self._recorder.is_full
             self.connections.read_on(self._is_reading)
@@ -195,7 +305,7 @@ class NodeRunner:
         self.connections.listen(listening)
 
     async def drain(self, effects: Iterable[Effect]) -> None:
-        """Accept nobody else, perform a node's last effects, and wait until its links are closed."""
+        """Accept no more connections, perform a node's last effects, and wait until its links are closed."""
         self.connections.stop_listening()
         self.perform(effects)
         await self.connections.closed()
@@ -220,7 +330,7 @@ class NodeRunner:
     def _next_effects(self) -> list[Effect] | None:
         """Let the node take inputs on, or what it left of them once what it has said so far is on its way."""
         if not self._inputs:
-            self._flush()  # which may be how the node hears of a link that is gone
+            self._flush()  # which may report a lost link to the node
         if not self._inputs:
             return self._rest()
         effects: list[Effect] = []
@@ -257,7 +367,7 @@ class NodeRunner:
                 if link is not None:
                     link.fail(problem)
             # A node says at the end of each look when it wants the next one, and this look had no end.
-            return [WakeAt(Instant(self._clock() + _SECOND))] if isinstance(happened, Tick) else []
+            return [WakeAt(Instant(self._clock() + SECOND))] if isinstance(happened, Tick) else []
 
     def _note_failure(self, what: str, problem: Exception) -> None:
         self._records.note("failed", {"input": what, "problem": _place_of(problem)})
@@ -274,7 +384,7 @@ class NodeRunner:
             if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
                 self._send(self.connections.find(effect.link), effect.data)
             elif type(effect) is Count:
-                self._uncounted.append(effect)  # nobody waits for it, and somebody does for what is sent
+                self._uncounted.append(effect)  # no peer waits for it, and peers wait for what is sent
             else:
                 self._perform_one(effect)
 
@@ -327,12 +437,12 @@ class NodeRunner:
             link.close(asyncio.get_running_loop().time())
 
     def _read_later(self, link: TlsLink | None, until: Instant) -> None:
-        """Leave what a peer says to TCP for a while: whoever it is, it slows itself down and nobody else."""
+        """Leave what a peer says to TCP for a while: it slows down itself and no other peer."""
         if link is None or link.is_closing:
             return
         self._read_again(link)  # forgets an earlier wish
         link.read_on(False)
-        wait_s = max(0.0, (until - self._clock()) / _SECOND)
+        wait_s = max(0.0, (until - self._clock()) / SECOND)
         self._later[link] = asyncio.get_running_loop().call_later(wait_s, self._read_again, link)
 
     def _read_again(self, link: TlsLink) -> None:
@@ -378,12 +488,12 @@ class NodeRunner:
         self.give(LinkClosed(link.id))
 
     def drained(self, link: TlsLink) -> None:
-        """Let whoever waited for room go on."""
+        """Let calls that waited for room go on."""
         del link
         self._after_inputs()
 
     def refused(self, problem: Exception, dialled: str | None) -> None:
-        """Tell the node that nobody is to be had at an address it dialled."""
+        """Report to the node that an address it dialled does not answer."""
         code = problem.code if isinstance(problem, MaiaError) else type(problem).__name__
         self._records.count("maia_handshakes_failed_total", 1, {"code": code})
         if dialled is not None:
@@ -392,7 +502,7 @@ class NodeRunner:
 
 
 def _place_of(problem: Exception) -> str:
-    """Say what kind of exception it is and where it was raised; its text may hold what nobody should read."""
+    """Say what kind of exception it is and where it was raised; its text may hold secrets."""
     at = problem.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

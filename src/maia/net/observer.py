@@ -1,4 +1,4 @@
-"""Who is told what is worth knowing about a node? Whoever can take log lines and numbers."""
+"""Where do a node's log lines and numbers go?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Records(Protocol):
 
 
 class QuietRecords:
-    """Tells nobody: for clients, whose application hears of everything that matters to it."""
+    """Drops everything: for clients, whose application gets notices."""
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Drop the line."""

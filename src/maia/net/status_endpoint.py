@@ -1,9 +1,9 @@
 """How does a machine next to the broker ask it how it is?
 
-    GET /health    is the process alive?                    everybody on this machine
-    GET /ready     does it take on clients?                 everybody on this machine
-    GET /metrics   how much did it do? numbers, no names    everybody on this machine
-    GET /status    who is connected, what stands?           with the token from the data folder
+    GET /health    is the process alive?                    any user of this machine
+    GET /ready     does it take on clients?                 any user of this machine
+    GET /metrics   how much did it do? numbers, no names    any user of this machine
+    GET /status    who is connected, which requests?  with the token from the data folder
 
 The listener is bound to loopback and refuses to be bound to anything else. A
 request that a browser was tricked into sending names another host and is
@@ -13,6 +13,7 @@ turned away. Nothing can be changed here, only read (A70).
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +33,8 @@ __all__ = [
     "NoStatus",
     "NotLoopback",
     "StatusEndpoint",
-    "Told",
+    "StatusSource",
+    "fetch_status",
     "new_door",
     "new_token",
     "read_door",
@@ -64,7 +66,7 @@ class NoStatus(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatusSource:
     """What the endpoint asks the broker for, each at the moment of a request."""
 
     is_ready: Callable[[], bool]
@@ -83,9 +85,9 @@ class Door:
 class StatusEndpoint:
     """The listener: one short request for each connection, few at a time, each with a deadline."""
 
-    def __init__(self, told: Told, *, token: str) -> None:
-        """Answer with what `told` says; `token` is needed for /status."""
-        self._told = told
+    def __init__(self, source: StatusSource, *, token: str) -> None:
+        """Answer from `source`; `token` is needed for /status."""
+        self._source = source
         self._token = token.encode()
         self._server: asyncio.Server | None = None
         self._open = 0
@@ -146,16 +148,16 @@ class StatusEndpoint:
             case "/health":
                 return _response("200 OK", b"ok\n")
             case "/ready":
-                ready = self._told.is_ready()
+                ready = self._source.is_ready()
                 return (
                     _response("200 OK", b"ready\n")
                     if ready
                     else _response("503 Service Unavailable", b"not ready\n")
                 )
             case "/metrics":
-                return _response("200 OK", self._told.metrics(), _PROMETHEUS)
+                return _response("200 OK", self._source.metrics(), _PROMETHEUS)
             case "/status" if self._is_let_in(headers):
-                body = json.dumps(self._told.status(), ensure_ascii=False, default=str)
+                body = json.dumps(self._source.status(), ensure_ascii=False, default=str)
                 return _response("200 OK", body.encode(), _JSON)
             case "/status":
                 return _response("401 Unauthorized", b"the token is in the data folder\n")
@@ -212,3 +214,30 @@ def _response(status: str, body: bytes, kind: str = _TEXT) -> bytes:
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode("ascii") + body
+
+
+# ------------------------------------------------------------ for commands on the same machine
+
+
+_TIMEOUT_S: Final = 30.0
+_ANSWER_BYTES_MAX: Final = 64 << 20
+
+
+def fetch_status(door: Door) -> dict[str, object]:
+    """Ask at the door with its token; raise NoStatus if no broker answers properly."""
+    host, port = host_and_port(door.address)
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/status", headers={"Authorization": f"Bearer {door.token}"})
+        response = connection.getresponse()
+        body = response.read(_ANSWER_BYTES_MAX)
+        found = json.loads(body) if response.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        raise NoStatus(f"no broker answers at `{door.address}`: {str(problem)[:100]}") from problem
+    finally:
+        connection.close()
+    if not isinstance(found, dict):
+        raise NoStatus(
+            f"the broker at `{door.address}` did not accept the token: it was started anew meanwhile"
+        )
+    return found

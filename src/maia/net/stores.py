@@ -46,7 +46,6 @@ class MemoryStore:
     """Keeps for as long as the process lives: for tests, and for clients that start afresh."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._kept: dict[str, bytes] = {}
 
     def load(self) -> Mapping[str, bytes]:

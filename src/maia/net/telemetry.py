@@ -4,7 +4,7 @@ Log lines and metrics. A log line is an event with named fields: JSON where a
 program reads it, one aligned line where a person watches. There is no line
 for a publication, and no field for a secret: fields that could be one are
 left out by name, and bytes are shown by their number only. Metrics count, and
-name nobody; what a peer can choose never becomes a label beyond a limit.
+name no principal; what a peer can choose never becomes a label beyond a limit.
 """
 
 from __future__ import annotations
@@ -55,10 +55,6 @@ class Telemetry:
         """Write one line; whatever names a problem is a warning."""
         self._write("warning" if event in _WORTH_A_WARNING else "info", event, fields)
 
-    def error(self, event: str, **fields: object) -> None:
-        """Write one line that somebody should look at."""
-        self._write("error", event, fields)
-
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
         if _LEVELS[level] < self._least:
             return
@@ -101,7 +97,7 @@ class Telemetry:
             return known
         taken = any(one == name for one, _ in self._counters)
         if taken or len(self._counters) >= _METRICS_MAX or not _NAME.fullmatch(name):
-            return None  # a metric under one name has one set of labels; whoever disagrees is not counted
+            return None  # a metric under one name has one set of labels; another set is not counted
         counter = Counter(name, name.replace("_", " "), labels, registry=self._registry)
         self._counters[name, labels] = counter
         return counter

@@ -1,6 +1,6 @@
 """Who is at the other end of this connection? A key, proved by TLS 1.3, and nothing more.
 
-Every link asks here, and nobody else touches `ssl`. A principal is an Ed25519
+Every link asks here, and no other module touches `ssl`. A principal is an Ed25519
 key; its leaf certificate holds that key and is signed by the *null authority*,
 whose secret key is printed below. That signature therefore proves nothing: it
 only lets an ordinary TLS library reach the end of the handshake, which proves
@@ -50,7 +50,7 @@ __all__ = [
 ALPN: Final = "maia/1"
 _HTTP: Final = "http/1.1"
 
-# Published on purpose, so that everybody can sign with it and nobody takes its signature for a promise.
+# Published on purpose, so that every node can sign with it and its signature proves nothing.
 NULL_AUTHORITY_SEED: Final = sha256(b"maia/1 null authority: this key is public and proves nothing").digest()
 
 _AUTHORITY_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Maia null authority")])
@@ -95,7 +95,7 @@ def null_authority() -> bytes:
 
 @lru_cache(maxsize=_REMEMBERED_LEAVES)
 def leaf_of(principal: Principal) -> bytes:
-    """Return the one TLS certificate of a principal, in DER. Everybody can make it from the key."""
+    """Return the one TLS certificate of a principal, in DER. Any node can make it from the key."""
     authority = _authority_key()
     key = Ed25519PublicKey.from_public_bytes(principal.key)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, principal.key.hex())])
@@ -188,10 +188,10 @@ def serving_context(key: SigningKey) -> ssl.SSLContext:
 
 
 def pinning_context(principal: Principal) -> ssl.SSLContext:
-    """Return what an HTTP client needs that talks to this principal and to nobody else.
+    """Return what an HTTP client needs that talks to this principal alone.
 
     The principal's one leaf is the only certificate that is trusted, so the
-    handshake itself fails with anybody else, before a word was said.
+    handshake itself fails with any other peer, before anything is sent.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3

@@ -176,7 +176,7 @@ class TlsStream:
             return
         if not received:
             self._lose(None)
-        elif not self._is_closing:  # whoever has said its last word listens for the end alone
+        elif not self._is_closing:  # after our close notice only the peer's is read
             self._incoming.write(sealed[:received])
             self._decrypt()
 
@@ -301,5 +301,5 @@ class TlsStream:
         self._backlog = memoryview(b"")
         self._socket.close()
         if self._owner is not None:
-            # Later, because whoever caused this is in the middle of something.
+            # Later, because the caller is in the middle of something.
             self._loop.call_soon(self._owner.connection_lost, problem)

@@ -10,7 +10,7 @@ from maia.predicates.covering.covers import (
     simplified,
     union,
 )
-from maia.predicates.covering.value_sets import ValueSet, union_contains_all
+from maia.predicates.covering.value_sets import ValueSet
 from maia.predicates.encoding import BadPredicateEncoding, predicate_from_expression, predicate_to_expression
 from maia.predicates.language.literals import WrongLiteral
 from maia.predicates.language.parser import TEXT_BYTES_MAX, UnknownName, format_predicate, parse_predicate
@@ -97,6 +97,5 @@ __all__ = [
     "provably_empty",
     "simplified",
     "union",
-    "union_contains_all",
     "verdict",
 ]

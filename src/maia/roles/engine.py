@@ -27,7 +27,7 @@ from maia.credentials.arguments import (
     read_word,
 )
 from maia.errors import BadInput, BrokenCredential
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.roles.known_world import WithMemberships
 from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
 from maia.roles.memberships import Ground, RoleMembership, World
@@ -56,8 +56,6 @@ __all__ = [
     "membership_certificate",
     "stated_arguments",
 ]
-
-_SECOND: Final = 1_000_000
 
 
 class UnknownFact(BadInput):
@@ -212,7 +210,7 @@ def _of_kind(given: Given, parameter: Parameter) -> Argument:
 
 def whole_second(moment: Instant) -> Instant:
     """Return the second in which a moment lies: certificates say no finer times."""
-    return Instant(moment // _SECOND * _SECOND)
+    return Instant(moment // SECOND * SECOND)
 
 
 def end_of(way: Way, ends: Ends, now: Instant) -> Instant | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from maia.credentials.arguments import ParameterKind
-from maia.events import Vocabulary
+from maia.events import SECOND, Vocabulary
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.syntax import BadPredicate, Predicate, attributes_of
@@ -48,7 +48,6 @@ from maia.roles.variables import Variables, sample_values, vocabulary_for
 __all__ = ["Head", "Reading", "read_head", "read_rule", "template"]
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,5}")
-_SECOND: Final = 1_000_000
 _UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LONGEST_S: Final = 3660 * 86_400
 
@@ -227,7 +226,7 @@ def _duration(reader: TermReader) -> int:
         raise Complaint("expected seconds, minutes, hours, days or weeks", at=unit_at, hint=hint)
     if int(number) * seconds > _LONGEST_S:
         raise Complaint("this is longer than ten years", at=at, hint="write `until revoked`")
-    return int(number) * seconds * _SECOND
+    return int(number) * seconds * SECOND
 
 
 def _ending_premises(reading: Reading, name: str, at: int, *, of_grant: bool) -> list[int]:

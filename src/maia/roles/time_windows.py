@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 from maia.events.zones import MINUTES_IN_A_DAY, zone_of
 
 __all__ = ["DAY_NAMES", "TimeWindow", "is_within", "window_end"]
 
 DAY_NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
-_SECOND: Final = 1_000_000
-_HOUR: Final = 3600 * _SECOND
+_HOUR: Final = 3600 * SECOND
 _DAYS_AHEAD: Final = 9
 _MARGIN: Final = 30 * 24 * _HOUR  # beyond the first and the last day a clock shows nothing
 
@@ -59,7 +58,7 @@ def window_end(window: TimeWindow, now: Instant) -> Instant | None:
     """
     for moment in sorted(_wall_ends(window, now) | _jumps(window, now)):
         if moment > now and not is_within(window, Instant(moment)):
-            return Instant((moment - 1) // _SECOND * _SECOND)
+            return Instant((moment - 1) // SECOND * SECOND)
     return None
 
 

@@ -7,9 +7,9 @@ neither a second link nor a new connection renews it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import Principal
 from maia.errors import Unavailable
 from maia.events import Instant
@@ -35,21 +35,21 @@ class RequestQuota:
         """Allow `per_minute` requests of one principal in a minute, in a burst if need be."""
         self.per_minute = per_minute
         # Microseconds of the minute that are left, and when that was worked out.
-        self._buckets: OrderedDict[Principal, tuple[int, int]] = OrderedDict()
+        self._buckets: BoundedMap[Principal, tuple[int, int]] = BoundedMap(_PRINCIPALS_MAX)
 
     def spend(self, principal: Principal, now: Instant, *, requests: int = 1) -> None:
         """Take so many requests off the principal's quota, or refuse."""
         left = self._left(principal, now)
         price = min(_MINUTE, requests * max(1, _MINUTE // self.per_minute))
         allowed = left >= price
-        self._keep(principal, left - price if allowed else left, now)
+        self._buckets.put(principal, (left - price if allowed else left, now))
         if not allowed:
             raise TooManyRequests(f"more than {self.per_minute} requests in a minute: slow down")
 
     def owe(self, principal: Principal, now: Instant, requests: int) -> None:
         """Take off what turned out to be the price of something done; nobody owes more than a minute."""
         left = self._left(principal, now) - requests * _MINUTE // self.per_minute
-        self._keep(principal, max(-_MINUTE, left), now)
+        self._buckets.put(principal, (max(-_MINUTE, left), now))
 
     def paid_at(self, principal: Principal, now: Instant) -> Instant | None:
         """Return when a principal owes nothing any more; None if it owes nothing now."""
@@ -57,11 +57,5 @@ class RequestQuota:
         return None if left >= 0 else Instant(now - left)
 
     def _left(self, principal: Principal, now: Instant) -> int:
-        left, since = self._buckets.get(principal, (_MINUTE, now))
+        left, since = self._buckets.get(principal) or (_MINUTE, now)
         return min(_MINUTE, left + max(0, now - since))
-
-    def _keep(self, principal: Principal, left: int, now: Instant) -> None:
-        self._buckets[principal] = (left, now)
-        self._buckets.move_to_end(principal)
-        if len(self._buckets) > _PRINCIPALS_MAX:
-            self._buckets.popitem(last=False)

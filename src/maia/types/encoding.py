@@ -37,6 +37,7 @@ from maia.credentials.encoding.certificates import (
     certificate_to_expression,
 )
 from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.encoding.subjects import (
     owner_from_expression,
     owner_to_expression,
@@ -44,7 +45,7 @@ from maia.credentials.encoding.subjects import (
     principal_to_expression,
     text_from_atom,
 )
-from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
+from maia.credentials.keys import SignedKind, SigningKey
 from maia.credentials.names import TypeName, Version
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
@@ -95,8 +96,7 @@ def sign_definition(definition: TypeDefinition, key: SigningKey) -> SignedDefini
 
 def definition_to_bytes(signed: SignedDefinition) -> bytes:
     """Return the bytes in which a signed definition travels; what was signed is what is sent."""
-    parts = (signed.body, signed.signer.key, signed.signature)
-    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+    return document_to_bytes(signed.body, signed.signature, signed.signer)
 
 
 def definition_from_bytes(data: bytes) -> SignedDefinition:
@@ -156,21 +156,8 @@ def _sealing_to_expression(sealing: Sealing) -> SExpression:
 
 
 def _signed_definition(expression: SExpression) -> SignedDefinition:
-    match expression:
-        case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
-            if len(signature) != SIGNATURE_BYTES:
-                raise BadDefinitionEncoding(
-                    f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given"
-                )
-            definition = _definition(body)
-            signed_bytes = write_canonical(body)
-            principal = principal_from_expression(signer)
-            return SignedDefinition(
-                definition, principal, signed_bytes, signature, sha256(signed_bytes).digest()
-            )
-    raise BadDefinitionEncoding(
-        "a type definition must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
-    )
+    (content, body, signature), signer = document_with_signer(expression)
+    return SignedDefinition(_definition(content), signer, body, signature, sha256(body).digest())
 
 
 def _definition(expression: SExpression) -> TypeDefinition:

@@ -1,8 +1,8 @@
 """Where may a broker ask for statements that it misses? Where its operator says, and nowhere else.
 
-Whoever shows a broker a certificate would choose where it connects, so what
+The holder of a certificate would choose where it connects, so what
 certificates say is not enough: an address must also stand in the broker's own
-configuration (`[statements] fetch_from`), which names none unless somebody
+configuration (`[statements] fetch_from`), which names none unless the operator
 writes one. Only what is missed is asked for, and seldom.
 """
 
@@ -68,6 +68,6 @@ async def _fetch(
             hear(found.statements)
         for by, problem in found.problems.items():
             records.note("unheard", {"issuer": str(by), "code": problem.code})
-        # Somebody who cannot be asked, or says nothing that helps, is asked less and less often.
+        # A tester that does not answer, or with nothing that helps, is asked less and less often.
         await asyncio.sleep(again_s)
         again_s = min(2 * again_s, _AGAIN_MOST_S)

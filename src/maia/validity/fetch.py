@@ -37,9 +37,9 @@ from maia.credentials.validity.statements import OneTimeAnswer
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 
-# What talks HTTP is loaded where somebody is asked: most wallets name nobody.
+# HTTP is imported when a tester is asked: most wallets name none.
 if TYPE_CHECKING:
-    from maia.validity.connection_pool import ConnectionPool
+    from maia.validity.http import ConnectionPool
 
 __all__ = [
     "Fetched",
@@ -66,7 +66,7 @@ FETCH_S: Final = 30.0
 """How long a fetch takes at most, whatever the testers do."""
 
 BEGIN_S: Final = 5.0
-"""How long somebody who wants to begin waits for testers."""
+"""How long a client that starts waits for testers."""
 
 _MENDED_BY_NEWS: Final = (CertificateStale, CertificateNotRevalidated)
 _FETCHED: Final = (TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION)
@@ -86,7 +86,7 @@ class TestersUnavailable(Unavailable):
 
 
 class NotThisCertificate(BadInput):
-    """A one-time question is about another certificate, or asks somebody who need not vouch for it."""
+    """A one-time question is about another certificate, or names a tester that the certificate does not."""
 
     code = "INPUT-ONE-TIME-QUESTION"
 
@@ -99,7 +99,7 @@ class Fetched:
     problems: Mapping[Principal, MaiaError] = field(default_factory=dict)
 
 
-# ------------------------------------------------------------ statements that are for everybody
+# ------------------------------------------------------------ statements for every verifier
 
 
 def lacking(
@@ -144,7 +144,7 @@ async def with_fetched(
 ) -> tuple[SignedStatement, ...]:
     """Return the statements at hand, and beside them those that had to be asked for; never raise.
 
-    Whoever decides refuses what nobody vouches for, and says so better than a
+    The verifier refuses a certificate without a statement, and says so better than a
     failed question could.
     """
     held = tuple(statements)
@@ -159,12 +159,12 @@ async def with_fetched(
 async def fetch_statements(
     certificates: Iterable[SignedCertificate], *, now: Instant
 ) -> tuple[SignedStatement, ...]:
-    """Return what the testers of these certificates say now; raise if nobody at all could be asked."""
+    """Return what the testers of these certificates say now; raise if no tester answered."""
     found = await ask_testers(certificates, now=now)
     if found.problems and not found.statements:
         by, problem = next(iter(found.problems.items()))
         raise TestersUnavailable(
-            f"nobody who must vouch for your certificates could be asked; `{by}`: {problem.message}"
+            f"no tester of your certificates answered; `{by}`: {problem.message}"
         ) from problem
     return found.statements
 
@@ -178,7 +178,7 @@ async def ask_testers(
 ) -> Fetched:
     """Ask each tester once, at the first of its locations that answers; say what came of it.
 
-    With `allowed`, nobody is dialled but at these addresses, whatever certificates say.
+    With `allowed`, only these addresses are dialled, whatever certificates say.
     """
     places = _places(certificates, now, allowed)
     statements: list[SignedStatement] = []
@@ -252,7 +252,7 @@ def _counts(signed: SignedStatement, by: Principal, now: Instant) -> bool:
     """Say whether a statement is its sender's own and not over; raise if it is not what it says."""
     said = signed.statement
     if isinstance(said, OneTimeAnswer) or said.by != by:
-        return False  # a word of others proves itself too, but nobody asked for it here
+        return False  # another tester's statement is valid too, but was not asked for here
     check_statement(signed)
     return said.period is None or said.period.not_after is None or said.period.not_after >= now
 
@@ -262,7 +262,7 @@ def _tests_of(signed: SignedCertificate) -> list[TestKind]:
 
 
 def _assumed(signed: SignedCertificate) -> frozenset[tuple[bytes, Principal]]:
-    """Return what stands for the answers to one-time questions: nobody has asked them yet."""
+    """Return what stands for the answers to one-time questions: they have not been asked yet."""
     return frozenset((signed.id, test.by) for test in signed.certificate.validity.tests)
 
 

@@ -1,7 +1,7 @@
-"""How is somebody asked at an address that a certificate names?
+"""How is a tester asked at an address that a certificate names?
 
-With suspicion. Whoever writes a certificate chooses the address, so nothing is
-said there before TLS has proved that the tester itself answers, by the key
+With suspicion. The issuer of a certificate chooses the address, so nothing is
+sent there before TLS has proved that the tester itself answers, by the key
 that the certificate names beside the address: a connection to anything else
 ends in the handshake. Only `https://HOST:PORT/v1/statements` is dialled, no
 redirect is followed, no proxy is asked, nothing is unpacked, and every answer
@@ -14,10 +14,11 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import httpcore
@@ -41,11 +42,20 @@ from maia.credentials import Principal, SigningKey
 from maia.errors import BadInput
 from maia.net.addresses import BadAddress, host_and_port
 from maia.net.tls import pinning_context
-from maia.validity.connection_pool import ConnectionPool, Line
 from maia.wire.api_requests import ApiCall, ApiRequest
 from maia.wire.replays import NONCE_BYTES
 
-__all__ = ["CALL_S", "BadLocation", "Location", "TesterCalls", "location_from_text"]
+__all__ = [
+    "BadLocation",
+    "CALL_S",
+    "ConnectionPool",
+    "IDLE_S",
+    "Line",
+    "Location",
+    "OPEN_MAX",
+    "TesterCalls",
+    "location_from_text",
+]
 
 CALL_S: Final = 10.0
 """How long a question to one location may take, from the first packet to the last."""
@@ -143,7 +153,7 @@ class _ClosingStream(httpcore.AsyncNetworkStream):
 
 
 class TesterCalls:
-    """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own.
+    """Questions to the holder of the key `tester`, at one location. Each has a deadline of its own.
 
     With `lines`, the connection stays open for the next question.
     """
@@ -156,7 +166,7 @@ class TesterCalls:
         call_s: float | None = None,
         lines: ConnectionPool | None = None,
     ) -> None:
-        """Dial nobody yet; take `CALL_S` for each question, or less."""
+        """Open no connection yet; take `CALL_S` for each question, or less."""
         self._tester, self._location, self._lines = tester, location, lines
         self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
 
@@ -171,7 +181,7 @@ class TesterCalls:
     async def _in_time(self, call: _Call, answer: type[_Answer]) -> _Answer:
         where = self._location.address
         try:
-            # A deadline for the whole: whoever sends a byte a second gets no more of them than this.
+            # A deadline for the whole: a server that sends a byte a second gets no longer than this.
             async with asyncio.timeout(self._call_s):
                 return await self._asked(call, answer)
         except DomainSaid as problem:
@@ -238,7 +248,7 @@ class TesterCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What is asked, and who signs it; a public page is asked for by nobody."""
+    """What is asked, and who signs it; a public page is fetched unsigned."""
 
     method: str
     path: str
@@ -259,7 +269,7 @@ async def _sent(
     if response.status_code == httpx.codes.OK:
         return decoded_answer(body, answer)
     if response.is_redirect or response.is_success:
-        raise StrangeAnswer("a tester answers its questions itself, and sends nobody elsewhere")
+        raise StrangeAnswer("a tester answers its questions itself, without redirects")
     raise problem_told(body)
 
 
@@ -274,3 +284,103 @@ async def _read(response: httpx.Response) -> bytes:
             raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
         parts.append(part)
     return b"".join(parts)
+
+
+# ------------------------------------------------------------ the connection pool
+
+# A client whose right is rechecked within every lease asks the same tester again and again, and most of what
+# a question costs is the handshake. A connection waits a few seconds for the next question to the same tester
+# at the same place, and serves one question at a time. TLS has proved one key on it, and it serves that key
+# alone. A connection that had an error is closed.
+
+
+OPEN_MAX: Final = 8
+"""Connections that wait for another question at one time; the one that has waited longest is closed first."""
+IDLE_S: Final = 20.0
+"""How long a connection waits: less than a domain waits before it hangs up."""
+
+_Whom: TypeAlias = tuple[Principal, str]
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One connection to one tester, and what is known of its peer."""
+
+    http: httpx.AsyncClient
+    run: bytes | None = None
+    """The run of the tester's server for which calls are signed, once it was asked."""
+    is_fresh: bool = True
+    """Whether it has served no question yet."""
+    waits_since: float = 0.0
+
+
+class ConnectionPool:
+    """The connections that wait for another question; they belong to one event loop."""
+
+    __slots__ = ("_closing", "_idle_s", "_is_closed", "_timer", "_waiting")
+
+    def __init__(self, *, idle_s: float = IDLE_S) -> None:
+        self._idle_s, self._is_closed = idle_s, False
+        self._waiting: OrderedDict[Line, _Whom] = OrderedDict()  # the one that has waited longest comes first
+        self._closing: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def lent(
+        self, tester: Principal, address: str, make: Callable[[], httpx.AsyncClient], *, fresh: bool = False
+    ) -> AsyncIterator[Line]:
+        """Lend a connection to the holder of the key `tester` at an address; a new one if none waits."""
+        line = (None if fresh else self._taken((tester, address))) or Line(make())
+        try:
+            yield line
+        except BaseException:
+            await line.http.aclose()
+            raise
+        line.is_fresh = False
+        await self._returned(line, (tester, address))
+
+    def _taken(self, whom: _Whom) -> Line | None:
+        """Take the connection that was used last, of those to the same key at the same place."""
+        found = next((line for line in reversed(self._waiting) if self._waiting[line] == whom), None)
+        if found is not None:
+            del self._waiting[found]
+        return found
+
+    async def _returned(self, line: Line, whom: _Whom) -> None:
+        if self._is_closed:
+            await line.http.aclose()
+            return
+        line.waits_since = asyncio.get_running_loop().time()
+        self._waiting[line] = whom
+        if len(self._waiting) > OPEN_MAX:
+            await self._waiting.popitem(last=False)[0].http.aclose()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._waiting:
+            ends = next(iter(self._waiting)).waits_since + self._idle_s
+            self._timer = asyncio.get_running_loop().call_at(ends, self._look)
+
+    def _look(self) -> None:
+        """Close what has waited for long enough."""
+        self._timer = None
+        oldest = asyncio.get_running_loop().time() - self._idle_s
+        for line in [one for one in self._waiting if one.waits_since <= oldest]:
+            del self._waiting[line]
+            task = asyncio.create_task(line.http.aclose())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        self._set_timer()
+
+    async def aclose(self) -> None:
+        """Close what waits; what is lent is closed when it comes back."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._waiting:
+            await self._waiting.popitem(last=False)[0].http.aclose()
+        await asyncio.gather(*self._closing, return_exceptions=True)

@@ -22,12 +22,12 @@ from maia.errors import MaiaError, Unavailable
 from maia.sessions.challenges import Challenged
 
 if TYPE_CHECKING:
-    from maia.validity.connection_pool import ConnectionPool
+    from maia.validity.http import ConnectionPool
 
 __all__ = ["AskingTesters", "Revalidate", "RevalidationFailed", "Revalidator", "asking_testers"]
 
 Revalidate: TypeAlias = Callable[[OneTimeQuestion, SignedCertificate], Awaitable[SignedStatement]]
-"""Have a question about one of the client's certificates answered; raise if nobody vouches for it."""
+"""Have a question about one of the client's certificates answered; raise if no tester confirms it."""
 
 Answered: TypeAlias = Callable[[Challenged, Iterable[SignedStatement], MaiaError | None], None]
 
@@ -40,7 +40,7 @@ _IN_TIME: Final = 0.9
 
 
 class RevalidationFailed(Unavailable):
-    """Nobody could be made to vouch for a certificate in the time that the broker gave."""
+    """No tester confirmed a certificate in the time that the broker gave."""
 
     code = "UNAVAILABLE-REVALIDATION"
 
@@ -62,14 +62,14 @@ class AskingTesters:
     __slots__ = ("_key", "_lines")
 
     def __init__(self, key: SigningKey) -> None:
-        """Ask as the holder of `key`; nobody is dialled before the first question."""
+        """Ask as the holder of `key`; no connection is opened before the first question."""
         self._key = key
         self._lines: ConnectionPool | None = None
 
     async def __call__(self, question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
         """Have a question answered."""
-        from maia.validity.connection_pool import ConnectionPool
         from maia.validity.fetch import answer_one_time
+        from maia.validity.http import ConnectionPool
 
         if self._lines is None:
             self._lines = ConnectionPool()
@@ -123,7 +123,7 @@ class Revalidator:
                 for question, certificate in challenged.questions:
                     answers.append(await self._one(question, certificate, challenged.is_standing))
         except TimeoutError:
-            problem = RevalidationFailed("nobody vouched for a certificate in the time that the broker gave")
+            problem = RevalidationFailed("no tester confirmed a certificate in the time that the broker gave")
         except MaiaError as found:
             problem = found
         except Exception as broken:  # noqa: BLE001 - a function of the application, which the client outlives

@@ -15,7 +15,7 @@ from maia.views.schema import (
     spark_schema,
     spark_type,
 )
-from maia.views.to_python import See, Shape, Test, to_python, to_python_shape, to_python_test
+from maia.views.to_python import See, Test, to_python, to_python_test
 from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = [
     "Query",
     "See",
     "SeeBatch",
-    "Shape",
     "StoredMismatch",
     "TableName",
     "Test",
@@ -41,7 +40,6 @@ __all__ = [
     "spark_type",
     "to_arrow",
     "to_python",
-    "to_python_shape",
     "to_python_test",
     "to_sql",
 ]

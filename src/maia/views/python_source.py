@@ -30,7 +30,7 @@ from maia.predicates.syntax import (
     TextTest,
 )
 
-__all__ = ["CLASSES", "Constants", "is_false", "is_true"]
+__all__ = ["CLASSES", "Constants", "is_true"]
 
 CLASSES: Final[dict[Kind, type]] = {
     Kind.STRING: str,
@@ -83,11 +83,6 @@ Variable = Callable[[AttributeUid], str | None]
 def is_true(predicate: Predicate, variable: Variable, constants: Constants) -> str:
     """Return an expression that is True where the verdict is true, and False elsewhere."""
     return _asked(predicate, variable, constants, wanted=True)
-
-
-def is_false(predicate: Predicate, variable: Variable, constants: Constants) -> str:
-    """Return an expression that is True where the verdict is false, and False elsewhere."""
-    return _asked(predicate, variable, constants, wanted=False)
 
 
 def _asked(predicate: Predicate, variable: Variable, constants: Constants, *, wanted: bool) -> str:

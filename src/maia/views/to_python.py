@@ -13,15 +13,14 @@ from typing import Any, Final, TypeAlias, cast
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AllAttributes
 from maia.events import AttributeUid, Event, PresentValue
-from maia.policy.view import View, Window, refusal_of, shape, shows
+from maia.policy.view import View, Window, shows
 from maia.predicates.syntax import ALWAYS, Predicate, attributes_of, checked_size
 from maia.views.plan import checked_view
 from maia.views.python_source import CLASSES, Constants, is_true
 
-__all__ = ["See", "Shape", "Test", "see_source", "to_python", "to_python_shape", "to_python_test"]
+__all__ = ["See", "Test", "see_source", "to_python", "to_python_test"]
 
 See: TypeAlias = Callable[[Event], dict[AttributeUid, PresentValue] | None]
-Shape: TypeAlias = Callable[[Event], dict[AttributeUid, PresentValue]]
 Test: TypeAlias = Callable[[Event], bool]
 
 _UNROLLED_MAX: Final = 24
@@ -43,25 +42,6 @@ def to_python_test(predicate: Predicate) -> Test:
     condition = is_true(predicate, variables.get, constants)
     text = _function([*loads, f"return {condition}"], constants)
     return cast(Test, _bound(text, constants.values))  # cast: as above
-
-
-def to_python_shape(view: View) -> Shape:
-    """Return a function that answers as `shape(view, event)` does, refusals included."""
-    if len(view.windows) != 1:
-        return lambda event: shape(view, event)  # refuses every event
-    (window,) = view.windows
-    test, forced = to_python_test(window.admits), dict(view.forced)
-    # Without a restriction of its own, this window shows what the holder may write.
-    written_by_holder = to_python(View((Window(ALWAYS, window.attributes),)))
-
-    def shape_event(event: Event) -> dict[AttributeUid, PresentValue]:
-        written = written_by_holder(event) or {}
-        written.update(forced)
-        if not test(written):
-            raise refusal_of(window, written)
-        return written
-
-    return shape_event
 
 
 def _bound(text: str, constants: list[object]) -> object:

@@ -39,13 +39,6 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.filters import (
-    FILTER_BYTES_MAX,
-    BadFilterEncoding,
-    FilterTooLong,
-    filter_from_bytes,
-    filter_to_bytes,
-)
 from maia.wire.framing import (
     HANDSHAKE_BYTES_MAX,
     LENGTH_BYTES,
@@ -93,8 +86,12 @@ from maia.wire.messages import (
 )
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import (
+    FILTER_BYTES_MAX,
+    BadFilterEncoding,
     BadNameEncoding,
-    network_from_bytes,
+    FilterTooLong,
+    filter_from_bytes,
+    filter_to_bytes,
     network_from_expression,
     network_to_bytes,
     network_to_expression,
@@ -118,7 +115,6 @@ from maia.wire.replays import (
 )
 from maia.wire.requests import (
     REQUEST_BYTES_MAX,
-    SKEW_S,
     STREAM_BYTES,
     BadRequestEncoding,
     EdgeRequest,
@@ -203,7 +199,6 @@ __all__ = [
     "RequestTooEarly",
     "RequestTooLate",
     "Resync",
-    "SKEW_S",
     "STREAM_BYTES",
     "Send",
     "SignedRequest",
@@ -239,7 +234,6 @@ __all__ = [
     "kind_to_number",
     "kinds_of_columns",
     "length_prefix",
-    "network_from_bytes",
     "network_from_expression",
     "network_to_bytes",
     "network_to_expression",

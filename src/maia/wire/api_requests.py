@@ -9,9 +9,9 @@ A request carries one signed expression in its `Authorization` header:
       (signer (ed25519 KEY))
       (signature ed25519 BYTES))
 
-It names the domain that it is meant for, so another domain that hears it
-cannot use it (A18), and that domain's present run, so nothing that was heard
-before a restart is heard again. What was signed is what is done: method,
+It names the domain that it is meant for, so another domain that receives it
+cannot use it (A18), and that domain's present run, so no request from before a
+restart is accepted again. What was signed is what is done: method,
 target, body, certificates and idempotency key are all inside.
 """
 
@@ -24,10 +24,10 @@ from typing import Final, NoReturn, final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
+from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.encoding.subjects import principal_from_expression
-from maia.credentials.keys import SIGNATURE_BYTES
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
-from maia.events import INSTANT_MIN, Instant
+from maia.events import INSTANT_MIN, SECOND, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
 from maia.wire.requests import RequestTooEarly, RequestTooLate, moment_of_request
 
@@ -61,7 +61,6 @@ _METHODS: Final = frozenset({b"GET", b"POST", b"PUT", b"DELETE"})
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 _ONCE: Final = re.compile(rb"[\x21-\x7e]*")
 _DIGEST_BYTES: Final = 32
-_SECOND: Final = 1_000_000
 _SEAL: Final = object()
 
 
@@ -72,7 +71,7 @@ class BadApiRequest(ProtocolViolation):
 
 
 class RequestForAnotherDomain(Refusal):
-    """A request was signed for another domain than the one that hears it."""
+    """A request was signed for another domain than the one that received it."""
 
     code = "REQUEST-ANOTHER-DOMAIN"
 
@@ -139,7 +138,7 @@ class VerifiedApiRequest:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_api_request makes a VerifiedApiRequest")
 
@@ -162,20 +161,20 @@ def sign_api_request(request: ApiRequest, key: SigningKey) -> SignedApiRequest:
 
 def api_request_to_bytes(signed: SignedApiRequest) -> bytes:
     """Return the bytes in which a signed request travels."""
-    parts = (signed.body, signed.signer.key, signed.signature)
-    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+    return document_to_bytes(signed.body, signed.signature, signed.signer)
 
 
 def api_request_from_bytes(data: bytes) -> SignedApiRequest:
     """Read exactly what `api_request_to_bytes` writes; the signature is not verified here."""
     try:
-        signed = _signed(read_canonical(data, _LIMITS))
+        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
+        request = _from_expression(content)
     except (BadInput, BrokenCredential) as problem:
         raise BadApiRequest(f"the signed request cannot be read: {problem.message}") from problem
     # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-    if api_request_to_bytes(signed) != data:
+    if write_canonical(_to_expression(request)) != body:
         raise BadApiRequest("the signed request is not written in its one canonical form")
-    return signed
+    return SignedApiRequest(request, signer, body, signature)
 
 
 def _to_expression(request: ApiRequest) -> SExpression:
@@ -197,17 +196,6 @@ def _to_expression(request: ApiRequest) -> SExpression:
         (b"at", b"%d" % request.at),
         (b"nonce", request.nonce),
     )
-
-
-def _signed(expression: SExpression) -> SignedApiRequest:
-    match expression:
-        case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
-            if len(signature) != SIGNATURE_BYTES:
-                raise BadApiRequest(f"a signature has {SIGNATURE_BYTES} bytes")
-            request = _from_expression(body)
-            written = write_canonical(_to_expression(request))
-            return SignedApiRequest(request, principal_from_expression(signer), written, signature)
-    raise BadApiRequest("a request must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`")
 
 
 def _from_expression(expression: SExpression) -> ApiRequest:
@@ -261,7 +249,7 @@ def verify_api_request(
     A request that is accepted is remembered, and the same bytes are refused
     from then on. One that is refused leaves the memory as it was.
     """
-    request, skew = signed.request, skew_s * _SECOND
+    request, skew = signed.request, skew_s * SECOND
     _check_meant_for(request, audience, instance)
     if request.call != call:
         raise RequestAltered("the request differs from what was signed")

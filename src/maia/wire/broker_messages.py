@@ -96,7 +96,7 @@ class SealedColumn(AnyMessage, frozen=True):
 
 
 class Sealed(AnyMessage, tag=31, frozen=True):
-    """A sealed frame on its way. What opens it and proves it is told in `sealing/`.
+    """A sealed frame on its way. What opens and proves it is in `sealing/`.
 
     `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names
     and `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
@@ -133,7 +133,7 @@ class OpenContent(AnyMessage, frozen=True):
 class SealedWithPlaintext(AnyMessage, tag=32, frozen=True):
     """A sealed frame, and what the receiver may read of it, to spare it the opening (K4).
 
-    It goes to neighbours that have the right to exactly these contents, and to nobody else.
+    It goes to neighbours that have the right to exactly these contents, and to no others.
     """
 
     frame: Sealed
@@ -175,7 +175,7 @@ class Announce(AnyMessage, tag=42, frozen=True):
 
 
 class Wanted(AnyMessage, frozen=True):
-    """One filter that somebody behind the sender is interested in, with the request that proves it."""
+    """One filter of a subscriber behind the sender, with the request that proves it."""
 
     id: Token
     filter: Small
@@ -201,7 +201,7 @@ class Offer(AnyMessage, tag=51, frozen=True):
 
 
 class Renew(AnyMessage, tag=52, frozen=True):
-    """All that I told you through this link still stands: so many entries, with this digest of them."""
+    """All that I sent you through this link is still wanted: so many entries, with this digest of them."""
 
     entries: Number
     digest: Digest
@@ -244,7 +244,7 @@ class SealedProof(AnyMessage, frozen=True):
 
 
 class SealedWanted(AnyMessage, frozen=True):
-    """One sealed filter that somebody behind the sender is interested in; `seal` names this sealing of it."""
+    """One sealed filter of a subscriber behind the sender; `seal` names this sealing of it."""
 
     id: Token
     epoch: Number
@@ -280,7 +280,7 @@ class SealedReplica(AnyMessage, tag=57, frozen=True):
 
 
 class SealedDoubted(AnyMessage, tag=59, frozen=True):
-    """These sealed interests, which you told me, are refused here: let them stand for no others."""
+    """These sealed interests, which you sent me, are refused here: let them cover no others."""
 
     type_id: Digest
     ids: Annotated[list[Token], Meta(max_length=4096)]

@@ -1,6 +1,6 @@
-"""What do a client and its broker say to each other, and any two nodes when they meet?
+"""Which messages do a client and its broker exchange, and any two nodes in their handshake?
 
-The side that accepts speaks first. Requests that grant or ask for rights carry
+The side that accepts a connection sends first. Requests that grant or ask for rights carry
 the signed bytes themselves (`requests.py`).
 """
 
@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from maia.wire.message_fields import (
     Address,
+    AnswerBytes,
     AnyMessage,
     Code,
     Credentials,
@@ -20,8 +21,10 @@ from maia.wire.message_fields import (
     Key,
     Moment,
     Number,
+    QuestionBytes,
     Rows,
     Small,
+    StatementBytes,
     Text,
     Token,
     Uid,
@@ -30,7 +33,10 @@ from maia.wire.message_fields import (
 __all__ = [
     "Accepted",
     "Advertise",
+    "AskState",
     "Bye",
+    "Challenge",
+    "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
@@ -47,10 +53,17 @@ __all__ = [
     "Published",
     "RenewAll",
     "Seen",
+    "Show",
+    "StateDone",
+    "StateFrame",
+    "StateGone",
+    "StateQuery",
+    "StateTold",
     "Subscribe",
     "SubscribeDurable",
     "Unadvertise",
     "Unsubscribe",
+    "Vouched",
     "Warned",
     "Welcome",
 ]
@@ -141,7 +154,7 @@ class Unsubscribe(AnyMessage, tag=13, frozen=True):
 
 
 class Accepted(AnyMessage, tag=14, frozen=True):
-    """The request `id` stands; it must be renewed within the lease. `until` is null for ever."""
+    """The request `id` is accepted; it must be renewed within the lease. `until` is null for ever."""
 
     id: Number
     until: Moment | None
@@ -164,7 +177,7 @@ class Ended(AnyMessage, tag=16, frozen=True):
 
 
 class RenewAll(AnyMessage, tag=17, frozen=True):
-    """All of this link is still wanted: so many requests, with this digest (`accepted_requests.py`)."""
+    """All of this link is still wanted: so many requests, with this digest (`requests.py`)."""
 
     id: Number
     entries: Number
@@ -187,7 +200,7 @@ class SubscribeDurable(AnyMessage, tag=18, frozen=True):
 
 
 class Warned(AnyMessage, tag=27, frozen=True):
-    """What stands under `ref` cannot be served at this moment, and why; without a code, it can again."""
+    """What was accepted under `ref` cannot be served now, and why; without a code, it can again."""
 
     ref: Number
     code: Code | None
@@ -195,7 +208,7 @@ class Warned(AnyMessage, tag=27, frozen=True):
 
 
 class Column(AnyMessage, frozen=True):
-    """One attribute of some rows, encoded by `columns.py`; opaque to whoever only carries it."""
+    """One attribute of some rows, encoded by `columns.py`; opaque to brokers that only forward it."""
 
     uid: Uid
     kind: Annotated[int, Meta(ge=0, le=15)]
@@ -270,3 +283,94 @@ class ForgetDurable(AnyMessage, tag=26, frozen=True):
 
     id: Number
     ref: Number
+
+
+# ------------------------------------------------------------ the current state: retained events
+
+
+class AskState(AnyMessage, tag=84, frozen=True):
+    """What is the present state, as far as the subscription `ref` shows it? Then wait for news."""
+
+    id: Number
+    ref: Number
+
+
+class StateTold(AnyMessage, tag=85, frozen=True):
+    """What is known of the state was delivered; `is_whole` says whether every broker has answered."""
+
+    id: Number
+    is_whole: bool
+
+
+class StateQuery(AnyMessage, tag=86, frozen=True):
+    """A broker asks the next one on the way to publishers: what did they say last?"""
+
+    question: Token
+    type_id: Digest
+
+
+class StateFrame(AnyMessage, tag=87, frozen=True):
+    """The last frame of one publisher, as a `Carried` or a `Sealed`, in answer to a question."""
+
+    question: Token
+    frame: Annotated[bytes, Meta(max_length=1 << 24)]
+
+
+class StateDone(AnyMessage, tag=88, frozen=True):
+    """That was all; `is_whole` says whether every broker behind has answered."""
+
+    question: Token
+    is_whole: bool
+
+
+class StateGone(AnyMessage, tag=89, frozen=True):
+    """What a publisher said last counts no more: its right was taken away."""
+
+    type_id: Digest
+    publisher: Key
+    stream: Token
+
+
+# ------------------------------------------------------------ validity statements
+
+
+class Show(AnyMessage, tag=80, frozen=True):
+    """These certificates speak for me too; these statements say which certificates still count.
+
+    On a ready link, accepted requests are rechecked, and `Accepted` follows
+    under this number. Before that, statements alone are shown, for the
+    certificates of the greeting or hello that comes next.
+    """
+
+    id: Number
+    certificates: Credentials
+    statements: Annotated[list[StatementBytes], Meta(max_length=64)]
+
+
+class Changed(AnyMessage, tag=83, frozen=True):
+    """What was accepted under `ref` depends on another right from now on, and may show less, or more."""
+
+    ref: Number
+    until: Moment | None
+    code: Code
+    message: Text
+
+
+class Challenge(AnyMessage, tag=90, frozen=True):
+    """A broker: I decide about `ref` when these questions are answered, and wait so many seconds for that.
+
+    The client has its certificates' testers answer them. A challenge takes the place of an earlier one for
+    the same reference.
+    """
+
+    id: Number
+    ref: Number
+    seconds: Number
+    questions: Annotated[list[QuestionBytes], Meta(min_length=1, max_length=64)]
+
+
+class Vouched(AnyMessage, tag=91, frozen=True):
+    """A client: here are the signed answers to a challenge; none if no tester answered."""
+
+    id: Number
+    answers: Annotated[list[AnswerBytes], Meta(max_length=64)]

@@ -281,7 +281,7 @@ def _read_one_by_one(
 
 
 def kinds_of_columns(columns: Iterable[WireColumn]) -> dict[AttributeUid, Kind]:
-    """Return the kind of each column by uid, without decoding any; refuse a uid that stands twice."""
+    """Return the kind of each column by uid, without decoding any; refuse a uid that occurs twice."""
     kinds: dict[AttributeUid, Kind] = {}
     for column in columns:
         uid = _checked_uid(column.uid)

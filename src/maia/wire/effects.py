@@ -57,7 +57,7 @@ class _QuietlyPrinted(msgspec.Struct, frozen=True):
 
 
 class LinkOpened(msgspec.Struct, frozen=True):
-    """A connection stands, and `peer` has proved its key in the handshake of the transport.
+    """A connection is open, and `peer` has proved its key in the handshake of the transport.
 
     `dialled` is the address that this node dialled, or None if the peer dialled us.
     `remote` is the host that the peer dialled from, where the transport knows it.
@@ -70,7 +70,7 @@ class LinkOpened(msgspec.Struct, frozen=True):
 
 
 class LinkClosed(msgspec.Struct, frozen=True):
-    """A connection is gone, whoever ended it."""
+    """A connection has ended, by either side."""
 
     link: LinkId
 
@@ -83,7 +83,7 @@ class Received(_QuietlyPrinted, frozen=True):
 
 
 class DialFailed(msgspec.Struct, frozen=True):
-    """Nobody answered at an address, or not with a valid handshake."""
+    """No node answered at an address, or not with a valid handshake."""
 
     address: str
 
@@ -99,7 +99,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """One frame of the event log: where it stands, when it was recorded, and its bytes on the wire."""
+    """One frame of the event log: its position, when it was recorded, and its bytes on the wire."""
 
     position: int
     recorded_at: Instant
@@ -112,7 +112,7 @@ class Logged(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LogAtStart:
-    """What a broker is told of its event log when it starts."""
+    """What a broker knows of its event log when it starts."""
 
     next_position: int = 1
     """Where the next frame goes."""
@@ -180,7 +180,7 @@ class Keep(_QuietlyPrinted, frozen=True):
 class Record(_QuietlyPrinted, frozen=True):
     """Append a frame to the event log at this position; `Recorded` follows when it is safe.
 
-    Positions grow by one from the first that the node was told. Frames of one turn are made safe together.
+    Positions grow by one from the first that the node started with. Frames of one turn are written together.
     """
 
     position: int

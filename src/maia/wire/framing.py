@@ -53,7 +53,7 @@ class EmptyMessage(ProtocolViolation):
 
 
 def length_prefix(message: bytes) -> bytes:
-    """Return the bytes that go before `message`, for whoever writes both without copying."""
+    """Return the bytes that go before `message`, to be written with it without a copy."""
     return _checked_length(len(message), MESSAGE_BYTES_MAX).to_bytes(LENGTH_BYTES, "big")
 
 

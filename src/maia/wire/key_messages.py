@@ -64,7 +64,7 @@ class KeyTermsRecord(AnyMessage, frozen=True):
 
 
 class GroupKeys(AnyMessage, tag=71, frozen=True):
-    """What a member may hold, sealed to its session; `id` is 0 where nobody asked.
+    """What a member may hold, sealed to its session; `id` is 0 where it answers no question.
 
     `until` is the last moment of the right to it; null for ever.
     """

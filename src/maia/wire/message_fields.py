@@ -1,6 +1,6 @@
 """Of which parts are messages made, and how large may each of them be?
 
-All files of messages ask here. A bound that stands here is checked when a
+All files of messages ask here. A bound in this file is checked when a
 message is read, before anything is done with it.
 """
 

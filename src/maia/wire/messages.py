@@ -43,7 +43,10 @@ from maia.wire.client_messages import (
     PROTOCOL_VERSION,
     Accepted,
     Advertise,
+    AskState,
     Bye,
+    Challenge,
+    Changed,
     Column,
     Deliver,
     DeliverLogged,
@@ -59,10 +62,17 @@ from maia.wire.client_messages import (
     Published,
     RenewAll,
     Seen,
+    Show,
+    StateDone,
+    StateFrame,
+    StateGone,
+    StateQuery,
+    StateTold,
     Subscribe,
     SubscribeDurable,
     Unadvertise,
     Unsubscribe,
+    Vouched,
     Warned,
     Welcome,
 )
@@ -80,15 +90,6 @@ from maia.wire.key_messages import (
     WhoWrites,
     Writer,
 )
-from maia.wire.state_messages import (
-    AskState,
-    StateDone,
-    StateFrame,
-    StateGone,
-    StateQuery,
-    StateTold,
-)
-from maia.wire.validity_messages import Challenge, Changed, Show, Vouched
 
 __all__ = [
     "Accepted",

@@ -1,4 +1,4 @@
-"""Which bytes name a network or an event type in a message?
+"""Which bytes are a network, an event type or a filter in a message?
 
 Greetings name a network, type queries a version of a type, and signed
 requests both. The form is the one that certificates use for an exact
@@ -14,10 +14,15 @@ from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import NetworkName, NetworkPattern, TypeName, TypePattern, exact_name
 from maia.credentials.encoding.authority import resource_from_expression, resource_to_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
+from maia.predicates import DEPTH_MAX, Predicate, predicate_from_expression, predicate_to_expression
 
 __all__ = [
+    "BadFilterEncoding",
     "BadNameEncoding",
-    "network_from_bytes",
+    "FILTER_BYTES_MAX",
+    "FilterTooLong",
+    "filter_from_bytes",
+    "filter_to_bytes",
     "network_from_expression",
     "network_to_bytes",
     "network_to_expression",
@@ -74,11 +79,6 @@ def network_to_bytes(network: NetworkName) -> bytes:
     return write_canonical(network_to_expression(network))
 
 
-def network_from_bytes(data: bytes) -> NetworkName:
-    """Read the bytes of a network's name, strictly."""
-    return network_from_expression(_read(data))
-
-
 def type_to_bytes(name: TypeName) -> bytes:
     """Return the bytes of a type's name and version, as in a type query."""
     return write_canonical(type_to_expression(name))
@@ -94,3 +94,40 @@ def _read(data: bytes) -> SExpression:
         return read_canonical(data, _LIMITS)
     except BadInput as problem:
         raise BadNameEncoding(f"the name cannot be read: {problem.message}") from problem
+
+
+# ------------------------------------------------------------ filters of interests between brokers
+
+
+FILTER_BYTES_MAX: Final = 1 << 16
+
+# A literal is a list inside its test.
+_FILTER_LIMITS: Final = Limits(size_max=FILTER_BYTES_MAX, depth_max=DEPTH_MAX + 2, atom_max=FILTER_BYTES_MAX)
+
+
+class BadFilterEncoding(ProtocolViolation):
+    """Bytes are not the one form of a filter."""
+
+    code = "PROTOCOL-FILTER"
+
+
+class FilterTooLong(BadInput):
+    """A filter has more bytes than a message has room for."""
+
+    code = "INPUT-FILTER-TOO-LONG"
+
+
+def filter_to_bytes(predicate: Predicate) -> bytes:
+    """Return the one form of a filter; refuse one that no peer would read."""
+    data = write_canonical(predicate_to_expression(predicate))
+    if len(data) > FILTER_BYTES_MAX:
+        raise FilterTooLong(f"a filter of {len(data)} bytes is longer than the {FILTER_BYTES_MAX} allowed")
+    return data
+
+
+def filter_from_bytes(data: bytes) -> Predicate:
+    """Read exactly what `filter_to_bytes` writes."""
+    try:
+        return predicate_from_expression(read_canonical(data, _FILTER_LIMITS))
+    except BadInput as problem:
+        raise BadFilterEncoding(f"the filter cannot be read: {problem.message}") from problem

@@ -24,18 +24,17 @@ class Places(Generic[_One]):
     __slots__ = ("_by_network", "_most", "_network_of")
 
     def __init__(self, most: int) -> None:
-        """Begin with `most` places, one at least, and nobody in them."""
+        """Begin with `most` places, one at least, all free."""
         self._most = max(1, most)
         self._by_network: dict[str, dict[_One, None]] = {}
         self._network_of: dict[_One, str] = {}
 
     def __len__(self) -> int:
-        """Return how many wait."""
         return len(self._network_of)
 
     @property
     def is_overfull(self) -> bool:
-        """Say whether somebody has to go."""
+        """Say whether a peer has to go."""
         return len(self._network_of) > self._most
 
     def take(self, one: _One, address: str | None) -> None:
@@ -45,7 +44,7 @@ class Places(Generic[_One]):
         self._by_network.setdefault(network, {})[one] = None
 
     def next_to_go(self) -> _One | None:
-        """Return the peer that has to go if one has to; None if nobody waits."""
+        """Return the peer that has to go if one has to; None if none waits."""
         # Of networks with as many places, the one that has waited longest.
         crowded = max(self._by_network.values(), key=len, default=None)
         return None if crowded is None else next(iter(crowded))

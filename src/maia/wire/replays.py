@@ -1,4 +1,4 @@
-"""Has this request been heard before?
+"""Has this request been received before?
 
 The edge of a broker asks once per signed request. Inside the window of clock
 skew the answer comes from memory, by principal and nonce; outside of it the
@@ -52,7 +52,7 @@ _Entry: TypeAlias = tuple[_Moment, _Key, _Nonce]
 
 
 class RequestReplayed(Refusal):
-    """A request with this principal and nonce has been heard before."""
+    """A request with this principal and nonce has been received before."""
 
     code = "REQUEST-REPLAYED"
 
@@ -70,7 +70,7 @@ class TooManyRequests(Refusal):
 
 
 class ReplayMemoryFull(Unavailable):
-    """The broker hears more requests than it can remember for the window of clock skew."""
+    """The broker receives more requests than it can remember for the window of clock skew."""
 
     code = "UNAVAILABLE-REPLAY-MEMORY-FULL"
 
@@ -99,7 +99,7 @@ def page_of(nonce: bytes) -> int:
 
 
 class ReplayMemory:
-    """The requests heard within the window, and the time stamp below which nothing is accepted.
+    """The requests received within the window, and the time stamp below which nothing is accepted.
 
     `horizon` begins as given. A broker that lost its memory begins with the
     present moment, and so accepts nothing that was signed before it started.
@@ -114,7 +114,6 @@ class ReplayMemory:
         per_principal_max: int = REPLAYS_PER_PRINCIPAL_MAX,
         horizon: Instant | None = None,
     ) -> None:
-        """Begin empty."""
         self._entries_max, self._per_principal_max = entries_max, per_principal_max
         self._horizon = horizon
         # A heap of records, the oldest first, and the part of each behind its moment.
@@ -123,7 +122,6 @@ class ReplayMemory:
         self._of_principal: Counter[bytes] = Counter()
 
     def __len__(self) -> int:
-        """Return how many requests are remembered."""
         return len(self._heard)
 
     @property

@@ -18,9 +18,12 @@ that is on its way to them. What was signed is what is decided upon.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import InitVar, dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, NoReturn, final
+from weakref import WeakValueDictionary
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import (
@@ -33,10 +36,10 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.encoding.subjects import principal_from_expression
+from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 from maia.predicates import (
     DEPTH_MAX,
     Predicate,
@@ -53,18 +56,21 @@ from maia.wire.names import (
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
 
 __all__ = [
-    "REQUEST_BYTES_MAX",
-    "SKEW_S",
-    "STREAM_BYTES",
     "BadRequestEncoding",
     "EdgeRequest",
-    "RequestFromAnother",
+    "REQUEST_BYTES_MAX",
     "RequestForAnotherNetwork",
+    "RequestFrame",
+    "RequestFromAnother",
     "RequestTooEarly",
     "RequestTooLate",
+    "STREAM_BYTES",
     "SignedRequest",
     "UnsignableRequest",
     "VerifiedRequest",
+    "digest_of_request",
+    "digest_of_standing",
+    "framed_request",
     "moment_of_request",
     "request_from_bytes",
     "request_to_bytes",
@@ -75,14 +81,11 @@ __all__ = [
 
 REQUEST_BYTES_MAX: Final = 1 << 16
 STREAM_BYTES: Final = 16
-SKEW_S: Final = 120
-"""By how many seconds a client's clock and a broker's may differ, unless configured otherwise."""
 
 # `signed`, `request` and `filter` lie around the predicate; a literal is one list deeper than its test.
 _LIMITS: Final = Limits(size_max=REQUEST_BYTES_MAX, depth_max=DEPTH_MAX + 5, atom_max=REQUEST_BYTES_MAX)
 _ACTIONS: Final = {action.value.encode(): action for action in (Action.PUBLISH, Action.SUBSCRIBE)}
 _DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-_SECOND: Final = 1_000_000
 _SEAL: Final = object()
 
 # A moment of our days has sixteen digits, so nearly every request ends in as many bytes as any other.
@@ -176,7 +179,7 @@ class VerifiedRequest:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse anybody but the verifiers."""
+        """Refuse every caller but the verifiers."""
         if seal is not _SEAL:
             raise TypeError("only verify_request and verify_proof make a VerifiedRequest")
 
@@ -218,8 +221,7 @@ def sign_request(request: EdgeRequest, key: SigningKey) -> SignedRequest:
 
 def request_to_bytes(signed: SignedRequest) -> bytes:
     """Return the bytes in which a signed request travels; what was signed is what is sent."""
-    parts = (signed.body, signed.signer.key, signed.signature)
-    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+    return document_to_bytes(signed.body, signed.signature, signed.signer)
 
 
 def request_from_bytes(data: bytes) -> SignedRequest:
@@ -251,13 +253,14 @@ def _signer(key: bytes) -> Principal:
 
 def _read(data: bytes) -> SignedRequest:
     try:
-        signed = _signed(read_canonical(data, _LIMITS))
+        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
+        request = _from_expression(content)
     except (BadInput, BrokenCredential) as problem:
         raise BadRequestEncoding(f"the request cannot be read: {problem.message}") from problem
     # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-    if request_to_bytes(signed) != data:
+    if write_canonical(_to_expression(request)) != body:
         raise BadRequestEncoding("the request is not written in its one canonical form")
-    return signed
+    return SignedRequest(request, signer, body, signature)
 
 
 def _to_expression(request: EdgeRequest) -> SExpression:
@@ -271,19 +274,6 @@ def _to_expression(request: EdgeRequest) -> SExpression:
         (b"stream", request.stream),
         (b"at", b"%d" % request.at),
         (b"nonce", request.nonce),
-    )
-
-
-def _signed(expression: SExpression) -> SignedRequest:
-    match expression:
-        case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
-            if len(signature) != SIGNATURE_BYTES:
-                raise BadRequestEncoding(f"a signature has {SIGNATURE_BYTES} bytes")
-            request = _from_expression(body)
-            written = write_canonical(_to_expression(request))
-            return SignedRequest(request, principal_from_expression(signer), written, signature)
-    raise BadRequestEncoding(
-        "a request must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
     )
 
 
@@ -369,7 +359,7 @@ def verify_proof(
 def _skew(seconds: int) -> int:
     if seconds < 0:
         raise ValueError("clocks differ by a number of seconds that is not negative")
-    return seconds * _SECOND
+    return seconds * SECOND
 
 
 def _check_network(request: EdgeRequest, network: NetworkName) -> None:
@@ -388,3 +378,103 @@ def _check_moment(request: EdgeRequest, *, earliest: int, latest: int) -> None:
 
 def _clamped(microseconds: int) -> Instant:
     return Instant(max(INSTANT_MIN, microseconds))
+
+
+# ------------------------------------------------------------ thousands of them in little memory
+
+# A broker shows signed requests to other brokers for as long as an interest depends on them. The requests of
+# one client for one type differ in filter, moment, nonce and signature; all the rest is one frame that they
+# share. Whatever the bytes are, the same come back: their layout decides only how much is shared.
+
+
+_FILTER: Final = b"(6:filter"
+_END: Final = len(b"))")
+_SIGNATURE: Final = 64
+_SIGNER: Final = len(b"))(6:signer(7:ed2551932:") + 32 + len(b"))(9:signature7:ed2551964:")
+_NONCE: Final = 16
+_BEFORE_NONCE: Final = len(b")(5:nonce16:")
+_MOMENT: Final = 16
+_STREAM: Final = len(b")(6:stream16:") + 16 + len(b")(2:at16:")
+
+# Where the parts of a request begin, counted from its end: nearly all end in as many bytes as any other.
+_SIGNED_AT: Final = _SIGNATURE + _END
+_SIGNER_AT: Final = _SIGNER + _SIGNED_AT
+_NONCE_AT: Final = _NONCE + _SIGNER_AT
+_BEFORE_NONCE_AT: Final = _BEFORE_NONCE + _NONCE_AT
+_MOMENT_AT: Final = _MOMENT + _BEFORE_NONCE_AT
+_STREAM_AT: Final = _STREAM + _MOMENT_AT
+
+_OWN_SIGNATURE_AT: Final = _SIGNATURE
+_OWN_NONCE_AT: Final = _NONCE + _OWN_SIGNATURE_AT
+_OWN_MOMENT_AT: Final = _MOMENT + _OWN_NONCE_AT
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class RequestFrame:
+    """What requests have in common: the bytes before and between those that each has of its own."""
+
+    head: bytes = field(repr=False)
+    before_moment: bytes = field(repr=False)
+    before_nonce: bytes = field(repr=False)
+    before_signature: bytes = field(repr=False)
+    end: bytes = field(repr=False)
+
+    def whole(self, own: bytes) -> bytes:
+        """Return a signed request as it was."""
+        if not self.end:
+            return own
+        return b"".join(
+            (
+                self.head,
+                own[:-_OWN_MOMENT_AT],
+                self.before_moment,
+                own[-_OWN_MOMENT_AT:-_OWN_NONCE_AT],
+                self.before_nonce,
+                own[-_OWN_NONCE_AT:-_OWN_SIGNATURE_AT],
+                self.before_signature,
+                own[-_OWN_SIGNATURE_AT:],
+                self.end,
+            )
+        )
+
+
+_NOTHING_SHARED: Final = RequestFrame(b"", b"", b"", b"", b"")
+_frames: Final[WeakValueDictionary[tuple[bytes, ...], RequestFrame]] = WeakValueDictionary()
+
+
+def framed_request(request: bytes) -> tuple[RequestFrame, bytes]:
+    """Return the frame that a request shares with others, and what it has of its own."""
+    own_from = request.find(_FILTER) + len(_FILTER)
+    if not len(_FILTER) <= own_from <= len(request) - _STREAM_AT:
+        return _NOTHING_SHARED, request
+    filter_and_moment = request[own_from:-_STREAM_AT] + request[-_MOMENT_AT:-_BEFORE_NONCE_AT]
+    own = filter_and_moment + request[-_NONCE_AT:-_SIGNER_AT] + request[-_SIGNED_AT:-_END]
+    shared = (
+        request[:own_from],
+        request[-_STREAM_AT:-_MOMENT_AT],
+        request[-_BEFORE_NONCE_AT:-_NONCE_AT],
+        request[-_SIGNER_AT:-_SIGNED_AT],
+        request[-_END:],
+    )
+    frame = _frames.get(shared)
+    if frame is None:
+        frame = _frames[shared] = RequestFrame(*shared)
+    return frame, own
+
+
+# ------------------------------------------------------------ the digest by which a client renews all of them
+
+# One message renews every accepted request of a link: it has their number and their digest, which both sides
+# compute from the requests. A request that was refused or replaced makes the digests differ. The digest is no
+# secret and no proof: it finds mistakes, and a client that lies renews nothing but its own.
+
+
+def digest_of_request(request: bytes) -> bytes:
+    """Return the hash of a signed request, as it travels."""
+    return sha256(request).digest()
+
+
+def digest_of_standing(requests: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return the digest of references, each with the digest of the last request under it, in any order."""
+    standing = b"".join(ref.to_bytes(8, "big") + digest for ref, digest in sorted(requests))
+    return sha256(b"maia/1/standing\x00" + standing).digest()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.client.duplicates import SeenFrames
+from maia.client.entries import SeenFrames
 from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 
 KEY, STREAM = b"k" * 32, b"s" * 16

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.events import Kind, kind_of
-from maia.predicates import AllOf, Not, ValueSet, admits, union_contains_all
+from maia.predicates import AllOf, Not, ValueSet, admits
 from maia.predicates.covering.ordered_sets import successor
 from maia.predicates.covering.value_sets import ANYTHING
 from reference.covering_by_enumeration import texts_up_to
@@ -74,17 +74,6 @@ def test_a_union_that_is_offered_is_exact(one_asked, other_asked):
     if union is not None:
         for value in VALUES:
             assert (value in union) is (value in one or value in other)
-
-
-@given(questions, questions, questions)
-def test_a_union_contains_what_its_parts_contain_together(one_asked, other_asked, narrow_asked):
-    one, other, narrow = map(_set_of, (one_asked, other_asked, narrow_asked))
-    together = union_contains_all((one, other), narrow)
-    if together:
-        assert all(value in one or value in other for value in VALUES if value in narrow)
-    if one.contains_all(narrow) or other.contains_all(narrow):
-        assert together
-    assert union_contains_all((one, other), one)
 
 
 @given(st.sampled_from(Kind).flatmap(lambda kind: st.tuples(wild_values(kind), wild_values(kind))))

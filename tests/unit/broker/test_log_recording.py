@@ -13,8 +13,7 @@ from maia.broker.server.log_recording import LogRecorder, RecorderLimits
 from maia.clock import system_now
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.log.disk.event_log import EventLog
-from maia.log.disk.reading_positions import LogReadings
+from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.wire.codec import encode
 from maia.wire.effects import Input, LogRead, ReadLog, Record, Recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.client import Delivered, Missed
+from maia.client import Delivered, GapDetected
 from maia.client.entries import Subscribed
 from maia.client.errors import BadDurableName
 from maia.credentials import SigningKey
@@ -103,7 +103,7 @@ def test_an_acknowledgement_is_said_once_and_again_where_it_may_have_been_lost(p
 def test_what_is_missed_is_told_and_not_waited_for(played: Played) -> None:
     entry = stands(played)
     played.broker_says(MissedMessage(entry.ref, 1, 9, "UNAVAILABLE-LOG-REMOVED", "too long ago"))
-    (missed,) = [notice for notice in played.notices() if isinstance(notice, Missed)]
+    (missed,) = [notice for notice in played.notices() if isinstance(notice, GapDetected)]
     assert (missed.first, missed.last, missed.problem.code) == (1, 9, "UNAVAILABLE-LOG-REMOVED")
     assert entry.arrived == 9
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maia.client.duplicates import SeenFrames
+from maia.client.entries import SeenFrames
 from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 
 CAMERA, OTHER = b"c" * 32, b"o" * 32

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from maia.client import (
+    Accepted,
     Acknowledged,
     BrokerUnavailable,
     Connected,
     Delivered,
     Disconnected,
-    Gone,
+    Ended,
     RefusedByBroker,
-    Stands,
-    TypeTold,
+    TypeReceived,
     Withdrawn,
 )
 from maia.client.registry import Book
@@ -22,12 +22,10 @@ from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.wire import (
-    Accepted,
     Advertise,
     Bye,
     Deliver,
     DialFailed,
-    Ended,
     Failed,
     Hello,
     LinkId,
@@ -46,7 +44,9 @@ from maia.wire import (
     WakeAt,
     request_from_bytes,
 )
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
+from maia.wire.messages import Accepted as AcceptedMessage
+from maia.wire.messages import Ended as EndedMessage
+from maia.wire.requests import digest_of_request, digest_of_standing
 from support.client_session import LEASE_S, NOW, STORY, Played
 
 
@@ -60,7 +60,7 @@ def played() -> Played:
 def stands(played: Played):
     played.is_welcomed()
     entry = played.advertises()
-    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(AcceptedMessage(entry.ref, None))
     played.notices()
     played.said(Hello)
     return entry
@@ -85,16 +85,16 @@ def renewed_one_by_one(played):
 def test_all_that_stands_is_renewed_by_one_message(played):
     first = stands(played)
     second = played.advertises()
-    played.broker_says(Accepted(second.ref, None))
+    played.broker_says(AcceptedMessage(second.ref, None))
     requests = {message.id: message.request for message in played.said(Advertise)}
     for _ in range(3):
         played.time_passes(LEASE_S / 2)
         (renewal,) = played.said(RenewAll)
         assert renewal.entries == 2
-        played.broker_says(Accepted(renewal.id, None))
+        played.broker_says(AcceptedMessage(renewal.id, None))
     standing = [(first.ref, first.asked), (second.ref, digest_of_request(requests[second.ref]))]
     assert renewal.digest == digest_of_standing(standing)
-    assert played.notices() == [Stands(second.ref, None)]
+    assert played.notices() == [Accepted(second.ref, None)]
 
 
 def test_nothing_is_renewed_where_nothing_stands(played):
@@ -150,7 +150,7 @@ def test_every_request_is_signed_anew_and_keeps_its_stream(played):
         renewed_one_by_one(played)
         (renewal,) = played.said(Advertise)
         asked.append(request_from_bytes(renewal.request).request)
-        played.broker_says(Accepted(entry.ref, None))
+        played.broker_says(AcceptedMessage(entry.ref, None))
     assert len({request.nonce for request in asked}) == 3
     assert {request.stream for request in asked} == {entry.stream}
     assert [request.at for request in asked] == sorted({request.at for request in asked})
@@ -174,7 +174,7 @@ def test_frames_without_an_answer_go_out_again_under_their_numbers(played):
     played.time_passes(5)
     played.is_welcomed()
     (again,) = played.said(Advertise)
-    played.broker_says(Accepted(again.id, None))
+    played.broker_says(AcceptedMessage(again.id, None))
     assert [frame.sequence for frame in played.said(Publish)] == [1, 2, 3]
     played.broker_says(Published(entry.ref, 3, 2))
     assert entry.under_way == {}
@@ -199,7 +199,7 @@ def test_a_frame_is_given_to_the_application_once():
     played.start()
     played.is_welcomed()
     one, other = played.subscribes(), played.subscribes()
-    played.broker_says(Accepted(one.ref, None), Accepted(other.ref, None))
+    played.broker_says(AcceptedMessage(one.ref, None), AcceptedMessage(other.ref, None))
     played.notices()
 
     def deliver(*refs: int, sequence: int) -> Deliver:
@@ -231,7 +231,7 @@ def test_a_refusal_reaches_the_application_with_the_brokers_code(played):
     played.notices()
     played.broker_says(Failed(entry.ref, "POLICY-SOMETHING", "no"))
     (gone,) = played.notices()
-    assert isinstance(gone, Gone)
+    assert isinstance(gone, Ended)
     assert isinstance(gone.problem, RefusedByBroker)
     assert (gone.problem.code, gone.problem.message) == ("POLICY-SOMETHING", "no")
     assert gone.problem.as_record() == {"code": "POLICY-SOMETHING", "message": "no"}
@@ -267,17 +267,17 @@ def test_what_ended_with_its_lease_is_asked_for_again_once(played):
     for _ in range(3):
         played.publishes(entry)
     played.said(Publish)
-    played.broker_says(Ended(entry.ref, "UNAVAILABLE-LEASE-ENDED", "too late"))
+    played.broker_says(EndedMessage(entry.ref, "UNAVAILABLE-LEASE-ENDED", "too late"))
     # The frames that were on their way find nothing standing.
-    played.broker_says(*[Ended(entry.ref, "INPUT-UNKNOWN-REF", "nothing here")] * 3)
+    played.broker_says(*[EndedMessage(entry.ref, "INPUT-UNKNOWN-REF", "nothing here")] * 3)
     assert len(played.said(Advertise)) == 1
-    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(AcceptedMessage(entry.ref, None))
     assert [frame.sequence for frame in played.said(Publish)] == [0, 1, 2]
 
 
 def test_what_was_ended_for_good_is_not_asked_for_again(played):
     entry = stands(played)
-    played.broker_says(Ended(entry.ref, "POLICY-GRANT-EXPIRED", "it is over"))
+    played.broker_says(EndedMessage(entry.ref, "POLICY-GRANT-EXPIRED", "it is over"))
     (gone,) = played.notices()
     assert gone.problem.code == "POLICY-GRANT-EXPIRED"
     played.link_closes()
@@ -291,13 +291,13 @@ def test_a_withdrawal_ends_with_the_answer_or_with_the_link():
     played.start()
     played.is_welcomed()
     one, other = played.subscribes(), played.subscribes()
-    played.broker_says(Accepted(one.ref, None), Accepted(other.ref, None))
+    played.broker_says(AcceptedMessage(one.ref, None), AcceptedMessage(other.ref, None))
     played.notices()
     for entry in (one, other):
         played.effects += played.session.withdraw(entry, played.now)
     asked, _ = played.said(Unsubscribe)
     assert asked.ref == one.ref
-    played.broker_says(Accepted(asked.id, None))
+    played.broker_says(AcceptedMessage(asked.id, None))
     assert played.notices() == [Withdrawn(one.ref)]
     played.link_closes()
     assert Withdrawn(other.ref) in played.notices()
@@ -317,7 +317,7 @@ def test_a_question_about_a_type_survives_a_reconnection(played):
     assert [question.id for question in played.said(TypeQuery)] == [number]
     played.notices()
     played.broker_says(TypeReply(number, []), TypeReply(number, []))
-    assert played.notices() == [TypeTold(number, ())]
+    assert played.notices() == [TypeReceived(number, ())]
 
 
 def test_addresses_take_turns_and_waiting_grows(played):
@@ -425,15 +425,15 @@ def test_a_credential_that_expired_meanwhile_ends_what_it_spoke_for(played):
     # The client's own right to connect has ended too, so that it cannot even say hello; the book is asked.
     book: Book = played.session._book
     assert book.ask_for_everything(LEASE_S, played.now) == []
-    gone = next(notice for notice in played.notices() if isinstance(notice, Gone))
+    gone = next(notice for notice in played.notices() if isinstance(notice, Ended))
     assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-EXPIRED")
 
 
 def test_stands_is_said_once_for_each_link(played):
     played.is_welcomed()
     entry = played.advertises()
-    played.broker_says(Accepted(entry.ref, 12), Accepted(entry.ref, 12))
-    assert [n for n in played.notices() if isinstance(n, Stands)] == [Stands(entry.ref, Instant(12))]
+    played.broker_says(AcceptedMessage(entry.ref, 12), AcceptedMessage(entry.ref, 12))
+    assert [n for n in played.notices() if isinstance(n, Accepted)] == [Accepted(entry.ref, Instant(12))]
 
 
 def test_a_moment_is_asked_for_again_when_the_runtime_has_woken_the_client_for_another(played):

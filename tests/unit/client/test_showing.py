@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from maia.client import Changed, CredentialsAdded, Disconnected, Gone, Stands
+from maia.client import Accepted, Changed, CredentialsAdded, Disconnected, Ended
 from maia.client.wallet import Wallet
 from maia.credentials import Action, SigningKey, certificate_to_bytes, statement_to_bytes
 from maia.events import Instant
-from maia.wire import Accepted, Bye, Ended, Failed, Hello, Subscribe
+from maia.wire import Bye, Failed, Hello, Subscribe
+from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import Changed as ChangedMessage
+from maia.wire.messages import Ended as EndedMessage
 from maia.wire.messages import Show
 from support.client_session import LEASE_S, NOW, STORY, Played
 from support.revoking import Statements, grant_demanding, seeing
@@ -41,8 +43,8 @@ def test_a_request_that_waits_for_a_statement_is_made_again_by_itself(played):
         played.time_passes(2.1)
         (again,) = played.said(Subscribe)
         assert again.id == entry.ref
-    played.broker_says(Accepted(entry.ref, None))
-    assert played.notices() == [Stands(entry.ref, None)]
+    played.broker_says(AcceptedMessage(entry.ref, None))
+    assert played.notices() == [Accepted(entry.ref, None)]
 
 
 def test_it_is_not_made_again_for_ever(played):
@@ -50,23 +52,23 @@ def test_it_is_not_made_again_for_ever(played):
     for _ in range(33):
         played.broker_says(Failed(entry.ref, AWAITED, "nobody has vouched for it yet"))
         played.time_passes(2.1)
-    (gone,) = [one for one in played.notices() if isinstance(one, Gone)]
+    (gone,) = [one for one in played.notices() if isinstance(one, Ended)]
     assert gone.problem.code == AWAITED
 
 
 def test_what_ended_for_want_of_a_statement_is_asked_for_again(played):
     entry = asked(played)
-    played.broker_says(Accepted(entry.ref, None))
-    played.broker_says(Ended(entry.ref, "POLICY-STALE", "nobody has vouched for it"))
+    played.broker_says(AcceptedMessage(entry.ref, None))
+    played.broker_says(EndedMessage(entry.ref, "POLICY-STALE", "nobody has vouched for it"))
     assert len(played.said(Subscribe)) == 1
-    assert not any(isinstance(one, Gone) for one in played.notices())
+    assert not any(isinstance(one, Ended) for one in played.notices())
 
 
 def test_what_was_revoked_is_not_asked_for_again(played):
     entry = asked(played)
-    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(AcceptedMessage(entry.ref, None))
     played.notices()
-    played.broker_says(Ended(entry.ref, "POLICY-REVOKED", "it was revoked"))
+    played.broker_says(EndedMessage(entry.ref, "POLICY-REVOKED", "it was revoked"))
     assert played.said(Subscribe) == []
     (gone,) = played.notices()
     assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-REVOKED")
@@ -74,7 +76,7 @@ def test_what_was_revoked_is_not_asked_for_again(played):
 
 def test_a_client_that_may_not_connect_any_more_wants_nothing(played):
     entry = asked(played)
-    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(AcceptedMessage(entry.ref, None))
     played.notices()
     played.broker_says(Bye("POLICY-REVOKED", "it was revoked"))
     left, gone = played.notices()
@@ -85,7 +87,7 @@ def test_a_client_that_may_not_connect_any_more_wants_nothing(played):
 
 def test_a_changed_right_is_told_to_the_application(played):
     entry = asked(played)
-    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(AcceptedMessage(entry.ref, None))
     played.notices()
     played.broker_says(ChangedMessage(entry.ref, 7, "REFUSED-RIGHT-CHANGED", "it may show something else"))
     (changed,) = played.notices()
@@ -107,7 +109,7 @@ def test_what_is_shown_goes_to_the_broker_and_into_the_wallet(played):
     assert (shown.id, shown.certificates) == (number, [certificate_to_bytes(more)])
     assert len(shown.statements) == 1
     assert played.notices()[-1:] != [CredentialsAdded(number)]
-    played.broker_says(Accepted(number, None))
+    played.broker_says(AcceptedMessage(number, None))
     assert played.notices() == [CredentialsAdded(number)]
 
 
@@ -146,10 +148,10 @@ def test_a_wallet_keeps_the_newest_list_with_and_without_a_period():
 def test_a_renewal_is_one_message_after_a_showing(played):
     """The broker has decided again what stands, so nothing has to be asked for one by one."""
     entry = asked(played)
-    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(AcceptedMessage(entry.ref, None))
     number, effects = played.session.show([_certificate("more")], [])
     played.effects += effects
-    played.broker_says(Accepted(number, None))
+    played.broker_says(AcceptedMessage(number, None))
     played.said(Show)
     played.time_passes(LEASE_S / 2)
     assert played.said(Subscribe) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.client import ClientClosed, Delivered, Missed, RefusedByBroker
+from maia.client import ClientClosed, Delivered, GapDetected, RefusedByBroker
 from maia.client.api.subscription import ROWS_WAITING_MAX, Subscription
 from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Column, Frame, Kind
@@ -192,6 +192,6 @@ async def test_whoever_leaves_acknowledges_what_was_taken(durable):
 @in_a_loop
 async def test_what_was_missed_can_be_asked_for(durable):
     _, subscription = durable
-    missed = Missed(1, 3, 9, RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
+    missed = GapDetected(1, 3, 9, RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
     subscription.note(missed)
     assert subscription.missed == (missed,)

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from maia.client import Challenged, ClientSession, Disconnected, Gone, NotConnected, RefusedByBroker, Stands
+from maia.client import (
+    Accepted,
+    Challenged,
+    ClientSession,
+    Disconnected,
+    Ended,
+    NotConnected,
+    RefusedByBroker,
+)
 from maia.client.entries import EntryStage
 from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
 from maia.credentials.validity.one_time import OneTimeQuestion, answer_question, question_to_bytes
@@ -15,11 +23,9 @@ from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import (
     PROTOCOL_VERSION,
-    Accepted,
     Advertise,
     Bye,
     Challenge,
-    Ended,
     Failed,
     Greeting,
     RenewAll,
@@ -27,6 +33,8 @@ from maia.wire.messages import (
     Vouched,
     Welcome,
 )
+from maia.wire.messages import Accepted as AcceptedMessage
+from maia.wire.messages import Ended as EndedMessage
 from maia.wire.names import network_to_bytes
 from support.client_session import SHOWN, STORY, Played, counting_random
 
@@ -96,8 +104,8 @@ def test_answers_are_brought_under_the_brokers_number(played: Vouching) -> None:
     (challenged,) = played.is_challenged(77)
     (said,) = played.vouches(challenged)
     assert said == Vouched(77, [statement_to_bytes(answer_question(played.question(), CCS))])
-    played.broker_says(Accepted(played.entry.ref, None))
-    assert [type(one) for one in played.notices()] == [Stands]
+    played.broker_says(AcceptedMessage(played.entry.ref, None))
+    assert [type(one) for one in played.notices()] == [Accepted]
 
 
 def test_nobody_is_told_twice_what_was_asked_once(played: Vouching) -> None:
@@ -153,7 +161,7 @@ def test_another_filter_is_another_request(played: Vouching) -> None:
 
 def test_bytes_that_are_no_question_end_the_request_and_nothing_else(played: Vouching) -> None:
     played.broker_says(Challenge(1, played.entry.ref, 20, [b"(8:question)"]))
-    (gone,) = [one for one in played.notices() if isinstance(one, Gone)]
+    (gone,) = [one for one in played.notices() if isinstance(one, Ended)]
     assert gone.problem.code == "REFUSED-QUESTION"
     assert not played.said(Bye)
     assert played.session.is_ready
@@ -171,19 +179,19 @@ def test_the_testers_own_reason_is_told_and_not_the_brokers(played: Vouching) ->
     why = RefusedByBroker("CREDENTIAL-REVOKED", "it was taken back")
     assert played.vouches(challenged, why) == [Vouched(1, [])]
     played.broker_says(Failed(played.entry.ref, REFUSED, "nobody vouches"))
-    (gone,) = [one for one in played.notices() if isinstance(one, Gone)]
+    (gone,) = [one for one in played.notices() if isinstance(one, Ended)]
     assert gone.problem is why
 
 
 def test_what_stood_is_asked_for_again_where_a_tester_could_not_be_reached(played: Vouching) -> None:
     (first,) = played.is_challenged(1)
     played.vouches(first)
-    played.broker_says(Accepted(played.entry.ref, None))
+    played.broker_says(AcceptedMessage(played.entry.ref, None))
     (again,) = played.is_challenged(2, nonce=b"m" * 32)
     assert again.is_standing
     played.said(Advertise)
     played.vouches(again, NotConnected("the domain does not answer"))
-    played.broker_says(Ended(played.entry.ref, REFUSED, "nobody vouches"))
+    played.broker_says(EndedMessage(played.entry.ref, REFUSED, "nobody vouches"))
     assert len(played.said(Advertise)) == 1
     (third,) = played.is_challenged(3, nonce=b"o" * 32)
     played.vouches(third, NotConnected("the domain does not answer"))
@@ -191,33 +199,33 @@ def test_what_stood_is_asked_for_again_where_a_tester_could_not_be_reached(playe
     assert not played.said(Advertise)
     played.time_passes(16)
     assert len(played.said(Advertise)) == 1
-    assert not [one for one in played.notices() if isinstance(one, Gone)]
+    assert not [one for one in played.notices() if isinstance(one, Ended)]
 
 
 def test_what_a_tester_refuses_is_gone_for_good(played: Vouching) -> None:
     (first,) = played.is_challenged(1)
     played.vouches(first)
-    played.broker_says(Accepted(played.entry.ref, None))
+    played.broker_says(AcceptedMessage(played.entry.ref, None))
     (again,) = played.is_challenged(2, nonce=b"m" * 32)
     played.said(Advertise)
     played.vouches(again, RefusedByBroker("CREDENTIAL-REVOKED", "it was taken back"))
-    played.broker_says(Ended(played.entry.ref, REFUSED, "nobody vouches"))
+    played.broker_says(EndedMessage(played.entry.ref, REFUSED, "nobody vouches"))
     assert not played.said(Advertise)
-    assert [one.problem.code for one in played.notices() if isinstance(one, Gone)] == ["CREDENTIAL-REVOKED"]
+    assert [one.problem.code for one in played.notices() if isinstance(one, Ended)] == ["CREDENTIAL-REVOKED"]
 
 
 def test_a_broker_that_waited_too_long_is_asked_again(played: Vouching) -> None:
     (first,) = played.is_challenged(1)
     played.vouches(first)
-    played.broker_says(Accepted(played.entry.ref, None))
+    played.broker_says(AcceptedMessage(played.entry.ref, None))
     played.said(Advertise)
-    played.broker_says(Ended(played.entry.ref, "UNAVAILABLE-NOT-VOUCHED-FOR", "too late"))
+    played.broker_says(EndedMessage(played.entry.ref, "UNAVAILABLE-NOT-VOUCHED-FOR", "too late"))
     assert len(played.said(Advertise)) == 1
 
 
 def test_what_waits_to_be_vouched_for_is_not_renewed_as_if_it_stood(played: Vouching) -> None:
     other = played.advertises()
-    played.broker_says(Accepted(other.ref, None))
+    played.broker_says(AcceptedMessage(other.ref, None))
     assert played.is_challenged()
     assert played.entry.stage is EntryStage.ASKED
     played.said(Advertise)
@@ -283,7 +291,7 @@ def test_who_is_refused_its_connection_by_the_tester_waits_for_nothing() -> None
     (challenged,) = [one for one in played.notices() if isinstance(one, Challenged)]
     played.vouches(challenged, RefusedByBroker("CREDENTIAL-REVOKED", "it was taken back"))
     played.broker_says(Bye(REFUSED, "nobody vouches"))
-    assert [one.problem.code for one in played.notices() if isinstance(one, Gone)] == ["CREDENTIAL-REVOKED"]
+    assert [one.problem.code for one in played.notices() if isinstance(one, Ended)] == ["CREDENTIAL-REVOKED"]
 
 
 def test_why_the_connection_was_not_vouched_for_is_told_by_the_tester() -> None:

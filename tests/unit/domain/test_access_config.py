@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.config.sources import BadConfig
+from maia.config.settings import BadConfig
 from maia.credentials.arguments import ParameterKind
 from maia.domain.server.config import DomainConfig, read_domain_config
 
@@ -60,9 +60,7 @@ folder = "b"
     assert (access.api_listen, access.api_skew_s, access.statements_period_s) == ("127.0.0.1:0", 5, 10)
     assert access.broker_addresses == ("127.0.0.1:7400",)
     assert access.broker_hear == (str(tmp_path / "court.pub"),)
-    assert [name for name, _ in access.policy_parents] == ["home", "area"], (
-        "each may import the ones before it"
-    )
+    assert list(access.policy_parents) == ["home", "area"], "each may import the ones before it"
     assert access.facts[0].kinds == (ParameterKind.PRINCIPAL,)
     assert access.push[0].folder == tmp_path / "b"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -254,7 +253,7 @@ def test_a_member_that_lost_the_answer_to_its_farewell_is_given_it_again(met: Do
 
 
 def test_certificates_say_where_statements_can_be_asked_for(tmp_path: Path) -> None:
-    config = replace(AccessConfig(api_listen="127.0.0.1:0"), api_public="met.example:7600")
+    config = AccessConfig(api_listen="127.0.0.1:0", api_public="met.example:7600")
     with domain_at_work(tmp_path, config=config) as found:
         with found.admin() as admin:
             admin.call("PUT", "/v1/policy", bodies.PolicyBody(POLICY), answer=answers.PolicyAnswer)

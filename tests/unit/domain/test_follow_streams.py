@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import maia
@@ -59,9 +58,7 @@ def may_connect(who: Principal) -> SignedCertificate:
 @asynccontextmanager
 async def domain(data: Path, broker: str) -> AsyncIterator[RunningAccess]:
     """Run a domain that states on a broker; clark is a clerk of it."""
-    config = replace(
-        AccessConfig(api_listen="127.0.0.1:0"), broker_addresses=(broker,), broker_carry_s=PATIENCE_S
-    )
+    config = AccessConfig(api_listen="127.0.0.1:0", broker_addresses=(broker,), broker_carry_s=PATIENCE_S)
     identity, actor = DomainIdentity(MET, NETWORK, ()), MET.principal
     async with access_running(
         PreparedAccess(config), identity, data=data, records=RecordedNotes()

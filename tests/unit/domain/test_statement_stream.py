@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 
@@ -71,8 +70,8 @@ def reader(port: int) -> object:
 
 @asynccontextmanager
 async def domain(data: Path, port: int, *, carry_s: int = 3, **more: object) -> AsyncIterator[RunningAccess]:
-    config = replace(
-        AccessConfig(api_listen="127.0.0.1:0"),
+    config = AccessConfig(
+        api_listen="127.0.0.1:0",
         broker_addresses=(f"127.0.0.1:{port}",),
         broker_carry_s=carry_s,
     )
@@ -124,7 +123,7 @@ async def test_a_revocation_is_on_the_network_when_the_act_returns(tmp_path: Pat
 async def test_key_groups_hear_of_a_revocation_once_and_before_the_network(tmp_path: Path) -> None:
     told: list[bytes] = []
     prepared = PreparedAccess(
-        replace(AccessConfig(api_listen="127.0.0.1:0"), statements_period_s=1, statements_lead_s=0)
+        AccessConfig(api_listen="127.0.0.1:0", statements_period_s=1, statements_lead_s=0)
     )
     identity = DomainIdentity(MET, NETWORK, ())
     async with access_running(

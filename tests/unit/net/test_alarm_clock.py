@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from maia.events import Instant
-from maia.net.timers import AlarmClock
+from maia.net.node_runner import AlarmClock
 from maia.wire import Effect, Input, LinkId, Received, Tick, WakeAt
 from support.broker import Net
 from support.client_session import Played

@@ -18,7 +18,6 @@ from maia.routing.overlay.ids import (
     node_id_of_type,
     node_id_text,
     node_id_to_bytes,
-    shared_prefix,
 )
 
 
@@ -57,10 +56,3 @@ def test_the_smaller_id_wins_a_tie():
 def test_digits_run_from_the_most_significant():
     node = NodeId(0xAB << 120)
     assert [digit(node, 0), digit(node, 1), digit(node, 2)] == [0xA, 0xB, 0]
-
-
-def test_points_share_the_digits_before_the_first_that_differs():
-    assert shared_prefix(NodeId(0xAB << 120), NodeId(0xAC << 120)) == 1
-    assert shared_prefix(NodeId(0xAB << 120), NodeId(0x1B << 120)) == 0
-    assert shared_prefix(NodeId(5), NodeId(5)) == 32
-    assert shared_prefix(NodeId(5), NodeId(4)) == 31

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maia.client.api.validity import bringing_statements
-from maia.client.api.wallet_watch import following
+from maia.client.api.wallet_watch import bringing_statements, following
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, SignedStatement, ValidityState
 from maia.credentials.validity.one_time import OpenQuestions, Revalidated

@@ -14,7 +14,7 @@ from maia.broker import BrokerSettings
 from maia.broker.server.config import read_config
 from maia.broker.server.server import run_broker
 from maia.clock import system_now
-from maia.config.sources import BadConfig
+from maia.config.settings import BadConfig
 from maia.credentials import (
     Action,
     AuthorisationCertificate,

@@ -15,7 +15,7 @@ from maia.api.responses import StatementPage
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.validity import http as testers_calls
-from maia.validity.connection_pool import OPEN_MAX, ConnectionPool, Line
+from maia.validity.http import OPEN_MAX, ConnectionPool, Line
 from support.lying_location import Place, answer_of, place
 from support.statements import STRANGER, TESTER
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials.authority import ALL_ATTRIBUTES
-from maia.events import AttributeUid, Event, Instant
-from maia.policy.view import PublicationRefused, View, Window, see, shape
+from maia.events import AttributeUid, Instant
+from maia.policy.view import View, Window, see
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import (
     ALWAYS,
@@ -25,7 +25,7 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
-from maia.views import to_python, to_python_shape, to_python_test
+from maia.views import to_python, to_python_test
 from maia.views.to_python import see_source
 from support.view_cases import random_event, random_predicate, random_view
 
@@ -56,22 +56,6 @@ def test_two_views_that_differ_in_operands_alone_have_one_text():
 def test_a_test_answers_as_the_meaning_does(random: Random):
     predicate, event = random_predicate(random, depth=4), random_event(random, 0)
     assert to_python_test(predicate)(event) is admits(predicate, event)
-
-
-def outcome(run, event: Event) -> object:
-    try:
-        return {uid: (type(value), value) for uid, value in run(event).items()}
-    except PublicationRefused as refusal:
-        return refusal.attributes, str(refusal)
-
-
-@given(st.randoms())
-def test_a_publication_is_shaped_as_the_definition_shapes_it(random: Random):
-    view = random_view(random)
-    forced = {uid: value for uid, value in random_event(random, 1).items() if random.random() < 0.2}
-    view = View(view.windows[:1] if random.random() < 0.9 else view.windows, forced=forced)
-    event = random_event(random, 0)
-    assert outcome(to_python_shape(view), event) == outcome(lambda given: shape(view, given), event)
 
 
 @pytest.mark.parametrize("count", [24, 25, 200])

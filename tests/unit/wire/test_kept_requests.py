@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from maia.credentials import FIRST_VERSION, Action, NetworkName, SigningKey, TypeName
 from maia.events import Instant, attribute_uid
 from maia.predicates import Comparison, Operator
-from maia.wire.kept_requests import framed_request
-from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.requests import EdgeRequest, framed_request, request_to_bytes, sign_request
 
 KEY = SigningKey.from_seed(b"k" * 32)
 OTHER_KEY = SigningKey.from_seed(b"o" * 32)

@@ -20,6 +20,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
 from maia.credentials.validity.one_time_answers import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once
@@ -82,7 +83,7 @@ class Rates:
 
     def __init__(self) -> None:
         """Begin with nothing published."""
-        self._meters: OrderedDict[tuple[Principal, bytes], _Meter] = OrderedDict()
+        self._meters: BoundedMap[tuple[Principal, bytes], _Meter] = BoundedMap(_METERS_MAX)
 
     def facts(
         self, principal: Principal, type_id: bytes, now: Instant, *, more: int
@@ -99,12 +100,10 @@ class Rates:
     def count(self, principal: Principal, type_id: bytes, now: Instant, events: int) -> None:
         """Take note of events that were taken on."""
         key = (principal, type_id)
-        meter = self._meters.get(key)
+        meter = self._meters.use(key)
         if meter is None:
-            meter = self._meters[key] = _Meter()
-            if len(self._meters) > _METERS_MAX:
-                self._meters.popitem(last=False)
-        self._meters.move_to_end(key)
+            meter = _Meter()
+            self._meters.put(key, meter)
         meter.add(now // _STEP_US, events)
 
 

@@ -9,12 +9,12 @@ demand a validity statement which is not at hand, count for nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import (
     RATE_FACTS,
     Authorisation,
@@ -87,7 +87,6 @@ class Authoriser:
     __slots__ = (
         "_certificates",
         "_found",
-        "_pool_bytes",
         "_pools",
         "_rates",
         "_read_last",
@@ -107,8 +106,9 @@ class Authoriser:
         self._certificates = certificates
         self._statements = statements
         self._rates = Rates()
-        self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
-        self._pool_bytes = 0
+        self._pools: BoundedMap[tuple[bytes, ...], tuple[SignedCertificate, ...]] = BoundedMap(
+            _POOLS_MAX, bytes_max=_POOL_BYTES_MAX, size_of=lambda _, pool: memory_of(pool)
+        )
         self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
         self._found = ChainCache(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
         self._refused = ChainCache(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
@@ -122,9 +122,8 @@ class Authoriser:
     def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
         """Read certificates that were shown; those that have led somewhere cost no reading and no memory."""
         given = tuple(data for some in shown for data in some)
-        known = self._pools.get(given)
+        known = self._pools.use(given)
         if known is not None:
-            self._pools.move_to_end(given)
             return known
         # Beside those, the last ones alone are at hand: any peer can show what leads nowhere (A89).
         if self._read_last[0] != given:
@@ -138,11 +137,7 @@ class Authoriser:
         given, last = self._read_last
         if last is not pool or given in self._pools:
             return
-        self._pools[given] = pool
-        self._pool_bytes += memory_of(pool)
-        while len(self._pools) > _POOLS_MAX or self._pool_bytes > _POOL_BYTES_MAX:
-            _, gone = self._pools.popitem(last=False)
-            self._pool_bytes -= memory_of(gone)
+        self._pools.put(given, pool)
 
     def pool_of_stranger(
         self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None

@@ -15,11 +15,11 @@ frame is late within limits, because its number proves nothing (A85).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import ProtocolViolation
 from maia.events import AttributeUid, Frame, Kinds
@@ -137,12 +137,10 @@ def check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
 class StreamOrder:
     """The last frame of each stream that was delivered here, for a bounded number of streams."""
 
-    __slots__ = ("_last", "_streams_max")
+    __slots__ = ("_last",)
 
     def __init__(self, streams_max: int) -> None:
-        """Begin with nothing delivered."""
-        self._last: OrderedDict[tuple[bytes, bytes, bytes], int] = OrderedDict()
-        self._streams_max = streams_max
+        self._last: BoundedMap[tuple[bytes, bytes, bytes], int] = BoundedMap(streams_max)
 
     def admit(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Take note of a frame; say whether no later one was delivered before it.
@@ -151,11 +149,8 @@ class StreamOrder:
         rows of the same frame are not too late.
         """
         key = (publisher, stream, signer)
-        last = self._last.get(key, 0)
+        last = self._last.get(key) or 0
         if sequence < last if signer else is_late(sequence, newest=last):
             return False
-        self._last[key] = sequence
-        self._last.move_to_end(key)
-        if len(self._last) > self._streams_max:
-            self._last.popitem(last=False)
+        self._last.put(key, sequence)
         return True

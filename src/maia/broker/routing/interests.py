@@ -39,8 +39,8 @@ from maia.routing.table.digests import digest_of_filter, mark_of_interest, mark_
 from maia.routing.table.hops import LOCAL, RouteEntry, book_key_of_sealed, type_of_book_key
 from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Send
-from maia.wire.filters import FilterTooLong, filter_to_bytes
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
+from maia.wire.names import FilterTooLong, filter_to_bytes
 
 __all__ = [
     "advertised",

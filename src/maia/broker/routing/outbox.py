@@ -45,9 +45,9 @@ from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
-from maia.wire.filters import filter_from_bytes, filter_to_bytes
-from maia.wire.kept_requests import RequestFrame, framed_request
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, SealedWanted, Wanted
+from maia.wire.names import filter_from_bytes, filter_to_bytes
+from maia.wire.requests import RequestFrame, framed_request
 
 __all__ = [
     "NO_PROOF",

@@ -21,8 +21,7 @@ from maia.events import INSTANT_MAX, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
 from maia.wire.effects import Effect, Note
-from maia.wire.kept_requests import framed_request
-from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.requests import EdgeRequest, framed_request, request_to_bytes, sign_request
 
 __all__ = ["kept_class", "recheck_own_interests", "redecide_own_interests", "want_to_record"]
 

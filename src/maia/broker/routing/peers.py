@@ -215,7 +215,7 @@ def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect
     """Use a replica as soon as there is a link to its holder; dial it if there is none."""
     routes = state.routes
     holder = replica.holder
-    contact = routes.contacts.get(holder) if isinstance(holder, int) else None  # type: ignore[call-overload]  # NodeId is an int
+    contact = routes.contacts.get(holder) if isinstance(holder, int) else None  # type: ignore[arg-type]  # NodeId is an int
     if contact is None or contact.node == routes.membership.own.node:
         return []
     routes.wait_for(contact.node, replica, bytes_max=state.settings.limits.bytes_per_peer)

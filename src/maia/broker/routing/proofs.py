@@ -33,7 +33,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import AllOf, Predicate, covers, union
 from maia.types import type_id, validity_type_name
-from maia.wire.filters import filter_to_bytes
+from maia.wire.names import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
 __all__ = [

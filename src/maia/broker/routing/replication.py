@@ -7,8 +7,6 @@ closest themselves; until then it routes nothing.
 
 from __future__ import annotations
 
-from typing import Final
-
 from maia.broker.publication.expected_sources import not_asked_any_more
 from maia.broker.routing.outbox import entry_of, proof_of, route_messages, sealed_wanted_of, wanted_of
 from maia.broker.routing.peers import performed
@@ -28,8 +26,6 @@ from maia.wire.effects import Effect, Send
 from maia.wire.messages import NodeRecord, Replica, SealedReplica
 
 __all__ = ["receive_replica", "receive_sealed_replica", "maintain_routing"]
-
-_CONTACTS_MAX: Final = 4096
 
 
 def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
@@ -74,10 +70,7 @@ def receive_sealed_replica(
 def _holder(routes: Routes, record: NodeRecord) -> NodeId:
     """Return the broker whose interests a replica tells, and remember where it listens."""
     holder = Contact.of(record.key, record.address)
-    routes.contacts[holder.node] = holder
-    routes.contacts.move_to_end(holder.node)
-    if len(routes.contacts) > _CONTACTS_MAX:
-        routes.contacts.popitem(last=False)
+    routes.contacts.put(holder.node, holder)
     return holder.node
 
 

@@ -9,11 +9,11 @@ the ring.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.broker.publication.transit import StreamOrder, Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import Principal
@@ -41,6 +41,7 @@ __all__ = [
     "unseen_part",
 ]
 
+_CONTACTS_MAX: Final = 4096
 REFUSED_ON_MAX: Final = 65_536
 REPLICAS: Final = 2
 """To how many others a rendezvous gives its book: those that would follow it."""
@@ -108,7 +109,7 @@ class Routes:
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
     to_adopt_bytes: int = 0
-    contacts: OrderedDict[NodeId, Contact] = field(default_factory=OrderedDict)
+    contacts: BoundedMap[NodeId, Contact] = field(default_factory=lambda: BoundedMap(_CONTACTS_MAX))
     """Where the holders in replicas were said to listen; the oldest go first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
     node_of: dict[LinkId, NodeId] = field(default_factory=dict)

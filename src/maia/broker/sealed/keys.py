@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
+from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import (
@@ -389,7 +390,9 @@ class SealingKeys:
         """Frames of this broker's publishers, for which there is no key yet."""
         self.unsigned: list[Draft] = []
         """What was sealed in this turn and is to be signed at its end."""
-        self._epochs: dict[tuple[bytes, int], EpochKeys] = {}
+        self._epochs: BoundedMap[tuple[bytes, int], EpochKeys] = BoundedMap(
+            _EPOCHS_MAX, evicted=lambda _, keys: keys.forget()
+        )
 
     def keys(self, type_id: bytes, epoch: int) -> EpochKeys | None:
         """Return what is held of a type in an epoch; None if the epoch is not known."""
@@ -406,14 +409,13 @@ class SealingKeys:
             ring = self.ring_of(type_id)
             return None if ring is None else ring.key(GroupId(type_id, uid), epoch)
 
-        made = self._epochs[type_id, epoch] = EpochKeys(type_id, epoch, lookup)
-        if len(self._epochs) > _EPOCHS_MAX:
-            self._forget(*next(iter(self._epochs)))
+        made = EpochKeys(type_id, epoch, lookup)
+        self._epochs.put((type_id, epoch), made)
         return made
 
     def _forget(self, type_id: bytes, epoch: int) -> None:
         """Let go of an epoch, and of everything that was derived from its keys."""
-        dropped = self._epochs.pop((type_id, epoch), None)
+        dropped = self._epochs.pop((type_id, epoch))
         if dropped is not None:
             dropped.forget()
 

@@ -9,11 +9,11 @@ by the same kernel as every other, and made again when it may have changed.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import Authoriser
 from maia.credentials import Action, Principal, SignedCertificate
@@ -53,7 +53,7 @@ class PublisherRights:
     def __init__(self, edge: Authoriser) -> None:
         """Begin with no signer known."""
         self._edge = edge
-        self._known: OrderedDict[tuple[bytes, Principal], _Writer] = OrderedDict()
+        self._known: BoundedMap[tuple[bytes, Principal], _Writer] = BoundedMap(_WRITERS_MAX)
 
     def knows(self, type_id: bytes, principal: Principal) -> bool:
         """Say whether a signer's certificates are known."""
@@ -147,10 +147,8 @@ class PublisherRights:
         writer.writes = frozenset(writes)
 
     def _writer(self, type_id: bytes, principal: Principal) -> _Writer:
-        known = self._known.get((type_id, principal))
+        known = self._known.use((type_id, principal))
         if known is None:
-            known = self._known[type_id, principal] = _Writer()
-            if len(self._known) > _WRITERS_MAX:
-                self._known.popitem(last=False)
-        self._known.move_to_end((type_id, principal))
+            known = _Writer()
+            self._known.put((type_id, principal), known)
         return known

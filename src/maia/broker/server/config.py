@@ -12,16 +12,31 @@ names the file, the line and the key, and an unknown setting is an error too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
+from dataclasses import field as data_field
 from pathlib import Path
 from typing import Final
 
+from msgspec import field
+
 from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings
-from maia.config import readers
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.config.input_files import read_certificates, read_owner
-from maia.config.sources import BadConfig, from_environment, from_file, from_flags
+from maia.config.settings import (
+    Address,
+    Addresses,
+    BadConfig,
+    Fraction,
+    Positive,
+    ServerConfig,
+    Text,
+    Whole,
+    build,
+    gather,
+    limits_of,
+    settings_of,
+)
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
 from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
@@ -29,128 +44,65 @@ from maia.events import Instant
 from maia.policy import BoundRule
 from maia.types import SignedDefinition, definition_to_bytes
 
-__all__ = [
-    "SETTINGS",
-    "BrokerConfig",
-    "PreparedBroker",
-    "prepare",
-    "read_config",
-]
+__all__ = ["BrokerConfig", "PreparedBroker", "prepare", "read_config"]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
+class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """One broker's settings as the operator wrote them: words and paths, nothing opened yet."""
 
-    key: Path
-    """The broker's own signing key; its principal is the broker's identity."""
-    network: str
-    """The name of the network that this broker is a part of."""
-    coordinator: str
-    """Who owns the network: a key, a .pub file or quorum:…."""
-    credentials: tuple[Path, ...]
-    """Certificates and constitutions of quorums: files, and folders of *.cert and *.quorum."""
-    listen: str = "127.0.0.1:7400"
-    """Where to listen; port 0 takes a free one."""
-    address: str | None = None
+    listen: Address = "127.0.0.1:7400"
+    address: Address | None = None
     """What others dial to reach this broker; default: where it listens."""
-    join: tuple[str, ...] = ()
+    join: Addresses = ()
     """Brokers to join the network through."""
     data: Path | None = None
     """A folder for what survives a restart; without one nothing does."""
     types: Path | None = None
     """A folder of *.type files that this broker answers type queries from."""
-    status: str | None = "127.0.0.1:0"
-    """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
-    lease_s: int = 60
-    """How long an advertisement or subscription lasts without being renewed."""
-    skew_s: int = 30
+    skew_s: Whole = 30
     """How far clocks may differ."""
-    verify_in_transit: float = 1.0
+    verify_in_transit: Fraction = 1.0
     """The fraction of other brokers' interests whose proof is verified here."""
-    keys: tuple[str, ...] = ()
+    keys: Addresses = ()
     """Where managers of keys may be found, beside the addresses that type definitions name."""
     share_plaintext: bool = False
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext."""
-    require_install: bool = True
-    """Whether a type's signer must be allowed to install types on the network."""
-    bounds: tuple[Path, ...] = ()
-    """Files with bounds on what clients may advertise and subscribe to."""
-    log_folder: Path | None = None
+    log_folder: Path | None = field(name="log.folder", default=None)
     """Where the event log is kept; without one nothing is recorded."""
-    log_types: tuple[str, ...] = ("*",)
+    log_types: tuple[Text, ...] = field(name="log.types", default=("*",))
     """Which types are recorded: names, ids in hexadecimal digits, or `*` for all."""
-    log_durable: bool = True
+    log_durable: bool = field(name="log.durable", default=True)
     """Whether publishers are answered only when what they published is on disk."""
-    log_roll_s: int = 60
+    log_roll_s: Positive = field(name="log.roll_s", default=60)
     """How often journals become Parquet segments, and old segments are removed."""
-    log_keep_days: int | None = None
+    log_keep_days: Positive | None = field(name="log.keep_days", default=None)
     """How long what was recorded is kept; without a number, for ever."""
-    log_keep_mb: int | None = None
+    log_keep_mb: Positive | None = field(name="log.keep_mb", default=None)
     """How many megabytes of segments are kept of each type; without a number, all."""
-    statements_fetch_from: tuple[str, ...] = ()
-    """Domains' servers that may be asked for statements which are missed here; none unless said."""
-    log_format: str = "auto"
-    log_level: str = "info"
+    statements_fetch_from: Addresses = field(name="statements.fetch_from", default=())
+    """Domains' servers that may be asked for statements which are missed here; none by default."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
-    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where each setting was said, by its name."""
 
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
+
+_OWN: Final = settings_of(BrokerConfig)
+_LIMITS: Final = limits_of(BrokerLimits)
 
 
 def read_config(
     file: Path | None, *, flags: Mapping[str, object], environment: Mapping[str, str]
 ) -> BrokerConfig:
     """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
-    said = {} if file is None else from_file(file, SETTINGS)
-    said |= from_environment(environment, SETTINGS) | from_flags(flags)
+    settings = gather(_OWN | _LIMITS, file=file, environment=environment, prefix="MAIA_BROKER_", flags=flags)
     for name in ("key", "network", "coordinator", "credentials"):
-        if name not in said:
+        if name not in settings:
             where = "the options" if file is None else f"`{file}`"
             raise BadConfig(f"{where}: `{name}` is missing; a broker cannot run without it")
-    # object: each reader checks one setting, and the table below pairs it with its field.
-    values: dict[str, object] = {name: SETTINGS[name](one, name) for name, one in said.items()}
-    limits = {
-        name.removeprefix("limits."): values.pop(name) for name in list(values) if name.startswith("limits.")
-    }
-    values = {name.replace(".", "_"): value for name, value in values.items()}
-    origins = {name: one.origin for name, one in said.items()}
-    return BrokerConfig(**values, limits=BrokerLimits(**limits), origins=origins)  # type: ignore[arg-type]  # by the table
-
-
-SETTINGS: Final[Mapping[str, readers.Reader]] = {
-    "key": readers.path,
-    "network": readers.text,
-    "coordinator": readers.principal_word,
-    "credentials": readers.paths,
-    "listen": readers.address,
-    "address": readers.address,
-    "join": readers.addresses,
-    "data": readers.path,
-    "types": readers.path,
-    "status": readers.loopback,
-    "lease_s": readers.whole(1),
-    "skew_s": readers.whole(0),
-    "verify_in_transit": readers.fraction,
-    "keys": readers.addresses,
-    "share_plaintext": readers.yes_or_no,
-    "require_install": readers.yes_or_no,
-    "bounds": readers.paths,
-    "log.folder": readers.path,
-    "log.types": readers.type_words,
-    "log.durable": readers.yes_or_no,
-    "log.roll_s": readers.whole(1),
-    "log.keep_days": readers.whole(1),
-    "log.keep_mb": readers.whole(1),
-    "statements.fetch_from": readers.addresses,
-    "log_format": readers.one_of(readers.LOG_FORMATS),
-    "log_level": readers.one_of(readers.LOG_LEVELS),
-    **{f"limits.{one.name}": readers.whole(1) for one in fields(BrokerLimits)},
-}
-"""Every setting by its name, with the reader that checks it."""
+    limits = build(BrokerLimits, _LIMITS, settings, prefix="limits.")
+    origins = {name: one.origin for name, one in settings.items()}
+    config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins)
+    if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
+        raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
+    return config
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +110,13 @@ class PreparedBroker:
     """Everything that a broker needs, opened and checked; only `prepare` makes one."""
 
     config: BrokerConfig
-    key: SigningKey = field(repr=False)
+    key: SigningKey = data_field(repr=False)
     network: NetworkName
-    credentials: tuple[SignedCertificate, ...] = field(repr=False)
-    definitions: tuple[SignedDefinition, ...] = field(repr=False)
+    credentials: tuple[SignedCertificate, ...] = data_field(repr=False)
+    definitions: tuple[SignedDefinition, ...] = data_field(repr=False)
     may_connect_until: Instant | None
-    quorums: Quorums = field(default_factory=dict, repr=False)
-    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+    quorums: Quorums = data_field(default_factory=dict, repr=False)
+    bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""

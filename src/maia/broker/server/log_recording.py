@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from maia.broker.durable.recording import LogAtStart
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.log.disk.event_log import EventLog
-from maia.log.disk.reading_positions import LogReadings
+from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.planning import Retention
 from maia.log.format.records import LogRecord

@@ -31,7 +31,7 @@ from maia.net.garbage_collection import watched
 from maia.net.links import LinkLimits
 from maia.net.observer import Records
 from maia.net.signals import until_told_to_stop
-from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
+from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
 from maia.validity.allowed_locations import fetching
@@ -145,8 +145,8 @@ async def _answer_until_stopped(
     prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker, ready: Callable[[Listening], None]
 ) -> None:
     config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_told(running, telemetry), token=token)
-    if config.status is not None:
+    endpoint = StatusEndpoint(_status_source(running, telemetry), token=token)
+    if config.status != "off":
         address = await endpoint.start(config.status)
         if config.data is not None:
             new_door(config.data, address, token)
@@ -161,7 +161,7 @@ async def _answer_until_stopped(
                 (config.data / DOOR_FILE).unlink()
 
 
-def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
+def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource:
     def metrics() -> bytes:
         status = running.status()
         for name in _GAUGES:
@@ -180,7 +180,7 @@ def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
         has_joined = overlay.get("is_joined", True) if isinstance(overlay, dict) else True
         return bool(has_joined) and not status.get("draining")
 
-    return Told(is_ready=is_ready, metrics=metrics, status=running.status)
+    return StatusSource(is_ready=is_ready, metrics=metrics, status=running.status)
 
 
 @contextmanager

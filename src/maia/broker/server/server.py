@@ -27,9 +27,8 @@ from maia.credentials import SigningKey
 from maia.events import Instant
 from maia.net.addresses import bind, host_and_port
 from maia.net.links import LinkLimits
-from maia.net.node_runner import NodeRunner
+from maia.net.node_runner import NodeRunner, Recorder
 from maia.net.observer import Records
-from maia.net.recorder import Recorder
 from maia.net.stores import MemoryStore, Store
 from maia.validity.revalidation import AskingTesters, Revalidator
 from maia.wire.effects import Effect, Input, Received

@@ -21,9 +21,8 @@ from maia.credentials import SignedCertificate
 from maia.events import Instant
 from maia.sessions.session import Session, Stage
 from maia.wire.effects import LinkId
-from maia.wire.kept_requests import RequestFrame
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
-from maia.wire.requests import EdgeRequest
+from maia.wire.requests import EdgeRequest, RequestFrame
 
 __all__ = [
     "Advertisement",

@@ -41,10 +41,10 @@ from maia.broker.timers import RecheckEntries
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
+from maia.wire.requests import digest_of_request, digest_of_standing
 
 __all__ = [
     "schedule_recheck_of",

@@ -41,7 +41,6 @@ from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
-from maia.wire.kept_requests import framed_request
 from maia.wire.messages import (
     Accepted,
     Advertise,
@@ -51,7 +50,13 @@ from maia.wire.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_bytes, verify_request
+from maia.wire.requests import (
+    BadRequestEncoding,
+    EdgeRequest,
+    framed_request,
+    request_from_bytes,
+    verify_request,
+)
 
 __all__ = ["advertise", "decide_held", "subscribe", "unadvertise", "unsubscribe"]
 

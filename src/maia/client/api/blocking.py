@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from maia.client import ClientClosed, Missed
+from maia.client import ClientClosed, GapDetected
 from maia.client.api.client import ANSWER_S, Client, EventType, connect
 from maia.client.api.publisher import FLUSH_S, Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
@@ -126,7 +126,7 @@ class BlockingSubscription:
         return self._wait(self._subscription.state_known(timeout_s=timeout_s))
 
     @property
-    def missed(self) -> tuple[Missed, ...]:
+    def missed(self) -> tuple[GapDetected, ...]:
         """Return what a durable subscription should have had and cannot have any more."""
         return self._subscription.missed
 
@@ -159,7 +159,7 @@ class BlockingClient:
     def advertise(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         numbering: Numbering | None = None,
         timeout_s: float = ANSWER_S,
@@ -171,7 +171,7 @@ class BlockingClient:
     def subscribe(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         durable: str | None = None,
         state: bool = False,

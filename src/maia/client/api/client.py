@@ -17,10 +17,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from maia.client import ClientSession, ClientSettings, histories
-from maia.client.api.connected_client import Client
-from maia.client.api.pending import ANSWER_S
+from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.types import EventType
-from maia.client.api.validity import bringing_statements
+from maia.client.api.wallet_watch import bringing_statements
 from maia.clock import system_now
 from maia.credentials import (
     NetworkName,
@@ -62,7 +61,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
 
     Give several addresses to be connected to the next broker when one fails.
     The broker's right to connect is verified before any of `credentials` is
-    shown; with `brokers`, nobody else is talked to. `types` can be named by
+    shown; with `brokers`, the client talks to no others. `types` can be named by
     their readable names later. `statements` say that certificates which demand
     it still count. Where none of them does, their testers are asked at the
     locations in the certificates; of newer ones brokers hear by themselves.

@@ -1,16 +1,18 @@
-"""What does a connected application hold in its hands?
+"""What does an application do with a connected client?
 
-A `Client` brings an application's wishes to the session, and what the session
-hears to whoever it concerns: publishers, subscriptions, and those who wait for
-an answer. It is made by `connect` (`api/client.py`).
+A `Client` passes the application's requests to the session, and the session's
+notices to publishers, subscriptions and calls that wait for an answer. It is
+made by `connect` (`api/client.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from maia.client import (
+    Accepted,
     Acknowledged,
     Challenged,
     Changed,
@@ -21,19 +23,17 @@ from maia.client import (
     CredentialsAdded,
     Delivered,
     Disconnected,
-    Gone,
+    Ended,
+    GapDetected,
     KnownVersion,
-    Missed,
     NotConnected,
     Notice,
     PutOff,
-    Stands,
     StateKnown,
-    TypeTold,
+    TypeReceived,
     Warned,
     Withdrawn,
 )
-from maia.client.api.pending import ANSWER_S, Answers, in_time
 from maia.client.api.publisher import OnWarning, Publisher
 from maia.client.api.subscription import Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for
@@ -47,7 +47,62 @@ from maia.types import SignedDefinition
 from maia.validity.revalidation import Revalidate, Revalidator
 from maia.wire.effects import Effect
 
-__all__ = ["Client"]
+__all__ = ["ANSWER_S", "Answers", "Client", "in_time"]
+
+# ------------------------------------------------------------ calls that wait for an answer
+
+
+ANSWER_S: Final = 30.0
+"""How long an application waits for an answer unless it says otherwise."""
+
+
+class Answers:
+    """Calls that wait for an answer of the broker, by the numbers of their questions."""
+
+    def __init__(self) -> None:
+        """Wait for nothing yet."""
+        self._awaited: dict[int, asyncio.Future[Notice]] = {}
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the number of whatever is waited for."""
+        return iter(self._awaited)
+
+    def awaited(self, number: int) -> asyncio.Future[Notice]:
+        """Return what will hold the answer to `number`; called before it is asked for."""
+        if self.is_closed:
+            raise ClientClosed("the client is closed")
+        answer: asyncio.Future[Notice] = asyncio.get_running_loop().create_future()
+        self._awaited[number] = answer
+        return answer
+
+    def resolve(self, number: int, notice: Notice) -> None:
+        """Hand an answer to the call that waits for it, if there is one."""
+        answer = self._awaited.pop(number, None)
+        if answer is not None and not answer.done():
+            answer.set_result(notice)
+
+    def fail(self, number: int, problem: MaiaError) -> None:
+        """Fail the call that waits for an answer."""
+        answer = self._awaited.pop(number, None)
+        if answer is not None and not answer.done():
+            answer.set_exception(problem)
+
+
+async def in_time(
+    answer: asyncio.Future[Notice], timeout_s: float, entry: RequestEntry | None = None
+) -> Notice:
+    """Wait for an answer; raise if none comes, with what is known of the reason."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await answer
+    except TimeoutError:
+        if entry is not None and entry.problem is not None:
+            raise entry.problem from None  # an answer came, and it was to ask again later
+        raise NotConnected(f"no answer came within {timeout_s:g} seconds") from None
+
+
+# ------------------------------------------------------------ the client
 
 
 class Client:
@@ -84,7 +139,7 @@ class Client:
     async def advertise(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         numbering: Numbering | None = None,
         on_warning: OnWarning | None = None,
@@ -94,7 +149,7 @@ class Client:
 
         With `numbering`, what is published again under the same numbers is
         taken for the same; without, every publisher has a stream of its own.
-        `on_warning` hears why what is published cannot get far at this moment,
+        `on_warning` is called with the reason why what is published cannot get far at this moment,
         and None when it can again.
         """
         known = await self._meant(event_type, timeout_s)
@@ -109,7 +164,7 @@ class Client:
     async def subscribe(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         durable: str | None = None,
         state: bool = False,
@@ -122,7 +177,7 @@ class Client:
         away comes first. The broker must record the type. With `state`, the
         last publication of each publisher comes first, as far as you may see
         it now; `await subscription.state_known()` says when that is done.
-        `on_warning` hears why nothing can arrive at this moment, as when the
+        `on_warning` is called with the reason why nothing can arrive at this moment, as when the
         broker has no keys of a sealed type, and None when events can again.
         """
         known = await self._meant(event_type, timeout_s)
@@ -142,7 +197,7 @@ class Client:
     ) -> None:
         """Show the broker more certificates, or newer statements, within this connection.
 
-        What stands is decided again with them, and may show more from now on.
+        Accepted requests are rechecked with them, and may show more from now on.
         They are remembered for what is asked for later, here or after a reconnection.
         """
         number, effects = self._session.show(certificates, statements)
@@ -176,12 +231,12 @@ class Client:
             link.read_on(all(one.has_room for one in self._subscriptions.values()))
 
     async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
-        """Take back what stands, and wait until the broker has."""
+        """Withdraw a request, and wait until the broker has."""
         self._publishers.pop(entry.ref, None)
         self._subscriptions.pop(entry.ref, None)
         if self._answers.is_closed:
             return
-        self.check_room()  # nobody will take what this one left lying, and the answer has to be read
+        self.check_room()  # events that were left in it are dropped, and the answer has to be read
         answer = self._answers.awaited(entry.ref)
         self.perform(self._session.withdraw(entry, self._clock(), forget=forget))
         await in_time(answer, timeout_s)
@@ -189,12 +244,12 @@ class Client:
     # -------------------------------------------------------- what is asked of the session
 
     async def _meant(self, event_type: EventType, timeout_s: float) -> KnownVersion:
-        async def asked_for(name: TypeName) -> TypeTold:
+        async def asked_for(name: TypeName) -> TypeReceived:
             number, effects = self._session.ask_for_type(name, self._clock())
             answer = self._answers.awaited(number)
             self.perform(effects)
             told = await in_time(answer, timeout_s)
-            assert isinstance(told, TypeTold)  # noqa: S101 - nothing else answers this number
+            assert isinstance(told, TypeReceived)  # noqa: S101 - nothing else answers this number
             return told
 
         return await self._types.meant(event_type, asked_for)
@@ -216,10 +271,10 @@ class Client:
             self.perform(self._session.withdraw(entry, self._clock()))
             raise
 
-    # -------------------------------------------------------- what the session has heard
+    # -------------------------------------------------------- notices of the session
 
     def take_notices(self) -> None:
-        """Tell everybody concerned what the session has heard; what they do about it comes back here."""
+        """Hand each notice of the session to its publisher, subscription or call."""
         if self._is_telling:
             return
         self._is_telling = True
@@ -239,24 +294,27 @@ class Client:
                     if ref in self._subscriptions:
                         self._subscriptions[ref].take(notice)
                 self.check_room()
-            case Missed(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
+            case GapDetected(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
                 self._subscriptions[ref].note(notice)
             case Warned() | PutOff():
                 self._tell_of_hindrance(notice)
             case Acknowledged(ref=ref) if ref in self._publishers:
                 self._publishers[ref].take(notice)
             case (
-                Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number) | CredentialsAdded(id=number)
+                Accepted(ref=number)
+                | Withdrawn(ref=number)
+                | TypeReceived(id=number)
+                | CredentialsAdded(id=number)
             ):
                 self._answers.resolve(number, notice)
             case Challenged():
                 self._revalidator.take(notice)
-            case Gone(ref=ref, problem=problem):
+            case Ended(ref=ref, problem=problem):
                 self._end(ref, problem)
             case Connected() | Disconnected():
                 self._tell_of_link(notice)
             case _:
-                pass  # an answer that nobody waits for any more
+                pass  # an answer that no call waits for any more
 
     def _tell_of_hindrance(self, notice: Warned | PutOff) -> None:
         publisher = self._publishers.get(notice.ref)

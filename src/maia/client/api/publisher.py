@@ -30,7 +30,7 @@ __all__ = ["Home", "OnWarning", "Publisher"]
 
 FLUSH_S: Final = 60.0
 OnWarning: TypeAlias = Callable[[MaiaError | None], None]
-"""Hears why something that stands cannot be served at this moment, and None when it can again."""
+"""Called with the reason why a request cannot be served at this moment, and with None when it can again."""
 
 
 class Home(Protocol):
@@ -52,14 +52,14 @@ class Home(Protocol):
         """Read on, or leave what arrives to TCP."""
 
     async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
-        """Take back what stands."""
+        """Withdraw the request."""
 
 
 class Publisher:
     """One stream of events of one type. Made by `client.advertise`."""
 
     def __init__(self, client: Home, entry: Advertised, on_warning: OnWarning | None = None) -> None:
-        """Publish under an advertisement that stands, or soon will."""
+        """Publish under an advertisement that is accepted, or soon will be."""
         self._client = client
         self._entry = entry
         self._filler = FrameFiller(self.event_type)
@@ -143,7 +143,7 @@ class Publisher:
             await self.flush(timeout_s=timeout_s)
             await self._client.withdraw(self._entry, timeout_s)
 
-    # -------------------------------------------------------- what the client tells
+    # -------------------------------------------------------- called by the client
 
     def pump(self) -> None:
         """Send what may leave now: at once if nothing is under way, else whole frames only."""
@@ -152,7 +152,7 @@ class Publisher:
             rows, columns = filler.take()
             self._send(rows, columns)
         if session.has_room(self._entry):
-            # A new link with nothing to answer for brings no answer that would wake whoever waits for room.
+            # A new link with nothing to answer for brings no answer that would wake a waiting call.
             self._moved.set()
 
     def take(self, taken: Acknowledged) -> None:
@@ -196,7 +196,7 @@ class Publisher:
                 await self._until_moved()
         self._raise_if_ended()
         self._send(rows, checked)
-        await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve everybody else
+        await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve other tasks
 
     def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
         """Return columns ready to travel; a value that does not fit is reported with its attribute."""

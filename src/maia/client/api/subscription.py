@@ -4,8 +4,8 @@
         print(event["numberplate"], event.publisher)
 
 Events wait here in order until they are asked for. When too many wait, the
-client stops reading, TCP tells the broker, and a broker that cannot hold any
-more closes the link rather than slow anybody else down.
+client stops reading, TCP slows the broker down, and a broker that cannot hold any
+more closes the link rather than slow other clients down.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from maia.client import Changed, ClientClosed, Delivered, Missed, StateKnown
+from maia.client import Changed, ClientClosed, Delivered, GapDetected, StateKnown
 from maia.client.api.publisher import Home, OnWarning
 from maia.client.entries import Subscribed
 from maia.credentials import Principal
@@ -64,7 +64,7 @@ class Subscription:
     """The events of one type that a filter admits. Made by `client.subscribe`."""
 
     def __init__(self, client: Home, entry: Subscribed, on_warning: OnWarning | None = None) -> None:
-        """Receive under a subscription that stands, or soon will."""
+        """Receive under a subscription that is accepted, or soon will be."""
         self._client = client
         self._entry = entry
         self._frames: deque[Delivered] = deque()
@@ -76,7 +76,7 @@ class Subscription:
         self._is_withdrawn = False
         self._handed_out: int | None = None
         self._unacknowledged = 0
-        self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
+        self._missed: deque[GapDetected] = deque(maxlen=_MISSED_MAX)
         self._state_told = asyncio.Event()
         self._is_whole = False
         self._on_warning = on_warning
@@ -142,8 +142,8 @@ class Subscription:
     async def state_known(self, *, timeout_s: float = _STATE_S) -> bool:
         """Wait until the present state has arrived; say whether every publisher's side has answered.
 
-        The events of the state are taken like all others. It is told within
-        seconds; False says that somebody did not answer, or that nobody was asked.
+        The events of the state are taken like all others. It arrives within
+        seconds; False says that some publisher's broker did not answer, or that the state was not asked for.
         """
         if not self._entry.wants_state:
             return False
@@ -153,7 +153,7 @@ class Subscription:
         return self._is_whole
 
     @property
-    def missed(self) -> tuple[Missed, ...]:
+    def missed(self) -> tuple[GapDetected, ...]:
         """Return what a durable subscription should have had and cannot have any more, the latest last."""
         return tuple(self._missed)
 
@@ -183,7 +183,7 @@ class Subscription:
             self._is_withdrawn = True
             self._arrived.set()
 
-    # -------------------------------------------------------- what the client tells
+    # -------------------------------------------------------- called by the client
 
     def take(self, delivered: Delivered) -> None:
         """Take a frame that has arrived."""
@@ -191,10 +191,10 @@ class Subscription:
         self._waiting += delivered.frame.rows
         self._arrived.set()
 
-    def note(self, notice: Missed | Changed | StateKnown) -> None:
-        """Take note of what cannot be had, of another right to rest on, or that the state was told."""
+    def note(self, notice: GapDetected | Changed | StateKnown) -> None:
+        """Take note of what cannot be had, of another right, or that the state has arrived."""
         match notice:
-            case Missed():
+            case GapDetected():
                 self._missed.append(notice)
             case Changed(problem=problem):
                 self.changed = problem
@@ -222,7 +222,7 @@ class Subscription:
             await asyncio.sleep(0)  # a loop over what has arrived must not keep renewals waiting
         self._unacknowledged += 1
         if self.acknowledges_itself and (not self._frames or self._unacknowledged >= _ACKNOWLEDGED_TOGETHER):
-            self.acknowledge()  # whoever asks for the next one is done with the last
+            self.acknowledge()  # asking for the next one acknowledges the last
         while not self._frames:
             if self._is_withdrawn or isinstance(self._problem, ClientClosed):
                 raise StopAsyncIteration

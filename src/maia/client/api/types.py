@@ -7,21 +7,38 @@ not know, the broker is asked. Whatever it is, the client verifies it itself.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from maia.client import KnownVersion, TypeTold, UnknownToClient, known_version
-from maia.credentials import TypeName, VerifiedConstitution
+from maia.client import (
+    Challenged,
+    ClientSession,
+    ClientSettings,
+    Connected,
+    Disconnected,
+    Ended,
+    KnownVersion,
+    NotConnected,
+    TypeReceived,
+    UnknownToClient,
+    known_version,
+)
+from maia.clock import system_now
+from maia.credentials import SigningKey, TypeName, VerifiedConstitution
 from maia.events import Instant
+from maia.net.node_runner import NodeRunner
 from maia.predicates import Predicate, parse_predicate
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
+from maia.validity.revalidation import Revalidator, asking_testers
 
-__all__ = ["AskForType", "EventType", "KnownTypes", "predicate_for", "whole_lineage"]
+__all__ = ["AskForType", "EventType", "KnownTypes", "fetch_definitions", "predicate_for", "whole_lineage"]
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | str
 """A definition, a definition after those it was made from, or the name of one that is known."""
 
-AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeTold]]
+AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeReceived]]
 """Ask the broker for the definitions of a type version."""
 
 
@@ -93,3 +110,59 @@ def predicate_for(filter_: str | Predicate, known: KnownVersion) -> Predicate:
     predicate = parse_predicate(filter_, version.vocabulary) if isinstance(filter_, str) else filter_
     check_predicate(predicate, version)
     return predicate
+
+
+# ------------------------------------------------------------ from a broker
+
+# The broker hands definitions out and vouches for none of them: the client verifies what it receives
+# (`type_folder.verified_lineage`).
+
+
+async def fetch_definitions(
+    key: SigningKey, settings: ClientSettings, name: TypeName, *, timeout_s: float
+) -> tuple[SignedDefinition, ...]:
+    """Ask a broker for a version and those it was made from; nothing of the answer is verified."""
+    session = ClientSession(key, settings, random=os.urandom)
+    loop = asyncio.get_running_loop()
+    connected: asyncio.Future[None] = loop.create_future()
+    told: asyncio.Future[TypeReceived] = loop.create_future()
+
+    def take_notices() -> None:
+        for notice in session.take_notices():
+            match notice:
+                case Connected() if not connected.done():
+                    connected.set_result(None)
+                case Challenged():
+                    revalidator.take(notice)
+                case TypeReceived() if not told.done():
+                    told.set_result(notice)
+                case Ended(problem=problem) if not told.done():
+                    told.set_exception(problem)
+                case Disconnected(problem=problem, is_final=True):
+                    waits = told if connected.done() else connected
+                    if not waits.done():
+                        waits.set_exception(problem)
+
+    async def ask(wanted: TypeName) -> TypeReceived:
+        nonlocal told
+        told = loop.create_future()
+        runner.perform(session.ask_for_type(wanted, system_now())[1])
+        return await told
+
+    runner = NodeRunner(session, key, after_inputs=take_notices)
+    revalidator = Revalidator(
+        asking_testers(key),
+        lambda asked, answers, problem: runner.perform(session.vouch(asked.id, answers, problem)),
+    )
+    async with runner.running():
+        runner.perform(session.start(system_now()))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await connected
+                return await whole_lineage(name, ask)
+        except TimeoutError:
+            where = "`, `".join(settings.addresses)
+            raise NotConnected(f"no broker at `{where}` answered in {timeout_s:g} seconds") from None
+        finally:
+            await revalidator.stop()
+            await runner.drain(session.close(system_now()))

@@ -2,27 +2,78 @@
 
 `maia login --watch` puts renewed certificates into a wallet; a client that
 follows the wallet shows them to its broker within the same connection, so
-what stands goes on standing, and may show more from then on.
+its subscriptions go on, and may show more from then on.
 
-Whoever asks brings the evidence: where certificates have come that must be
-vouched for, and no statement in the wallet does so, their testers are asked at
-the locations that the certificates name. Newer statements brokers hear by
-themselves.
+The client brings the evidence: where a new certificate needs a validity
+statement and the wallet has none, its tester is asked at the location that the
+certificate names. Brokers receive newer statements by themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
-from maia.client.api.client import Client
-from maia.client.api.validity import show_fetched
-from maia.credentials.validity.statements import SignedStatement
+from maia.client.api.connected_client import Client
+from maia.credentials import SignedCertificate, SignedStatement
 from maia.errors import MaiaError
+from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
+from maia.validity import fetch as testers
 
-__all__ = ["following", "show_news"]
+__all__ = ["Shows", "bringing_statements", "following", "show_fetched", "show_news"]
+
+# ------------------------------------------------------------ statements, while a client connects
+
+# The client asks the testers of its certificates for the statements that it lacks, at the locations in the
+# certificates, and shows them to the broker as they arrive. The connection does not wait for them: most
+# brokers have received the same, and a right that waits for a statement is asked for again.
+
+
+class Shows(Protocol):
+    """A client, as far as it can show something."""
+
+    def now(self) -> Instant:
+        """Return the present moment by the client's clock."""
+
+    async def show(
+        self, certificates: Iterable[SignedCertificate] = (), statements: Iterable[SignedStatement] = ()
+    ) -> None:
+        """Show the broker more certificates, or newer statements."""
+
+
+@asynccontextmanager
+async def bringing_statements(
+    client: Shows, certificates: tuple[SignedCertificate, ...], statements: tuple[SignedStatement, ...]
+) -> AsyncIterator[None]:
+    """Fetch and show, beside the body, what the statements at hand lack."""
+    if not any(test.locations for one in certificates for test in one.certificate.validity.tests):
+        yield
+        return
+    task = asyncio.create_task(show_fetched(client, certificates, statements))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def show_fetched(
+    client: Shows, certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement]
+) -> None:
+    """Show statements that had to be fetched; a broker that is away is shown them when it is back."""
+    held = tuple(statements)
+    found = await testers.with_fetched(certificates, held, now=client.now())
+    if len(found) > len(held):
+        with suppress(MaiaError):
+            await client.show((), found[len(held) :])
+
+
+# ------------------------------------------------------------ a wallet that changes
+
 
 LOOK_S = 2.0
 

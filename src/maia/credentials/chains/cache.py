@@ -14,13 +14,13 @@ certificate object altered beside its signed bytes, is a new question.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.errors import shown_id
@@ -66,16 +66,13 @@ class VerificationCache:
     """
 
     __slots__ = (
-        "_bytes",
         "_bytes_max",
         "_certificates",
-        "_certificates_max",
         "_chain_bytes",
         "_chains",
         "_forged",
         "_forget_reductions",
         "_read",
-        "_read_bytes",
         "_reductions_max",
         "reduce",
     )
@@ -88,18 +85,21 @@ class VerificationCache:
         bytes_max: int = CERTIFICATE_BYTES_MAX,
     ) -> None:
         """Make an empty cache of bounded size."""
-        self._certificates_max, self._reductions_max = certificates_max, reductions_max
-        self._bytes_max = bytes_max
-        self._bytes = self._chain_bytes = self._read_bytes = 0
-        self._certificates: OrderedDict[tuple[bytes, bytes], SignedCertificate] = OrderedDict()
+        self._reductions_max, self._bytes_max = reductions_max, bytes_max
+        self._chain_bytes = 0
+        self._certificates: BoundedMap[tuple[bytes, bytes], SignedCertificate] = BoundedMap(
+            certificates_max, bytes_max=bytes_max, size_of=lambda _, signed: len(signed.body)
+        )
         # A method of ours would cost more than the lookup, so the memo itself is what is called.
         reduce = lru_cache(reductions_max)(_reduced_links)
         self.reduce: Callable[[Links], FiveTuple] = reduce
         self._forget_reductions = reduce.cache_clear
         # By the identity of a tuple, which is a key only while the tuple lives; so the tuple is kept too.
         self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
-        self._read: dict[bytes, SignedCertificate] = {}
-        self._forged: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
+        self._read: BoundedMap[bytes, SignedCertificate] = BoundedMap(
+            reductions_max, bytes_max=bytes_max, size_of=lambda data, _: len(data)
+        )
+        self._forged: BoundedMap[tuple[bytes, bytes], None] = BoundedMap(_FORGED_MAX)
 
     def __len__(self) -> int:
         """Return how many signatures are remembered."""
@@ -113,11 +113,7 @@ class VerificationCache:
         known = self._read.get(data)
         if known is None:
             known = certificate_from_bytes(data)
-            self._read_bytes += len(data)
-            if len(self._read) >= self._reductions_max or self._read_bytes > self._bytes_max:
-                self._read.clear()  # it fills again at once with what is in use
-                self._read_bytes = len(data)
-            self._read[data] = known
+            self._read.put(data, known)
         return known
 
     def knows(self, signed: SignedCertificate) -> bool:
@@ -126,7 +122,7 @@ class VerificationCache:
         kept = self._certificates.get(key)
         if kept is None or not (kept is signed or _is_same(kept, signed)):
             return False
-        self._certificates.move_to_end(key)
+        self._certificates.use(key)
         return True
 
     def check(self, signed: SignedCertificate) -> None:
@@ -151,9 +147,7 @@ class VerificationCache:
         try:
             verify_signature(principal_from_bytes(part.issuer), part.kind, part.body, part.signature)
         except BadSignature:
-            self._forged[key] = None
-            if len(self._forged) > _FORGED_MAX:
-                self._forged.popitem(last=False)
+            self._forged.put(key, None)
             raise
         budget.spend_reading(len(data))
         signed = certificate_from_bytes(data)
@@ -161,13 +155,7 @@ class VerificationCache:
         return signed
 
     def _remember(self, signed: SignedCertificate) -> None:
-        key = (signed.id, signed.signature)
-        before = self._certificates.get(key)
-        self._bytes += len(signed.body) - (0 if before is None else len(before.body))
-        self._certificates[key] = signed
-        while len(self._certificates) > self._certificates_max or self._bytes > self._bytes_max:
-            _, gone = self._certificates.popitem(last=False)
-            self._bytes -= len(gone.body)
+        self._certificates.put((signed.id, signed.signature), signed)
 
     def chain_of(self, certificates: tuple[SignedCertificate, ...]) -> object | None:
         """Return what the verifier remembered for exactly this tuple of certificates."""

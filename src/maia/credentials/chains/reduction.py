@@ -37,7 +37,6 @@ from maia.predicates.syntax import ALWAYS, AllOf, Predicate
 __all__ = [
     "FiveTuple",
     "Reducible",
-    "five_tuple_of",
     "full_authority",
     "includes",
     "owned_part",
@@ -65,17 +64,6 @@ _new_tuple = tuple.__new__
 
 Reducible: TypeAlias = FiveTuple | AuthorisationCertificate
 """Anything with the five fields; the signed text of a certificate is one such thing."""
-
-
-def five_tuple_of(certificate: AuthorisationCertificate) -> FiveTuple:
-    """Return the five fields of a certificate."""
-    return FiveTuple(
-        certificate.issuer,
-        certificate.subject,
-        certificate.may_delegate,
-        certificate.authority,
-        certificate.validity,
-    )
 
 
 def reduced(first: Reducible, second: Reducible) -> FiveTuple:

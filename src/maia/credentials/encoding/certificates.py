@@ -30,6 +30,7 @@ from maia.credentials.comments import comment_from_expressions, comment_to_expre
 from maia.credentials.encoding.authority import authority_from_expression, authority_to_expression
 from maia.credentials.encoding.errors import BadCertificate
 from maia.credentials.encoding.fast_reader import certificate_of_known_parts
+from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.subjects import (
     principal_from_expression,
     principal_to_expression,
@@ -38,7 +39,7 @@ from maia.credentials.encoding.subjects import (
     text_from_atom,
 )
 from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
-from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
+from maia.credentials.keys import SignedKind, SigningKey
 from maia.credentials.names import checked_label
 from maia.errors import BadInput
 
@@ -62,7 +63,6 @@ __all__ = [
 CERTIFICATE_LIMITS: Final = Limits(size_max=1 << 16, depth_max=160, atom_max=1 << 14)
 
 _VERSION: Final = (b"version", b"1")
-_SIGNED_HEAD: Final = b"(6:signed"
 
 
 class NotTheIssuer(BadInput):
@@ -101,7 +101,7 @@ def certificate_body(certificate: Certificate) -> bytes:
 
 def certificate_to_bytes(signed: SignedCertificate) -> bytes:
     """Return the bytes in which a signed certificate travels."""
-    return b"(6:signed%b(9:signature7:ed2551964:%b))" % (signed.body, signed.signature)
+    return document_to_bytes(signed.body, signed.signature)
 
 
 def certificate_from_bytes(data: bytes) -> SignedCertificate:
@@ -115,9 +115,14 @@ def certificate_from_bytes(data: bytes) -> SignedCertificate:
 def read_certificate_in_full(data: bytes) -> SignedCertificate:
     """Do the same without the help of remembered parts: this is the definition."""
     try:
-        return _from_expression(read_canonical(data, CERTIFICATE_LIMITS), data)
+        content, body, signature = document_from_expression(read_canonical(data, CERTIFICATE_LIMITS))
+        certificate = _body_from_expression(content)
     except BadInput as problem:
         raise BadCertificate(f"the certificate cannot be read: {problem.message}") from problem
+    # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
+    if write_canonical(_body_to_expression(certificate)) != body:
+        raise BadCertificate("the certificate is not written in its one canonical form")
+    return as_signed(certificate, body, signature)
 
 
 def certificate_to_expression(signed: SignedCertificate) -> SExpression:
@@ -142,23 +147,6 @@ def certificate_from_text(text: str) -> SignedCertificate:
     except BadInput as problem:
         raise BadCertificate(f"the certificate cannot be read: {problem.message}") from problem
     return certificate_from_expression(expression)
-
-
-def _from_expression(expression: SExpression, data: bytes) -> SignedCertificate:
-    match expression:
-        case (b"signed", body_expression, (b"signature", b"ed25519", bytes(signature))):
-            if len(signature) != SIGNATURE_BYTES:
-                raise BadCertificate(
-                    f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given"
-                )
-            tail = len(b"(9:signature7:ed2551964:))") + SIGNATURE_BYTES
-            body = data[len(_SIGNED_HEAD) : len(data) - tail]
-            certificate = _body_from_expression(body_expression)
-            # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-            if write_canonical(_body_to_expression(certificate)) != body:
-                raise BadCertificate("the certificate is not written in its one canonical form")
-            return as_signed(certificate, body, signature)
-    raise BadCertificate("a certificate must be written `(signed BODY (signature ed25519 BYTES))`")
 
 
 def _body_to_expression(certificate: Certificate) -> SExpression:

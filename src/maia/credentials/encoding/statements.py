@@ -25,6 +25,7 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials.encoding.certificates import NotTheIssuer
+from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.subjects import principal_from_expression, principal_to_expression
 from maia.credentials.keys import SIGNATURE_BYTES, BadSignature, SignedKind, SigningKey, verify_signature
 from maia.credentials.principals import Principal
@@ -62,8 +63,6 @@ STATEMENT_BYTES_MAX: Final = 1 << 20
 
 _LIMITS: Final = Limits(size_max=STATEMENT_BYTES_MAX, depth_max=8, atom_max=IDS_MAX * ID_BYTES)
 _VERSION: Final = (b"version", b"1")
-_HEAD: Final = b"(6:signed"
-_TAIL: Final = len(b"(9:signature7:ed2551964:))") + SIGNATURE_BYTES
 _NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
 _MOMENT: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{6})")
 
@@ -73,7 +72,7 @@ def sign_statement(statement: Statement, key: SigningKey) -> SignedStatement:
     if key.principal != statement.by:
         raise NotTheIssuer(f"the statement is by `{statement.by}`, and the key is `{key.principal}`")
     body = _body(statement)
-    if len(_HEAD) + len(body) + _TAIL > STATEMENT_BYTES_MAX:
+    if len(document_to_bytes(body, bytes(SIGNATURE_BYTES))) > STATEMENT_BYTES_MAX:
         raise BadStatement(f"a statement has at most {STATEMENT_BYTES_MAX} bytes")
     if _body(_from_expression(read_canonical(body, _LIMITS))) != body:
         raise BadStatement("the statement would not be read back as it was meant")
@@ -82,27 +81,21 @@ def sign_statement(statement: Statement, key: SigningKey) -> SignedStatement:
 
 def statement_to_bytes(signed: SignedStatement) -> bytes:
     """Return the bytes in which a signed statement travels."""
-    return b"(6:signed%b(9:signature7:ed2551964:%b))" % (signed.body, signed.signature)
+    return document_to_bytes(signed.body, signed.signature)
 
 
 def statement_from_bytes(data: bytes) -> SignedStatement:
     """Read a signed statement, strictly. Its signature is not verified here."""
     try:
-        expression = read_canonical(data, _LIMITS)
-        match expression:
-            case (b"signed", inner, (b"signature", b"ed25519", bytes(signature))) if (
-                len(signature) == SIGNATURE_BYTES
-            ):
-                statement = _from_expression(inner)
-                body = data[len(_HEAD) : len(data) - _TAIL]
-                if _body(statement) != body:
-                    raise BadStatement("the statement is not written in its one canonical form")
-                return _as_signed(statement, body, signature)
+        content, body, signature = document_from_expression(read_canonical(data, _LIMITS))
+        statement = _from_expression(content)
     except BadStatement:
         raise
     except (BadInput, BrokenCredential) as problem:
         raise BadStatement(f"the statement cannot be read: {problem.message}") from problem
-    raise BadStatement("a statement must be written `(signed BODY (signature ed25519 BYTES))`")
+    if _body(statement) != body:
+        raise BadStatement("the statement is not written in its one canonical form")
+    return _as_signed(statement, body, signature)
 
 
 def check_statement(signed: SignedStatement) -> None:

@@ -21,7 +21,7 @@ from maia.credentials.encoding.errors import BadValidity
 from maia.credentials.encoding.subjects import principal_from_expression, principal_to_expression
 from maia.credentials.validity.online_tests import OnlineTest, TestKind, united_tests
 from maia.credentials.validity.period import Validity
-from maia.events import Instant
+from maia.events import SECOND, Instant
 
 __all__ = [
     "LOCATIONS_MAX",
@@ -41,7 +41,6 @@ LOCATION_BYTES_MAX: Final = 256
 
 _DATE: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})")
 _OPEN: Final = b"unbounded"
-_SECOND: Final = 1_000_000
 _REMEMBERED_DATES: Final = 4096
 _KINDS: Final = {kind.value.encode(): kind for kind in TestKind}
 # One printable ASCII word: it is shown in terminals, and nothing in it can end a line or a field.
@@ -71,7 +70,7 @@ def validity_from_expression(expression: SExpression) -> Validity:
 @lru_cache(maxsize=_REMEMBERED_DATES)
 def instant_to_bytes(instant: Instant) -> bytes:
     """Write an instant in the date form of RFC 2693, which has whole seconds only."""
-    if instant % _SECOND:
+    if instant % SECOND:
         raise BadValidity(f"`{instant}` has a fraction of a second, which a certificate cannot say")
     moment = instant.to_datetime().replace(tzinfo=None)
     return moment.isoformat(sep="_", timespec="seconds").encode("ascii")

@@ -19,12 +19,11 @@ from maia.credentials.validity.online_tests import TestKind
 from maia.credentials.validity.period import Validity
 from maia.credentials.validity.statements import SignedStatement
 from maia.credentials.validity.validity_state import Once, Tester, Witness
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, SECOND, Instant
 
 __all__ = ["NO_ANSWERS", "Answered", "VouchedFor", "WhenVouched", "one_time_tests"]
 
 NO_ANSWERS: Final[frozenset[Once]] = frozenset()
-_SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class VouchedFor:
         """Return what may rest on answers that came now: something for one lease, or nothing."""
         if not once:
             return None
-        half, whole = lease_s * _SECOND // 2, lease_s * _SECOND
+        half, whole = lease_s * SECOND // 2, lease_s * SECOND
         return cls(once, now, _later(now, half), _later(now, whole))
 
     @property

@@ -2,148 +2,39 @@
 
     [api]         where the HTTP interface listens
     [database]    SQLite in the data folder, or PostgreSQL
-    [broker]      which broker carries statements, and whose are heard
-    [policy]      the policy's file, the role sets it imports, types and certificates it stands on
+    [broker]      which broker carries statements, and whose are subscribed to
+    [policy]      the policy's file, the role sets it imports, types and certificates it depends on
     [statements]  the rhythm of lists
     [[facts]]     where facts come from
     [[push]]      which brokers' credential folders are kept fresh
 
-A domain that says nothing of this is a key server and nothing else.
+A domain with none of these settings is a key server only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from maia.config import readers
-from maia.config.sources import Said
+from msgspec import Meta, Struct, field
+
+from maia.config.settings import (
+    Address,
+    Addresses,
+    Mismatch,
+    Paths,
+    Positive,
+    PrincipalWord,
+    Secret,
+    Text,
+    Whole,
+)
 from maia.credentials.arguments import ParameterKind
 
-__all__ = ["ACCESS_SETTINGS", "AccessConfig", "FactConfig", "PushConfig", "access_config"]
+__all__ = ["AccessConfig", "FactConfig", "PushConfig"]
 
-DEFAULT_LISTEN: Final = "127.0.0.1:7600"
-SOURCES: Final = ("sqlite", "postgresql", "file", "http", "stream")
-_EVERY_S: Final = 10
-_STALE_S: Final = 60
-
-
-@dataclass(frozen=True, slots=True)
-class FactConfig:
-    """One `[[facts]]` table, as the operator wrote it."""
-
-    name: str
-    source: str
-    kinds: tuple[ParameterKind, ...]
-    every_s: int = _EVERY_S
-    stale_s: int = _STALE_S
-    path: Path | None = None
-    url: str | None = field(default=None, repr=False)
-    query: str | None = None
-    columns: tuple[str, ...] = ()
-    holds: str | None = None
-    """For a stream: the attribute that says whether the fact holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class PushConfig:
-    """One `[[push]]` table: whose certificates are kept fresh in which folder."""
-
-    subject: str
-    folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class AccessConfig:
-    """The settings of the service: words and paths, nothing opened yet."""
-
-    api_listen: str = DEFAULT_LISTEN
-    api_skew_s: int = 60
-    api_requests: int = 1200
-    """Requests of one principal within twice the skew."""
-    api_public: str | None = None
-    """How others reach the interface; certificates then say that statements can be asked for there."""
-    database_url: str | None = field(default=None, repr=False)
-    broker_addresses: tuple[str, ...] = ()
-    broker_hear: tuple[str, ...] = ()
-    broker_carry_s: int = 10
-    policy_file: Path | None = None
-    policy_parents: tuple[tuple[str, Path], ...] = ()
-    policy_types: tuple[Path, ...] = ()
-    policy_held: tuple[Path, ...] = ()
-    statements_period_s: int = 30
-    statements_lead_s: int = 5
-    rights_seconds: int = 86_400
-    facts: tuple[FactConfig, ...] = ()
-    push: tuple[PushConfig, ...] = ()
-
-
-def access_config(values: Mapping[str, object]) -> AccessConfig | None:
-    """Return the service's settings; None where nothing was said about it."""
-    if not values:
-        return None
-    # object: each reader has checked one setting, and the table below pairs it with its field.
-    named = {name.replace(".", "_"): value for name, value in values.items()}
-    return AccessConfig(**named)  # type: ignore[arg-type]  # by the table
-
-
-# ------------------------------------------------------------ readers
-
-
-def _database(said: Said, name: str) -> str:
-    """Read a database's address, which may hold a password and is never shown."""
-    value = said.value
-    if not isinstance(value, str) or not value.startswith(("sqlite:///", "postgresql://")):
-        raise said.wrong(name, "must be `sqlite:///FILE` or `postgresql://…`")
-    if value.startswith("sqlite:///"):
-        return f"sqlite:///{said.folder / value.removeprefix('sqlite:///')}"
-    return value
-
-
-def _parents(said: Said, name: str) -> tuple[tuple[str, Path], ...]:
-    if not isinstance(said.value, dict):
-        raise said.wrong(name, "must be a table of names and files, such as { home = 'home.policy' }")
-    return tuple(
-        (str(word), readers.path(Said(file, said.origin, said.folder), f"{name}.{word}"))
-        for word, file in said.value.items()  # each may import the ones before it
-    )
-
-
-def _kinds(said: Said, name: str) -> tuple[ParameterKind, ...]:
-    words = [readers.text(one, name) for one in readers.words(said, name)]
-    kinds = {kind.value: kind for kind in ParameterKind}
-    for word in words:
-        if word not in kinds:
-            raise said.wrong(name, f"has `{word[:32]}`, which is not one of {', '.join(kinds)}")
-    return tuple(kinds[word] for word in words)
-
-
-def _columns(said: Said, name: str) -> tuple[str, ...]:
-    return tuple(readers.text(one, name) for one in readers.words(said, name))
-
-
-def _secret_text(said: Said, name: str) -> str:
-    if not isinstance(said.value, str) or not said.value.strip():
-        raise said.wrong(name, "must be text")
-    return said.value.strip()
-
-
-_FACT_WORDS: Final[Mapping[str, readers.Reader]] = {
-    "name": readers.text,
-    "source": readers.one_of(SOURCES),
-    "kinds": _kinds,
-    "every_s": readers.whole(1),
-    "stale_s": readers.whole(1),
-    "path": readers.path,
-    "url": _secret_text,
-    "query": readers.text,
-    "columns": _columns,
-    "holds": readers.text,
-}
-_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+_NEEDED: Final = {
     "sqlite": ("path", "query"),
     "postgresql": ("url", "query"),
     "file": ("path", "columns"),
@@ -153,69 +44,82 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def _facts(said: Said, name: str) -> tuple[FactConfig, ...]:
-    found: list[FactConfig] = []
-    for number, table in enumerate(readers.tables(said, name, _FACT_WORDS), start=1):
-        for word in ("name", "source", "kinds"):
-            if word not in table:
-                raise said.in_table(number).wrong(name, f"number {number}: `{word}` is missing")
-        one = FactConfig(**table)  # type: ignore[arg-type]  # by the table above
-        wrong = _what_is_wrong(one)
-        if wrong is not None:
-            word, problem = wrong
-            raise said.in_table(number, word).wrong(name, f"`{one.name[:64]}`: {problem}")
-        if one.name in {before.name for before in found}:
-            problem = f"number {number}: `{one.name[:64]}` has a source already"
-            raise said.in_table(number, "name").wrong(name, problem)
-        found.append(one)
-    return tuple(found)
+class DatabaseUrl(Secret):
+    """A database's address, which may hold a password."""
+
+    __slots__ = ()
+    expected = "`sqlite:///FILE` or `postgresql://…`"
+
+    @classmethod
+    def read(cls, text: str, folder: Path) -> Self:
+        """Return the address, a file's from the folder of the configuration."""
+        if text.startswith("sqlite:///"):
+            return cls(f"sqlite:///{folder / text.removeprefix('sqlite:///')}")
+        if not text.startswith("postgresql://"):
+            raise ValueError
+        return cls(text)
 
 
-def _what_is_wrong(one: FactConfig) -> tuple[str, str] | None:
-    """Return the word of a table that does not fit the others, and why; None if all of them do."""
-    missing = [word for word in _NEEDED[one.source] if not getattr(one, word)]
-    if missing:
-        return "", f"a source `{one.source}` needs `{missing[0]}`"
-    if one.columns and len(one.columns) != len(one.kinds):
-        return "columns", "there are not as many columns as kinds"
-    if one.stale_s < one.every_s:
-        return "every_s", "what is read every `every_s` is stale before, by `stale_s`"
-    if one.source == "http" and one.url is not None:
-        parts = urlsplit(one.url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-            return "url", "a page is fetched over https, or from this machine"
-    return None
+class FactConfig(Struct, frozen=True, kw_only=True):
+    """One `[[facts]]` table, as the operator wrote it."""
+
+    name: Text
+    source: Literal["sqlite", "postgresql", "file", "http", "stream"]
+    kinds: tuple[ParameterKind, ...]
+    every_s: Positive = 10
+    stale_s: Positive = 60
+    path: Path | None = None
+    url: Secret | None = None
+    query: Text | None = None
+    columns: tuple[Text, ...] = ()
+    holds: Text | None = None
+    """For a stream: the attribute that says whether the fact holds."""
+
+    def __post_init__(self) -> None:
+        """Refuse words that do not fit each other."""
+        missing = [word for word in _NEEDED[self.source] if not getattr(self, word)]
+        if missing:
+            raise Mismatch("", f"a source `{self.source}` needs `{missing[0]}`")
+        if self.columns and len(self.columns) != len(self.kinds):
+            raise Mismatch("columns", "there are not as many columns as kinds")
+        if self.stale_s < self.every_s:
+            raise Mismatch("every_s", "what is read every `every_s` is stale before, by `stale_s`")
+        if self.source == "http" and self.url is not None:
+            parts = urlsplit(self.url)
+            if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+                raise Mismatch("url", "a page is fetched over https, or from this machine")
 
 
-def _pushes(said: Said, name: str) -> tuple[PushConfig, ...]:
-    known: Mapping[str, readers.Reader] = {"subject": readers.principal_word, "folder": readers.path}
-    found: list[PushConfig] = []
-    for number, table in enumerate(readers.tables(said, name, known), start=1):
-        if set(table) != set(known):
-            raise said.in_table(number).wrong(name, f"number {number} needs `subject` and `folder`")
-        found.append(PushConfig(**table))  # type: ignore[arg-type]  # by the table above
-    return tuple(found)
+class PushConfig(Struct, frozen=True):
+    """One `[[push]]` table: whose certificates are kept fresh in which folder."""
+
+    subject: PrincipalWord
+    folder: Path
 
 
-_whole: Callable[[int], readers.Reader] = readers.whole
+class AccessConfig(Struct, frozen=True, kw_only=True):
+    """The settings of the service: words and paths, nothing opened yet."""
 
-ACCESS_SETTINGS: Final[Mapping[str, readers.Reader]] = {
-    "api.listen": readers.address,
-    "api.skew_s": _whole(1),
-    "api.requests": _whole(1),
-    "api.public": readers.address,
-    "database.url": _database,
-    "broker.addresses": readers.addresses,
-    "broker.hear": readers.principal_words,
-    "broker.carry_s": _whole(1),
-    "policy.file": readers.path,
-    "policy.parents": _parents,
-    "policy.types": readers.paths,
-    "policy.held": readers.paths,
-    "statements.period_s": _whole(1),
-    "statements.lead_s": _whole(0),
-    "rights.seconds": _whole(1),
-    "facts": _facts,
-    "push": _pushes,
-}
-"""Every setting of the service by its name, with the reader that checks it."""
+    api_listen: Address = field(name="api.listen", default="127.0.0.1:7600")
+    api_skew_s: Positive = field(name="api.skew_s", default=60)
+    api_requests: Positive = field(name="api.requests", default=1200)
+    """Requests of one principal within twice the skew."""
+    api_public: Address | None = field(name="api.public", default=None)
+    """How others reach the interface; certificates then name it as the place to fetch statements from."""
+    database_url: DatabaseUrl | None = field(name="database.url", default=None)
+    broker_addresses: Addresses = field(name="broker.addresses", default=())
+    broker_hear: tuple[PrincipalWord, ...] = field(name="broker.hear", default=())
+    broker_carry_s: Positive = field(name="broker.carry_s", default=10)
+    policy_file: Path | None = field(name="policy.file", default=None)
+    policy_parents: Annotated[
+        dict[str, Path],
+        Meta(description="a table of names and files, such as { home = 'home.policy' }"),
+    ] = field(name="policy.parents", default_factory=dict)
+    """Role sets that the policy imports, in the order in which each may import the ones before it."""
+    policy_types: Paths = field(name="policy.types", default=())
+    policy_held: Paths = field(name="policy.held", default=())
+    statements_period_s: Positive = field(name="statements.period_s", default=30)
+    statements_lead_s: Whole = field(name="statements.lead_s", default=5)
+    rights_seconds: Positive = field(name="rights.seconds", default=86_400)
+    facts: tuple[FactConfig, ...] = ()
+    push: tuple[PushConfig, ...] = ()

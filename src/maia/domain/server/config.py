@@ -5,17 +5,18 @@
     maia domain serve --listen 127.0.0.1:7500      and flags, the last word of the three.
 
 Everything is checked before the server opens a port. An error names the file,
-the line and the key, and a setting that nobody knows is an error too.
+the line and the key, and a name that is not a setting is an error too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from maia.config import readers
+import msgspec
+
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.config.input_files import (
@@ -26,77 +27,58 @@ from maia.config.input_files import (
     read_owner,
     read_principal,
 )
-from maia.config.sources import BadConfig, from_environment, from_file, from_flags
+from maia.config.settings import (
+    Address,
+    BadConfig,
+    Paths,
+    Positive,
+    ServerConfig,
+    Whole,
+    build,
+    gather,
+    limits_of,
+    settings_of,
+)
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import in_order_of_making
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.domain import DomainLimits, DomainSettings
-from maia.domain.server.access_config import ACCESS_SETTINGS, AccessConfig, FactConfig, access_config
+from maia.domain.server.access_config import AccessConfig, FactConfig
 from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
 from maia.events import Instant
 from maia.policy import BoundRule
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.types import type_id
 
-__all__ = [
-    "DOMAIN_PREFIX",
-    "DOMAIN_SETTINGS",
-    "DomainConfig",
-    "PreparedDomain",
-    "prepare_domain",
-    "read_domain_config",
-]
-
-DOMAIN_PREFIX: Final = "MAIA_DOMAIN_"
+__all__ = ["DomainConfig", "PreparedDomain", "prepare_domain", "read_domain_config"]
 
 _TERMS: Final = KeyTerms()
 
 
-@dataclass(frozen=True, slots=True)
-class DomainConfig:
+class DomainConfig(ServerConfig, frozen=True, kw_only=True):
     """One key server's settings as the operator wrote them: words and paths, nothing opened yet."""
 
-    key: Path
-    """The server's own signing key; type definitions name its principal as their manager."""
-    network: str
-    """The name of the network that this server is a part of."""
-    coordinator: str
-    """Who owns the network: a key, a .pub file or quorum:…."""
-    credentials: tuple[Path, ...]
-    """Certificates and constitutions of quorums: files, and folders of *.cert and *.quorum."""
     data: Path
     """A folder for epochs, sealed keys and evictions; a key server cannot run without one."""
-    listen: str = "127.0.0.1:7500"
-    """Where to listen; port 0 takes a free one."""
-    status: str | None = "127.0.0.1:0"
-    """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
-    history: tuple[Path, ...] = ()
+    listen: Address = "127.0.0.1:7500"
+    history: Paths = ()
     """*.type files of the types whose old keys are kept, for pipelines that read the past."""
-    refresh_s: int = _TERMS.refresh_s
-    """How often keys are refreshed even if nobody comes or goes."""
-    overdue_s: int = _TERMS.overdue_s
+    refresh_s: Positive = _TERMS.refresh_s
+    """How often keys are refreshed even if no member comes or goes."""
+    overdue_s: Whole = _TERMS.overdue_s
     """For how long publishers go on sealing after a refresh is overdue."""
-    drift_s: int = _TERMS.drift_s
+    drift_s: Whole = _TERMS.drift_s
     """For how long old keys still open what was sealed before a refresh."""
-    back_dating_s: int = _TERMS.back_dating_s
+    back_dating_s: Whole = _TERMS.back_dating_s
     """By how much a publication's moment may lie outside its epoch."""
-    lease_s: int = 60
-    """How long a silent member is believed to be there."""
-    require_install: bool = True
-    """Whether a type's signer must be allowed to install types on the network."""
-    bounds: tuple[Path, ...] = ()
-    """Files with bounds on what members of key groups may advertise and subscribe to."""
-    log_format: str = "auto"
-    log_level: str = "info"
-    limits: DomainLimits = field(default_factory=DomainLimits)
+    limits: DomainLimits = msgspec.field(default_factory=DomainLimits)
     access: AccessConfig | None = None
     """The access control service, where one was asked for."""
-    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where each setting was said, by its name."""
 
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
+
+_OWN: Final = settings_of(DomainConfig)
+_LIMITS: Final = limits_of(DomainLimits)
+_ACCESS: Final = settings_of(AccessConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +117,22 @@ def read_domain_config(
     file: Path | None, *, flags: Mapping[str, object], environment: Mapping[str, str]
 ) -> DomainConfig:
     """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
-    said = {} if file is None else from_file(file, DOMAIN_SETTINGS)
-    said |= from_environment(environment, DOMAIN_SETTINGS, prefix=DOMAIN_PREFIX) | from_flags(flags)
+    settings = gather(
+        _OWN | _LIMITS | _ACCESS, file=file, environment=environment, prefix="MAIA_DOMAIN_", flags=flags
+    )
     for name in ("key", "network", "coordinator", "credentials", "data"):
-        if name not in said:
+        if name not in settings:
             where = "the options" if file is None else f"`{file}`"
             raise BadConfig(f"{where}: `{name}` is missing; a key server cannot run without it")
-    # object: each reader checks one setting, and the table below pairs it with its field.
-    values: dict[str, object] = {name: DOMAIN_SETTINGS[name](one, name) for name, one in said.items()}
-    limits = {
-        name.removeprefix("limits."): values.pop(name) for name in list(values) if name.startswith("limits.")
-    }
-    access = access_config({name: values.pop(name) for name in list(values) if name in ACCESS_SETTINGS})
-    origins = {name: one.origin for name, one in said.items()}
-    return DomainConfig(**values, limits=DomainLimits(**limits), access=access, origins=origins)  # type: ignore[arg-type]  # by the table
+    limits = build(DomainLimits, _LIMITS, settings, prefix="limits.")
+    access = build(AccessConfig, _ACCESS, settings) if any(name in _ACCESS for name in settings) else None
+    names = [] if access is None else [one.name for one in access.facts]
+    for number, name in enumerate(names, start=1):
+        if name in names[: number - 1]:
+            problem = f"number {number}: `{name[:64]}` has a source already"
+            raise settings["facts"].in_table(number, "name").wrong("facts", problem)
+    origins = {name: one.origin for name, one in settings.items()}
+    return build(DomainConfig, _OWN, settings, limits=limits, access=access, origins=origins)
 
 
 def prepare_domain(
@@ -202,27 +186,3 @@ def _stream(fact: FactConfig) -> StreamOfFacts:
         if name not in known:
             raise BadFile(f"`{fact.path}` has no attribute `{name[:64]}`")
     return StreamOfFacts(fact.name, definition, fact.columns, fact.kinds, fact.holds, fact.stale_s)
-
-
-DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {
-    "key": readers.path,
-    "network": readers.text,
-    "coordinator": readers.principal_word,
-    "credentials": readers.paths,
-    "data": readers.path,
-    "listen": readers.address,
-    "status": readers.loopback,
-    "history": readers.paths,
-    "refresh_s": readers.whole(1),
-    "overdue_s": readers.whole(0),
-    "drift_s": readers.whole(0),
-    "back_dating_s": readers.whole(0),
-    "lease_s": readers.whole(1),
-    "require_install": readers.yes_or_no,
-    "bounds": readers.paths,
-    "log_format": readers.one_of(readers.LOG_FORMATS),
-    "log_level": readers.one_of(readers.LOG_LEVELS),
-    **{f"limits.{one.name}": readers.whole(1) for one in fields(DomainLimits)},
-    **ACCESS_SETTINGS,
-}
-"""Every setting by its name, with the reader that checks it."""

@@ -7,8 +7,9 @@ good policy stays in force, and without one nothing is granted (A42).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from maia.config.input_files import read_text
@@ -36,14 +37,14 @@ class PolicyFile:
     """A policy and the role sets that it imports, as files."""
 
     path: Path
-    parents: tuple[tuple[str, Path], ...] = ()
+    parents: Mapping[str, Path] = field(default_factory=dict)
 
     def read(self) -> tuple[str, dict[str, str]]:
         """Return the texts; refuse what cannot be a whole policy."""
         text = read_text(self.path)
         if not text.strip():
             raise EmptyPolicy(f"`{self.path}` is empty; the policy before stays in force")
-        return text, {name: read_text(path) for name, path in self.parents}
+        return text, {name: read_text(path) for name, path in self.parents.items()}
 
     async def put_in_force(
         self, service: DomainService, *, actor: Principal | None = None

@@ -27,7 +27,7 @@ from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
 from maia.net.signals import until_told_to_stop
-from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
+from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.net.stores import MemoryStore, Store
 from maia.net.telemetry import Telemetry
 from maia.sealing.keys.secrets import Secret
@@ -168,8 +168,8 @@ async def _answer_until_stopped(
     ready: Callable[[DomainListening], None],
 ) -> None:
     config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_told(running, access, telemetry), token=token)
-    if config.status is not None:
+    endpoint = StatusEndpoint(_status_source(running, access, telemetry), token=token)
+    if config.status != "off":
         address = await endpoint.start(config.status)
         new_door(config.data, address, token)
     try:
@@ -183,7 +183,9 @@ async def _answer_until_stopped(
             (config.data / DOOR_FILE).unlink()
 
 
-def _told(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
+def _status_source(
+    running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry
+) -> StatusSource:
     def status() -> dict[str, object]:
         return running.status() | ({} if access is None else access.status())
 
@@ -195,4 +197,4 @@ def _told(running: RunningKeyServer, access: RunningAccess | None, telemetry: Te
                 telemetry.measure(f"maia_{name}", value)
         return telemetry.metrics()
 
-    return Told(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=status)
+    return StatusSource(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=status)

@@ -11,8 +11,8 @@ receive nothing accept nothing once the last one ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,7 +37,7 @@ from maia.events import Instant
 from maia.net.observer import Records
 from maia.types import validity_definition, validity_type_name
 
-__all__ = ["StatementStream", "StreamSettings", "install_credentials", "statements_carried"]
+__all__ = ["StatementStream", "StreamSettings", "install_credentials"]
 
 Listener = Callable[[Client], Coroutine[None, None, None]]
 
@@ -297,18 +297,6 @@ class StatementStream:
             self._records.note("refused", {"issuer": str(issuer), "code": received.code})
         elif received.ids:
             self._records.note("revoked", {"issuer": str(issuer), "certificates": len(received.ids)})
-
-
-@asynccontextmanager
-async def statements_carried(stream: StatementStream) -> AsyncIterator[StatementStream]:
-    """Run a stream while the body runs."""
-    task = asyncio.create_task(stream.run())
-    try:
-        yield stream
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:

@@ -18,11 +18,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.events import Instant
 from maia.log.disk.files import Disk, FolderDisk
@@ -40,12 +42,11 @@ from maia.log.disk.rollover import (
     write_piece,
 )
 from maia.log.format.errors import NotAFrame
-from maia.log.format.frames import checked_frame
 from maia.log.format.manifest import Change, Segment, in_order
 from maia.log.format.planning import Retention, pieces, to_forget, to_join
-from maia.log.format.records import LogRecord
+from maia.log.format.records import LogRecord, checked_frame
 
-__all__ = ["EventLog", "LogLimits"]
+__all__ = ["EventLog", "LogLimits", "HELD_MAX", "LogReadings"]
 
 BATCH_MAX: Final = 65_536
 """How many frames are made safe together at most."""
@@ -249,7 +250,6 @@ class EventLog:
             self._disk.close()
 
     def __enter__(self) -> EventLog:
-        """Return the log itself."""
         return self
 
     def __exit__(
@@ -257,3 +257,46 @@ class EventLog:
     ) -> None:
         """Close the log."""
         self.close()
+
+
+# ------------------------------------------------------------ a little at a time
+
+# A durable subscription that catches up reads some frames, and the next ones when those are acknowledged. To
+# find a position means to read and verify its file, so the positions where the latest reads stopped are kept.
+# A read sees the log as it was when it began; at its end the log is opened again for what was recorded since.
+
+
+HELD_MAX: Final = 4
+"""A held reading may hold a whole segment in memory."""
+
+
+class LogReadings:
+    """The places at which readings of a log stopped. For one thread."""
+
+    def __init__(self, log: EventLog) -> None:
+        """Read `log`."""
+        self._log = log
+        self._held: BoundedMap[tuple[bytes, int], Iterator[LogRecord]] = BoundedMap(HELD_MAX)
+
+    def read(
+        self, type_id: bytes, first: int, *, upto: int, frames_max: int, bytes_max: int
+    ) -> tuple[list[LogRecord], int]:
+        """Return frames of a type within these bounds, and how far the log was looked through for them."""
+        records = self._held.pop((type_id, first))
+        was_held = records is not None
+        frames: list[LogRecord] = []
+        size, place = 0, first
+        while True:
+            records = self._log.read(place, type_ids={type_id}) if records is None else records
+            for record in records:
+                is_enough = bool(frames) and (len(frames) >= frames_max or size >= bytes_max)
+                if is_enough or record.position > upto:
+                    stopped = upto if not is_enough else frames[-1].position
+                    self._held.put((type_id, stopped + 1), chain((record,), records))
+                    return frames, stopped
+                frames.append(record)
+                size += len(record.message)
+                place = record.position + 1
+            if not was_held:
+                return frames, upto
+            records, was_held = None, False  # what was recorded since the reading began

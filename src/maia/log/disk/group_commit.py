@@ -2,7 +2,7 @@
 
 The broker's runtime asks for every frame that it records. While one batch is
 being made safe the next one gathers, so a disk that takes long is asked less
-often. Whoever waits is answered when its own frames are safe, or hears why not.
+often. A caller is answered when its own frames are on disk, or with the reason why not.
 
     async with GroupCommit(log, clock=system_now) as group:
         positions = await group.commit([message])
@@ -21,12 +21,12 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.log.disk.event_log import BATCH_MAX, EventLog
 from maia.log.format.errors import LogBroken, LogBusy, NotAFrame
-from maia.log.format.frames import checked_frame
+from maia.log.format.records import checked_frame
 
 __all__ = ["GroupCommit"]
 
 WAITING_BYTES_MAX: Final = 64 << 20
-"""How much may wait to be written; whoever comes then is told to slow down."""
+"""How much may wait to be written; beyond it callers must slow down."""
 
 BATCH_BYTES: Final = 16 << 20
 """How much is made safe together: more would keep the first of them waiting."""
@@ -86,7 +86,6 @@ class GroupCommit:
         return one.answer
 
     async def __aenter__(self) -> GroupCommit:
-        """Begin to write."""
         self._task = asyncio.create_task(self._run(), name="group-commit")
         return self
 
@@ -134,7 +133,7 @@ class GroupCommit:
         self.batches += 1
         first = positions.start
         for one in batch:
-            if not one.answer.done():  # whoever gave up waiting has frames in the log all the same
+            if not one.answer.done():  # a caller that gave up has frames in the log all the same
                 one.answer.set_result(range(first, first + len(one.messages)))
             first += len(one.messages)
 

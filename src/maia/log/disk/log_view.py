@@ -1,8 +1,8 @@
-"""What is in the log in this folder, for somebody who does not own it?
+"""What is in the log in this folder, for a reader that does not own it?
 
 `maia log` asks, and the driver of a Spark job. Nothing is locked, changed or
 cut; a broker may go on recording meanwhile. What it has rolled is found
-through the manifest, never by listing folders: a file that nobody was told of
+through the manifest, never by listing folders: a file that the manifest does not name
 is not part of the log.
 """
 

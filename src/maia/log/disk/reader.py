@@ -16,11 +16,10 @@ from operator import attrgetter
 from maia.log.disk.files import Disk
 from maia.log.disk.journals import JournalFile, read_journal
 from maia.log.format.errors import LogDamaged
-from maia.log.format.frames import type_id_of
 from maia.log.format.journal import JournalReader, Kind, TailKind
 from maia.log.format.manifest import Segment, in_order
 from maia.log.format.names import journal_first
-from maia.log.format.records import LogRecord
+from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.segments import records_in
 
 __all__ = ["Problem", "Snapshot", "Verification", "read_records", "verify_files"]

@@ -167,7 +167,7 @@ class JournalReader:
             yield entry
 
     def finished_entries(self) -> Iterator[JournalEntry]:
-        """Yield the records of a file that nobody writes to any more; anything else in it is damage."""
+        """Yield the records of a file that is complete; anything else in it is damage."""
         yield from self.entries()
         if self.tail.kind is not TailKind.NOTHING:
             raise LogDamaged(self._name, self.tail.offset, self.tail.what)
@@ -208,7 +208,7 @@ class JournalReader:
             # No payload begins with a zero: if one follows, the write was cut short in the head.
             return self._judged_by_zeros(at, HEAD_BYTES + 1, "the head of a record is not as it was written")
         if not self._follows(head):
-            return Tail(TailKind.DAMAGE, at, f"record {head.position} stands where another belongs")
+            return Tail(TailKind.DAMAGE, at, f"record {head.position} is where another belongs")
         length = HEAD_BYTES + head.length + len(END)
         if at + length > self._end:
             return Tail(TailKind.UNFINISHED, at, "the file ends in a record")

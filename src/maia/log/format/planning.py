@@ -13,10 +13,9 @@ from typing import Final
 
 from maia.errors import BadInput
 from maia.events import INSTANT_MIN
-from maia.log.format.frames import type_id_of
 from maia.log.format.manifest import Manifest, Segment, in_order
 from maia.log.format.names import day_of
-from maia.log.format.records import LogRecord
+from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.rows import Row, row_of
 from maia.log.format.segments import SEGMENT_COLUMNS_MAX
 

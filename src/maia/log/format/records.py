@@ -1,14 +1,14 @@
 """Which bytes are one record of a journal, and are they the bytes that were written?
 
 A record is a head of fixed size and a payload. The head has a checksum of its
-own, so that a flipped bit in a length is told from a file that ends too early.
+own, so that a flipped bit in a length is distinguished from a file that ends too early.
 The payload's checksum also covers the head and the record before, so that
 records cannot change places or go missing between others.
 
     marker · length · position · recorded_at · batch · check · CRC-32 of the head · payload · end
 
 The end is one byte that is not zero, so that a write which was cut short shows.
-The marker is eight random bytes of the file's own, which whoever publishes
+The marker is eight random bytes of the file's own, which a publisher
 cannot know: no payload can pretend to hold records. `batch` is the first
 position of those that were made safe together: whoever finds a record of a
 later batch knows that everything before it was safe.
@@ -24,21 +24,27 @@ from hashlib import blake2b
 from typing import Final
 
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.log.format.errors import NotAFrame
+from maia.log.format.names import TYPE_ID_BYTES
+from maia.wire.framing import MESSAGE_BYTES_MAX
+from maia.wire.messages import Carried, Sealed
 
 __all__ = [
     "CHECK_BYTES",
     "END",
     "HEAD_BYTES",
+    "Head",
+    "LogRecord",
     "MARKER_BYTES",
     "NO_CHECK",
     "PAYLOAD_BYTES_MAX",
     "POSITION_MAX",
-    "Head",
-    "LogRecord",
     "batch_bytes",
     "check_of",
+    "checked_frame",
     "read_head",
     "record_bytes",
+    "type_id_of",
 ]
 
 MARKER_BYTES: Final = 8
@@ -60,7 +66,7 @@ _CRC_FROM: Final = HEAD_BYTES - 4
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One recorded message: where it stands, when it was recorded, and its bytes on the wire."""
+    """One recorded message: its position, when it was recorded, and its bytes on the wire."""
 
     position: int
     recorded_at: Instant
@@ -127,3 +133,40 @@ def read_head(data: bytes, marker: bytes) -> Head | None:
     if not INSTANT_MIN <= recorded_at <= INSTANT_MAX:
         return None
     return Head(marker, length, position, recorded_at, batch, check)
+
+
+# ------------------------------------------------------------ the frame in a record
+
+# The log reads the first bytes alone, for the type: whether the rest is a message was decided by the broker
+# that hands it over, and is decided again by each reader.
+
+
+_NUMBERS: Final = frozenset(message.__struct_config__.tag for message in (Carried, Sealed))
+_SHORT_ARRAY: Final = range(0x90, 0xA0)
+_LONG_ARRAY: Final = 0xDC
+_TYPE_ID_FOLLOWS: Final = bytes((0xC4, TYPE_ID_BYTES))
+
+
+def type_id_of(message: bytes) -> bytes | None:
+    """Return the type id of a frame, or None if these bytes do not begin as one.
+
+    How many fields follow is not looked at: frames were recorded by older versions, too.
+    """
+    if not message:
+        return None
+    number_at = 1 if message[0] in _SHORT_ARRAY else 3 if message[0] == _LONG_ARRAY else len(message)
+    start = number_at + 1 + len(_TYPE_ID_FOLLOWS)
+    if len(message) <= start + TYPE_ID_BYTES or message[number_at] not in _NUMBERS:
+        return None
+    return (
+        message[start : start + TYPE_ID_BYTES] if message[number_at + 1 : start] == _TYPE_ID_FOLLOWS else None
+    )
+
+
+def checked_frame(message: bytes) -> bytes:
+    """Return bytes that begin as a frame does; refuse what a log does not record."""
+    if len(message) > MESSAGE_BYTES_MAX:
+        raise NotAFrame(f"a frame of {len(message)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed")
+    if type_id_of(message) is None:
+        raise NotAFrame("what was to be recorded is neither a carried nor a sealed frame")
+    return message

@@ -1,11 +1,11 @@
 """How does one frame lie in one row of a table, and how is it put together again, byte for byte?
 
-What Spark prunes by stands in columns of its own. The bytes of each attribute
+What Spark prunes by is in columns of its own. The bytes of each attribute
 stand in a column named by its uid, or sealed together in the column `sealed`.
 `header` is the message itself with holes where those bytes were: header and
 columns alone give back exactly the bytes that were on the wire, whatever
 fields later versions of the messages have. A message that cannot be laid out
-so (two columns of one uid, say) stands whole in `header`, and has no level.
+so (two columns of one uid, say) is whole in `header`, and has no level.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _is_uid(text: str) -> bool:
 
 def _parted(message: bytes, frame: Carried | Sealed) -> tuple[bytes, dict[str, bytes]]:
     """Return the message with holes where the bytes of columns were, and those bytes."""
-    # One more than the field's place: the number of the message stands first.
+    # One more than the field's place: the number of the message comes first.
     columns_at = frame.__struct_fields__.index("columns") + 1
     hole_at = _SEALED_AT if isinstance(frame, Sealed) else _DATA_AT
     skeleton = msgspec.msgpack.decode(message)

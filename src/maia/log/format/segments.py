@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from maia.errors import ProtocolViolation
 from maia.events import Instant
 from maia.log.format.errors import LogDamaged
-from maia.log.format.frames import type_id_of
 from maia.log.format.names import DIGEST_BYTES, SegmentName
-from maia.log.format.records import LogRecord
+from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.rows import HEADER_COLUMNS, Row, message_of
 
 __all__ = [

@@ -11,12 +11,12 @@ only for boxes that are `exact`.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar, Final
 
+from maia.bounded_map import BoundedMap
 from maia.events import AttributeUid, Kind, PresentValue
 from maia.predicates.constraints import Constraint, Constraints, direct_constraint, unnegated
 from maia.predicates.covering.covers import covers, provably_empty
@@ -100,16 +100,15 @@ class RecentBoxes:
 
     def __init__(self) -> None:
         """Begin without boxes."""
-        self._known: OrderedDict[int, Box] = OrderedDict()
+        self._known: BoundedMap[int, Box] = BoundedMap(RECENT_MAX)
 
     def of(self, filter_: Predicate) -> Box:
         """Return a filter with its bounds."""
         # A box holds its filter, so the identity is not given to another one while it is known here.
         found = self._known.get(id(filter_))
         if found is None:
-            found = self._known[id(filter_)] = box_of(filter_)
-            if len(self._known) > RECENT_MAX:
-                self._known.popitem(last=False)
+            found = box_of(filter_)
+            self._known.put(id(filter_), found)
         return found
 
 

@@ -45,7 +45,6 @@ __all__ = [
     "NOTHING",
     "PRESENT",
     "ValueSet",
-    "union_contains_all",
 ]
 
 _ANSWERS_MAX: Final = 16_384
@@ -207,19 +206,6 @@ ANYTHING: Final = ValueSet(True, FULL)
 PRESENT: Final = ValueSet(False, FULL)
 ABSENT: Final = ValueSet(True, {})
 NOTHING: Final = ValueSet(False, {})
-
-
-def union_contains_all(sets: Iterable[ValueSet], narrow: ValueSet, steps: Steps | None = None) -> bool:
-    """Say whether provably every member of `narrow` is in at least one of `sets`."""
-    steps = steps or Steps()
-    left = [narrow]
-    try:
-        for wide in sorted(sets, key=lambda wide: len(wide.claims)):
-            left = [piece for one in left for piece in one.minus(wide)]
-            steps.spend(sum(piece.size for piece in left))
-        return all(piece.proved_empty(steps) for piece in left)
-    except OutOfSteps:
-        return False
 
 
 def _of_kind(kind: Kind, edges: Edges) -> ValueSet:

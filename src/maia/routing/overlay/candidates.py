@@ -10,17 +10,19 @@ last, so the names that honest brokers gave are tried before theirs.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from maia.back_off import doubled
+from maia.bounded_map import BoundedMap
+from maia.events import SECOND
 from maia.routing.overlay.ids import NodeId, closeness, node_id_of_key
 
 __all__ = ["CandidateLimits", "Candidates", "Contact"]
 
-_SECOND: Final = 1_000_000
 _CONTACTS_REMEMBERED: Final = 1 << 12
 """Brokers name the same few others to each other at every refresh."""
 
@@ -74,7 +76,7 @@ class Candidates:
         self._false_names: Counter[NodeId] = Counter()
         self._dialling: dict[str, int] = {}
         # Failures in a row and the moment of the next try, by address, least recently failed first.
-        self._failures: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._failures: BoundedMap[str, tuple[int, int]] = BoundedMap(limits.failures_remembered)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -121,28 +123,26 @@ class Candidates:
 
     def may_dial(self, address: str, now: int) -> bool:
         """Say whether this address is neither being tried nor resting after a failure."""
-        return address not in self._dialling and self._failures.get(address, (0, now))[1] <= now
+        return address not in self._dialling and (self._failures.get(address) or (0, now))[1] <= now
 
     def dial(self, address: str, now: int) -> None:
         """Note that a connection to this address is being tried."""
-        self._dialling[address] = now + self._limits.dial_timeout_s * _SECOND
+        self._dialling[address] = now + self._limits.dial_timeout_s * SECOND
 
     def confirmed(self, contact: Contact, *, dialled: str | None) -> None:
         """A handshake proved who listens where: no other name belongs to the address that we dialled."""
         self._discard(contact.node)
         if dialled is not None:
             self._dialling.pop(dialled, None)
-            self._failures.pop(dialled, None)
+            self._failures.pop(dialled)
             self._discredit(dialled, keep_own=False)
 
     def failed(self, address: str, now: int) -> None:
         """Nobody answered there, or nobody who may: hearsay about it is dropped, and it rests a while."""
         self._dialling.pop(address, None)
-        tries = self._failures.pop(address, (0, 0))[0] + 1
-        rest_s = min(self._limits.retry_s << min(tries - 1, 16), self._limits.retry_max_s)
-        self._failures[address] = tries, now + rest_s * _SECOND
-        if len(self._failures) > self._limits.failures_remembered:
-            self._failures.popitem(last=False)
+        tries = (self._failures.get(address) or (0, 0))[0] + 1
+        rest_s = doubled(self._limits.retry_s, tries, most=self._limits.retry_max_s)
+        self._failures.put(address, (tries, now + rest_s * SECOND))
         self._discredit(address, keep_own=tries < self._limits.tries_max)
 
     def overdue(self, now: int) -> list[str]:
@@ -154,7 +154,7 @@ class Candidates:
         if not self._dialling and not self._failures:
             return None
         addresses = {*also, *(candidate.contact.address for candidate in self._waiting.values())}
-        rests = [self._failures[address][1] for address in addresses if address in self._failures]
+        rests = [found[1] for address in addresses if (found := self._failures.get(address)) is not None]
         # A rest that is over has had its turn: it must not wake anybody again and again.
         return min([*self._dialling.values(), *(end for end in rests if end > now)], default=None)
 

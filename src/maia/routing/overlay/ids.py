@@ -29,7 +29,6 @@ __all__ = [
     "node_id_of_type",
     "node_id_text",
     "node_id_to_bytes",
-    "shared_prefix",
 ]
 
 NodeId = NewType("NodeId", int)
@@ -92,8 +91,3 @@ def is_closer(node: NodeId, *, than: NodeId, target: NodeId) -> bool:
 def digit(node: NodeId, position: int) -> int:
     """Return one hexadecimal digit; position 0 is the most significant."""
     return (node >> (NODE_BITS - DIGIT_BITS * (position + 1))) & 0xF
-
-
-def shared_prefix(one: NodeId, other: NodeId) -> int:
-    """Return with how many equal digits two points begin."""
-    return (NODE_BITS - (one ^ other).bit_length()) // DIGIT_BITS

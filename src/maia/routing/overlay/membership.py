@@ -18,13 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from maia.events import SECOND
 from maia.routing.overlay.candidates import CandidateLimits, Candidates, Contact
 from maia.routing.overlay.ids import DIGIT_BITS, RING, NodeId, distance
 from maia.routing.overlay.table import LEAF_SIZE, Overlay, slot_of
 
 __all__ = ["Ask", "Connect", "Contact", "Dropped", "OverlayMembership", "MembershipLimits", "Spread", "Step"]
 
-_SECOND: Final = 1_000_000
 _ANSWERS_REMEMBERED: Final = 256
 _PLACES_IN_LEVEL: Final = 30
 """Fifteen prefixes of each width on either side."""
@@ -148,7 +148,7 @@ class OverlayMembership:
 
     def start(self, now: int) -> list[Step]:
         """Begin: connect to the seeds."""
-        self._refresh_at = now + self._limits.refresh_s * _SECOND
+        self._refresh_at = now + self._limits.refresh_s * SECOND
         return self._advance(now)
 
     def confirmed(self, contact: Contact, now: int, *, dialled: str | None = None) -> list[Step]:
@@ -225,7 +225,7 @@ class OverlayMembership:
         for node in [node for node, (_, until) in self._asking.items() if until <= now]:
             del self._asking[node]
         if self._refresh_at is not None and self._refresh_at <= now:
-            self._refresh_at = now + self._limits.refresh_s * _SECOND
+            self._refresh_at = now + self._limits.refresh_s * SECOND
             steps += self._refresh(now)
         return [*steps, *self._advance(now)]
 
@@ -257,7 +257,7 @@ class OverlayMembership:
         if not free or node in self._asking or node not in self._linked:
             return []
         self._questions += 1
-        self._asking[node] = self._questions, now + self._limits.ask_timeout_s * _SECOND
+        self._asking[node] = self._questions, now + self._limits.ask_timeout_s * SECOND
         if target == self.own.node:
             self._asked.add(node)
         return [Ask(node, target, self._questions)]

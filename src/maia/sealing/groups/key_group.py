@@ -11,15 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from maia.credentials import Principal
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree.key_tree import KeyTree, Rekeyed
 from maia.sealing.tree.lkh import LkhTree
 
 __all__ = ["Issued", "KeyGroup", "group_name"]
-
-_SECOND = 1_000_000
 
 
 @dataclass(slots=True)
@@ -36,7 +34,7 @@ class Issued:
         """Return the first moment at which nothing sealed with it may be opened any more."""
         if self.replaced_at is None:
             return None
-        return Instant(min(INSTANT_MAX, self.replaced_at + drift_s * _SECOND + 1))
+        return Instant(min(INSTANT_MAX, self.replaced_at + drift_s * SECOND + 1))
 
 
 class KeyGroup:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from maia.back_off import doubled
 from maia.credentials import (
     Action,
     CertificateRevoked,
@@ -26,7 +27,7 @@ from maia.credentials import (
 )
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import ProtocolViolation, Unavailable
-from maia.events import INSTANT_MAX, Instant
+from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal, Request
 from maia.sealing.groups.one_time_questions import keys_digest
 from maia.sealing.keys.delivery import EncryptionKey, SessionKey
@@ -38,9 +39,7 @@ from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import Challenge, Message, Show
 
-__all__ = ["ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager", "later"]
-
-_SECOND = 1_000_000
+__all__ = ["ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager"]
 
 
 class NotTheManager(ProtocolViolation):
@@ -196,7 +195,7 @@ class ManagerLinks(Endpoint[Session]):
         """Look for a manager at the address whose turn it is."""
         if not manager.addresses:
             return []
-        manager.is_dialling, manager.due = True, later(now, self._settings.again_max_s)
+        manager.is_dialling, manager.due = True, seconds_after(now, self._settings.again_max_s)
         return [Dial(manager.address)]
 
     def opened(self, opened: LinkOpened, now: Instant) -> tuple[list[Effect], list[ManagerLink]]:
@@ -215,7 +214,7 @@ class ManagerLinks(Endpoint[Session]):
                 opened.link, opened.peer, opened.dialled, Stage.AWAITING_GREETING, opened_at=now, heard_at=now
             ),
         )
-        found.due = later(now, self._settings.handshake_s)
+        found.due = seconds_after(now, self._settings.handshake_s)
         self._links[opened.link] = found
         return [], [one for one in waiting if one is not found]
 
@@ -261,7 +260,7 @@ class ManagerLinks(Endpoint[Session]):
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""
         manager.due, manager.problem = None, ""
-        manager.check_at, manager.awaits_check = later(now, self._settings.check_s), False
+        manager.check_at, manager.awaits_check = seconds_after(now, self._settings.check_s), False
         manager.session_key = SessionKey(self._random)
 
     def lost(self, manager: ManagerLink, now: Instant) -> None:
@@ -283,16 +282,15 @@ class ManagerLinks(Endpoint[Session]):
     def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
         is_waiting = manager.is_idle and manager.due is not None
-        if not is_waiting or manager.lost_at is None or now < later(manager.lost_at, self._settings.again_s):
+        if (
+            not is_waiting
+            or manager.lost_at is None
+            or now < seconds_after(manager.lost_at, self._settings.again_s)
+        ):
             return []
         return self.dial(manager, now)
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""
-        wait = min(self._settings.again_max_s, self._settings.again_s << min(failures - 1, 16))
-        return later(now, wait)
-
-
-def later(now: Instant, seconds: int) -> Instant:
-    """Return the moment so many seconds later, or the last moment there is."""
-    return Instant(min(INSTANT_MAX, now + seconds * _SECOND))
+        wait = doubled(self._settings.again_s, failures, most=self._settings.again_max_s)
+        return seconds_after(now, wait)

@@ -30,7 +30,7 @@ from maia.credentials import (
     certificate_to_bytes,
     principal_from_bytes,
 )
-from maia.errors import BadInput, MaiaError
+from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.key_group import Issued
@@ -41,16 +41,10 @@ from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_byt
 from maia.sealing.keys.past_publishers import CERTIFICATES_MAX, PastWriters
 from maia.sealing.keys.secrets import Secret
 
-__all__ = ["BadKept", "KeptGroups", "KeptMember", "ManagerStore"]
+__all__ = ["KeptGroups", "KeptMember", "ManagerStore"]
 
 _Found = TypeVar("_Found")
 _ENCODER: Final = msgspec.msgpack.Encoder()
-
-
-class BadKept(BadInput):
-    """Something that was kept cannot be read back."""
-
-    code = "INPUT-KEPT-GROUPS"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials import Principal, SignedCertificate, ValidityState
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Held
@@ -22,7 +22,6 @@ __all__ = ["GroupMember", "GroupMembers"]
 
 _MEMBERS_MAX: Final = 1 << 16
 _POOL_MAX: Final = 256
-_SECOND: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -118,7 +117,7 @@ class GroupMembers:
         """Add to a claim what the same member showed before and what still counts."""
         known = self._members.get(claim.principal)
         # What has ended still tells since when a right was held; after the drift nobody asks.
-        ended = now - self._groups.terms.drift_s * _SECOND
+        ended = now - self._groups.terms.drift_s * SECOND
         before = [] if known is None else [one for one in known.claim.pool if not _has_ended(one, ended)]
         pool = {
             signed.id: signed

@@ -20,11 +20,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from maia.events import INSTANT_MAX, Instant
+from maia.events import Instant, seconds_after
 
 __all__ = ["Refresh", "joining_calls_for_refresh", "periodic_at"]
-
-_SECOND = 1_000_000
 
 
 class Refresh(Enum):
@@ -49,4 +47,4 @@ def joining_calls_for_refresh(*, was_used: bool, holds_it: bool, held_right_sinc
 
 def periodic_at(refreshed_at: Instant, refresh_s: int) -> Instant:
     """Return when a key is refreshed even if nobody comes or goes."""
-    return Instant(min(INSTANT_MAX, refreshed_at + refresh_s * _SECOND))
+    return seconds_after(refreshed_at, refresh_s)

@@ -26,8 +26,7 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, same_secret, verify_signature
-from maia.credentials.encoding.subjects import principal_from_expression
-from maia.credentials.keys import SIGNATURE_BYTES
+from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.events.attributes import attribute_uid
@@ -139,27 +138,19 @@ def sign_epoch(statement: EpochStatement, key: SigningKey) -> SignedEpoch:
 
 def epoch_to_bytes(signed: SignedEpoch) -> bytes:
     """Return the bytes in which a signed epoch travels."""
-    parts = (signed.body, signed.signer.key, signed.signature)
-    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+    return document_to_bytes(signed.body, signed.signature, signed.signer)
 
 
 def epoch_from_bytes(data: bytes) -> SignedEpoch:
     """Read exactly what `epoch_to_bytes` writes; the signature is not verified here."""
     try:
-        match read_canonical(data, _LIMITS):
-            case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))) if (
-                len(signature) == SIGNATURE_BYTES
-            ):
-                statement = _from_expression(body)
-                written = write_canonical(_to_expression(statement))
-                signed = SignedEpoch(statement, principal_from_expression(signer), written, signature)
-            case _:
-                raise BadEpoch("an epoch is written `(signed EPOCH (signer KEY) (signature ed25519 BYTES))`")
+        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
+        statement = _from_expression(content)
     except (BadInput, BrokenCredential) as problem:
         raise BadEpoch(f"the epoch cannot be read: {problem.message}") from problem
-    if epoch_to_bytes(signed) != data:
+    if write_canonical(_to_expression(statement)) != body:
         raise BadEpoch("the epoch is not written in its one form")
-    return signed
+    return SignedEpoch(statement, signer, body, signature)
 
 
 def verify_epoch(signed: SignedEpoch, manager: Principal) -> EpochStatement:

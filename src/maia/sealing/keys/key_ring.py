@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from maia.errors import ProtocolViolation
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import KeyTermsRecord
@@ -28,7 +28,6 @@ __all__ = ["DEFAULT_TERMS", "EPOCHS_MAX", "EpochOutOfOrder", "KeyRing", "KeyTerm
 EPOCHS_MAX: Final = 4096
 """Epochs that a ring remembers; the oldest go first, whatever the drift."""
 
-_SECOND: Final = 1_000_000
 _PURPOSE: Final = b"maia/1/content-key"
 
 
@@ -100,7 +99,7 @@ class KeyRing:
         newest = max([number for number, epoch in self._epochs.items() if epoch.since <= now], default=None)
         if newest is None:
             return None
-        oldest_fit = now - (self.terms.refresh_s + self.terms.overdue_s) * _SECOND
+        oldest_fit = now - (self.terms.refresh_s + self.terms.overdue_s) * SECOND
         # A member that hears nothing of its manager must not seal for readers who were put out long ago.
         return newest if self._epochs[newest].since >= oldest_fit else None
 
@@ -128,12 +127,12 @@ class KeyRing:
         known = self._epochs.get(epoch)
         if known is None:
             return False
-        slack = self.terms.back_dating_s * _SECOND
+        slack = self.terms.back_dating_s * SECOND
         if not known.since - slack <= published_at <= now + slack:
             return False
         if known.ends is None:
             return True
-        return published_at <= known.ends + slack and now <= known.ends + self.terms.drift_s * _SECOND
+        return published_at <= known.ends + slack and now <= known.ends + self.terms.drift_s * SECOND
 
     def groups(self, epoch: int) -> frozenset[GroupId]:
         """Return the groups whose key is held in an epoch."""
@@ -142,7 +141,7 @@ class KeyRing:
 
     def next_forget(self) -> Instant | None:
         """Return the next moment at which a key is to be destroyed."""
-        drift = self.terms.drift_s * _SECOND
+        drift = self.terms.drift_s * SECOND
         ends = [one.ends + drift + 1 for one in self._epochs.values() if one.ends is not None]
         return Instant(min(INSTANT_MAX, *ends)) if ends else None
 
@@ -181,7 +180,7 @@ class KeyRing:
 
     def forget_before(self, now: Instant) -> None:
         """Destroy the keys of every epoch whose drift is over."""
-        drift = self.terms.drift_s * _SECOND
+        drift = self.terms.drift_s * SECOND
         over = [
             number
             for number, epoch in self._epochs.items()

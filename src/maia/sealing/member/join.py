@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from maia.credentials import SigningKey, certificate_to_bytes
-from maia.events import INSTANT_MAX, AttributeUid, Instant
+from maia.events import INSTANT_MAX, AttributeUid, Instant, seconds_after
 from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, later
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.delivery import EncryptionKey
@@ -59,7 +59,7 @@ class Joining:
         if known.asked is not None and not at_once:
             return []
         known.asked = next(self._numbers)
-        known.due = later(now, self._settings.answer_s)
+        known.due = seconds_after(now, self._settings.answer_s)
         return self._managers.say(manager, self._question(known.asked, known, manager.signed_key(self._key)))
 
     def _question(self, number: int, known: NeededType, shown: EncryptionKey) -> JoinGroups:
@@ -140,7 +140,7 @@ class Joining:
     def challenged(self, known: NeededType, message: Challenge, now: Instant) -> None:
         """Give a manager that waits for one-time answers the time that it waits, and its own."""
         if known.asked == message.ref:
-            known.due = later(now, int(message.seconds) + self._settings.answer_s)
+            known.due = seconds_after(now, int(message.seconds) + self._settings.answer_s)
 
     def refused(self, known: NeededType, message: Failed, now: Instant) -> list[Effect]:
         """Take note that a manager lets us into no group, and when to ask again."""

@@ -30,9 +30,9 @@ from maia.credentials import (
     Witness,
 )
 from maia.errors import MaiaError, ProtocolViolation
-from maia.events import Instant
+from maia.events import Instant, seconds_after
 from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent, later
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent
 from maia.sealing.keys.epochs import EpochForked
 from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyRing
@@ -509,7 +509,7 @@ class KeyMember:
         """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
         if manager.awaits_check:
             return self._leave_silent(manager, now)
-        manager.check_at = later(now, self._settings.check_s)
+        manager.check_at = seconds_after(now, self._settings.check_s)
         types = self._types.of(manager.principal)
         asking = [known for known in types if known.keys.groups and known.asked is None]
         manager.awaits_check = bool(asking)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import SignedCertificate, certificate_to_bytes
 from maia.errors import ProtocolViolation
-from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.sealing.frames.ciphers import EpochKeys
 from maia.sealing.keys.delivery import EncryptionKey
 from maia.sealing.keys.history import PastAnswer, PastEpoch
@@ -26,7 +27,6 @@ __all__ = ["MemberPast", "PastOpening", "history_question"]
 _EPOCHS_MAX: Final = 4096
 """Epochs, of all types, that are held at once; the oldest answers go first."""
 _ASKED_MAX: Final = 1024
-_SECOND: Final = 1_000_000
 
 
 def history_question(
@@ -68,9 +68,9 @@ class PastOpening:
 
     def is_of_its_time(self, *, published_at: int, recorded_at: int) -> bool:
         """Say whether something may have been sealed in this epoch: an old key seals nothing new (A50)."""
-        span, slack = self._epoch.span, self._terms.back_dating_s * _SECOND
+        span, slack = self._epoch.span, self._terms.back_dating_s * SECOND
         in_time = span.since - slack <= published_at <= span.ends + slack
-        return in_time and recorded_at <= span.ends + max(slack, self._terms.drift_s * _SECOND)
+        return in_time and recorded_at <= span.ends + max(slack, self._terms.drift_s * SECOND)
 
     def wipe(self) -> None:
         """Destroy the keys."""
@@ -86,8 +86,10 @@ class MemberPast:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._asked: dict[int, tuple[bytes, int]] = {}
-        self._found: dict[tuple[bytes, int], PastOpening | None] = {}
+        self._asked: BoundedMap[int, tuple[bytes, int]] = BoundedMap(_ASKED_MAX)
+        self._found: BoundedMap[tuple[bytes, int], PastOpening | None] = BoundedMap(
+            _EPOCHS_MAX, evicted=_wipe
+        )
 
     def is_answered(self, type_id: bytes, epoch: int) -> bool:
         """Say whether it is known what there is of an epoch."""
@@ -110,9 +112,7 @@ class MemberPast:
         shown: EncryptionKey,
     ) -> HistoryKeys:
         """Return the question for an epoch and those after it, as many as one answer holds."""
-        if len(self._asked) >= _ASKED_MAX:
-            self._asked.pop(next(iter(self._asked)))
-        self._asked[number] = (versions[-1].type_id, epoch)
+        self._asked.put(number, (versions[-1].type_id, epoch))
         return history_question(
             number,
             versions,
@@ -130,7 +130,7 @@ class MemberPast:
 
     def told(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
         """Hold what a manager has answered."""
-        type_id, epoch = self._asked.pop(message.id, (b"", 0))
+        type_id, epoch = self._asked.pop(message.id) or (b"", 0)
         if type_id != message.type_id:
             raise ProtocolViolation("the manager answers a question for old keys that was not asked")
         self._put(type_id, epoch, None)
@@ -139,18 +139,14 @@ class MemberPast:
 
     def refused(self, number: int) -> bool:
         """Take note that a question was answered with no; say whether it was one of these."""
-        found = self._asked.pop(number, None)
+        found = self._asked.pop(number)
         if found is not None:
             self._put(*found, None)
         return found is not None
 
     def _put(self, type_id: bytes, epoch: int, opening: PastOpening | None) -> None:
-        known = self._found.pop((type_id, epoch), None)
-        if known is not None:
-            known.wipe()
-        self._found[type_id, epoch] = opening
-        if len(self._found) > _EPOCHS_MAX:
-            self._drop(next(iter(self._found)))
+        self._drop((type_id, epoch))
+        self._found.put((type_id, epoch), opening)
 
     def forget(self, type_id: bytes) -> None:
         """Destroy what is held of a type: everybody has caught up."""
@@ -161,7 +157,7 @@ class MemberPast:
         """Take note that no answer will come any more; a manager that said no is asked again."""
         self._asked.clear()
         for key in [key for key, opening in self._found.items() if opening is None]:
-            del self._found[key]
+            self._found.pop(key)
 
     def wipe(self) -> None:
         """Destroy everything."""
@@ -170,6 +166,9 @@ class MemberPast:
         self._asked.clear()
 
     def _drop(self, key: tuple[bytes, int]) -> None:
-        found = self._found.pop(key)
-        if found is not None:
-            found.wipe()
+        _wipe(key, self._found.pop(key))
+
+
+def _wipe(_: tuple[bytes, int], opening: PastOpening | None) -> None:
+    if opening is not None:
+        opening.wipe()

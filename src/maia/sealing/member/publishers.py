@@ -1,15 +1,14 @@
-"""With which certificates does somebody publish, as the type's manager has told?
+"""With which certificates does a principal publish, as the type's manager answers?
 
-A broker that opens a sealed frame asks for whoever signed it. An answer is
-remembered, the oldest are forgotten first, and nothing is believed that
-nobody has asked for.
+A broker that opens a sealed frame asks about its signer. An answer is
+remembered, the oldest are forgotten first, and an answer to no question is refused.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
 from maia.wire.messages import Writer
 
@@ -19,40 +18,36 @@ _ASKED_MAX: Final = 1024
 
 
 class MemberWriters:
-    """The publishers that this member was told about, and those that it has asked about."""
+    """The publishers that this member has answers about, and those that it has asked about."""
 
-    __slots__ = ("_asked", "_max", "_told")
+    __slots__ = ("_answers", "_asked")
 
     def __init__(self, remembered_max: int) -> None:
-        """Begin with nobody, and remember so many at most."""
-        self._max = remembered_max
-        self._told: OrderedDict[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = OrderedDict()
-        self._asked: OrderedDict[tuple[bytes, Principal], None] = OrderedDict()
+        """Remember so many publishers at most."""
+        self._answers: BoundedMap[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = BoundedMap(
+            remembered_max
+        )
+        self._asked: BoundedMap[tuple[bytes, Principal], None] = BoundedMap(_ASKED_MAX)
 
     def get(self, type_id: bytes, principal: Principal) -> tuple[SignedCertificate, ...] | None:
-        """Return somebody's certificates; None if they were not told yet."""
-        return self._told.get((type_id, principal))
+        """Return a publisher's certificates; None if they have not arrived yet."""
+        return self._answers.get((type_id, principal))
 
     def is_asking(self, type_id: bytes, principal: Principal) -> bool:
-        """Say whether an answer about somebody is awaited."""
+        """Say whether an answer about a publisher is awaited."""
         return (type_id, principal) in self._asked
 
     def ask(self, type_id: bytes, principal: Principal) -> None:
         """Take note that the manager is being asked."""
-        self._asked[type_id, principal] = None
-        if len(self._asked) > _ASKED_MAX:
-            self._asked.popitem(last=False)
+        self._asked.put((type_id, principal), None)
 
     def tell(self, message: Writer) -> bool:
-        """Remember an answer; say whether anybody had asked."""
+        """Remember an answer; say whether it was asked for."""
         about = message.type_id, Principal(message.principal)
         if about not in self._asked:
             return False
-        del self._asked[about]
-        self._told[about] = tuple(certificate_from_bytes(one) for one in message.credentials)
-        self._told.move_to_end(about)
-        if len(self._told) > self._max:
-            self._told.popitem(last=False)
+        self._asked.pop(about)
+        self._answers.put(about, tuple(certificate_from_bytes(one) for one in message.credentials))
         return True
 
     def link_lost(self) -> None:

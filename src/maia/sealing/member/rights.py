@@ -16,8 +16,7 @@ from maia.credentials import (
     Witness,
 )
 from maia.credentials.validity.one_time_answers import WhenVouched
-from maia.events import INSTANT_MAX, Instant
-from maia.sealing.groups.manager_links import later
+from maia.events import Instant, just_after, seconds_after
 from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
 from maia.sealing.member.settings import MemberSettings
 from maia.sealing.member.types import NeededType
@@ -61,4 +60,4 @@ class OwnRights:
     def next_chance(self, known: NeededType, now: Instant) -> Instant:
         """Return when our certificates next open something else than now, or a while later."""
         until = self.standing(known, now).until
-        return min(Instant(min(INSTANT_MAX, until + 1)), later(now, self._settings.again_max_s))
+        return min(just_after(until), seconds_after(now, self._settings.again_max_s))

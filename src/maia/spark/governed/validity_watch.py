@@ -23,7 +23,7 @@ from maia.credentials.validity.one_time import OneTimeQuestion, OpenQuestions
 from maia.credentials.validity.statements import NONCE_BYTES
 from maia.credentials.validity.validity_state import ASSUMED_GOOD, Once
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.policy import Request, gather_evidence, request_digest
 from maia.spark.governed.reader import AnsweredOnce, Reader
 from maia.validity.fetch import answer_one_time, ask_testers
@@ -34,7 +34,6 @@ EVERY_S: Final = 5.0
 ONCE_S: Final = 30.0
 QUESTIONS_MAX: Final = 8
 """One-time questions that are asked about one table."""
-_SECOND: Final = 1_000_000
 _Result = TypeVar("_Result")
 
 
@@ -78,7 +77,7 @@ class Asking:
 
     def is_half_over(self, answered: AnsweredOnce, now: Instant) -> bool:
         """Say whether it is time to ask again, so that an answer comes before the last one is over."""
-        return now >= answered.until - round(self.once_s * _SECOND / 2)
+        return now >= answered.until - round(self.once_s * SECOND / 2)
 
     def _demanded(
         self, reader: Reader, request: Request, now: Instant
@@ -122,7 +121,7 @@ class Asking:
                 question = questions.ask(certificate.id, by, request=request, nonce=nonce, now=began)
                 tasks.create_task(ask(certificate, question))
         # The answer is as old as the question: what happened after it was asked may not be in it.
-        until = Instant(began + round(self.once_s * _SECOND))
+        until = Instant(began + round(self.once_s * SECOND))
         return Answers(AnsweredOnce(frozenset(once), until), problems)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from maia.errors import ProtocolViolation
-from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid
 from maia.sealing import BadSecret, Secret
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.history import PastEpoch
@@ -43,7 +43,6 @@ __all__ = [
 EPOCHS_PER_REQUEST: Final = 4096
 """Epochs that a worker may ask for at once."""
 
-_SECOND: Final = 1_000_000
 
 Wanted: TypeAlias = frozenset[AttributeUid | None]
 """Attributes whose keys are needed; None stands for the type's own group."""
@@ -103,7 +102,7 @@ class RingKeys:
         if period is None:
             return None
         keys = {uid: self.ring.key(GroupId(self.ring.type_id, uid), epoch) for uid in wanted}
-        slack, (since, ends) = self.ring.terms.back_dating_s * _SECOND, period
+        slack, (since, ends) = self.ring.terms.back_dating_s * SECOND, period
         return HeldEpoch(
             max(INSTANT_MIN, since - slack),
             INSTANT_MAX if ends is None else min(INSTANT_MAX, ends + slack),
@@ -152,7 +151,7 @@ class PastKeys:
     def __init__(self, epochs: Iterable[PastEpoch], terms: KeyTerms) -> None:
         """Hold these; `terms` say how far a moment may lie outside its epoch."""
         self._epochs = {one.span.number: one for one in epochs}
-        self._slack = terms.back_dating_s * _SECOND
+        self._slack = terms.back_dating_s * SECOND
 
     def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
         """Return what was handed out of an epoch."""

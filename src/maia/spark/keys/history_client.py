@@ -30,7 +30,7 @@ from maia.spark.keys.content_keys import HeldKeys, KeySource, PastKeys, SeveralS
 from maia.types import VerifiedType
 from maia.validity.revalidation import AskingTesters, Revalidator
 
-__all__ = ["ReadingKeys", "fetch_history_keys", "fetch_reading_keys"]
+__all__ = ["ReadingKeys", "fetch_reading_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +60,6 @@ async def fetch_reading_keys(
     )
     before = PastKeys(past.answer, past.terms or DEFAULT_TERMS)
     return ReadingKeys(before if present is None else SeveralSources((present, before)), past.writers)
-
-
-async def fetch_history_keys(
-    key: SigningKey,
-    settings: MemberSettings,
-    versions: Sequence[VerifiedType],
-    *,
-    credentials: Sequence[SignedCertificate],
-    since: Instant | None = None,
-    until: Instant | None = None,
-    timeout_s: float = 60.0,
-) -> PastKeys:
-    """Ask for keys of the past alone; raise the manager's refusal, or that it does not answer."""
-    asker = await _asked(
-        key, settings, versions, credentials=credentials, since=since, until=until, timeout_s=timeout_s
-    )
-    return PastKeys(asker.answer, asker.terms or DEFAULT_TERMS)
 
 
 async def _asked(  # noqa: PLR0913 - every one is named at the call

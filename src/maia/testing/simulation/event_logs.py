@@ -13,7 +13,7 @@ from typing import Final
 
 from maia.broker.durable.recording import LogAtStart
 from maia.errors import BadInput
-from maia.log.format.frames import type_id_of
+from maia.log.format.records import type_id_of
 from maia.testing.simulation.hosts import Host
 from maia.wire.effects import Input, Logged, LogRead, ReadLog, Record, Recorded
 

@@ -26,7 +26,7 @@ from maia.client import ClientSettings
 from maia.credentials import Principal, SigningKey
 from maia.domain import DomainSettings, KeyServer
 from maia.errors import BadInput, Unavailable
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.sealing import Secret
 from maia.testing.simulation.clients import SimulatedClient
 from maia.testing.simulation.event_logs import SimulatedLogs, log_at_start
@@ -35,7 +35,7 @@ from maia.testing.simulation.partitions import Partitions
 from maia.testing.simulation.schedule import Schedule
 from maia.testing.simulation.trace import STEPS_KEPT, Trace
 from maia.testing.simulation.transport import Transport
-from maia.testing.simulation.weather import CALM, NO_CHAOS, SECOND, Chaos, Weather
+from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
 from maia.wire.effects import (
     Close,
     Count,

@@ -15,9 +15,9 @@ from math import log
 from random import Random
 from typing import Final
 
-__all__ = ["CALM", "NO_CHAOS", "Chaos", "Weather"]
+from maia.events import SECOND
 
-SECOND: Final = 1_000_000
+__all__ = ["CALM", "NO_CHAOS", "Chaos", "Weather"]
 
 
 @dataclass(frozen=True, slots=True)
