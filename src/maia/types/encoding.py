@@ -5,6 +5,7 @@ signature binds the name to the definition (dissertation, section 4.2.2):
 
     (signed
       (event-type (version 1) (name OWNER "uk.gov.pito.Numberplate" "0") (previous "0")?
+        (extends DEFINITION ...)?
         (attributes (attribute "numberplate" "3265" string) ...)
         (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...)?
         (credentials CERTIFICATE ...)?)
@@ -48,7 +49,14 @@ from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
 from maia.credentials.names import TypeName, Version
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
-from maia.types.definition import CREDENTIALS_MAX, BadDefinition, SignedDefinition, TypeDefinition
+from maia.types.definition import (
+    CREDENTIALS_MAX,
+    EMBEDDED_MAX,
+    SUPER_TYPES_MAX,
+    BadDefinition,
+    SignedDefinition,
+    TypeDefinition,
+)
 from maia.types.sealing import ADDRESSES_MAX, Sealing, SealingLevel
 
 __all__ = [
@@ -65,10 +73,10 @@ __all__ = [
 
 DEFINITION_BYTES_MAX: Final = 1 << 20
 
-# An embedded certificate lies two lists deeper than one that travels alone.
+# An embedded certificate lies two lists deeper than one that travels alone, and each super-type three deeper.
 _LIMITS: Final = Limits(
     size_max=DEFINITION_BYTES_MAX,
-    depth_max=CERTIFICATE_LIMITS.depth_max + 3,
+    depth_max=CERTIFICATE_LIMITS.depth_max + 3 + 3 * SUPER_TYPES_MAX,
     atom_max=CERTIFICATE_LIMITS.atom_max,
 )
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}
@@ -133,6 +141,9 @@ def definition_to_expression(definition: TypeDefinition) -> SExpression:
     fields: list[SExpression] = [b"event-type", (b"version", b"1"), _name_to_expression(definition.name)]
     if definition.previous is not None:
         fields.append((b"previous", definition.previous.encode()))
+    if definition.extends:
+        above = [read_canonical(definition_to_bytes(signed), _LIMITS) for signed in definition.extends]
+        fields.append((b"extends", *above))
     fields.append((b"attributes", *map(_attribute_to_expression, definition.attributes)))
     if definition.sealing is not None:
         fields.append(_sealing_to_expression(definition.sealing))
@@ -177,13 +188,14 @@ def _definition(expression: SExpression) -> TypeDefinition:
     match expression:
         case (b"event-type", (b"version", b"1"), (b"name", owner, name, version), *fields):
             previous, fields = _previous(fields)
+            extends, fields = _extends(fields)
             attributes, fields = _attributes(fields)
             sealing, fields = _sealing(fields)
             credentials, fields = _credentials(fields)
             if fields:
                 raise BadDefinitionEncoding("a field of the definition is unknown, repeated or out of order")
             type_name = TypeName(owner_from_expression(owner), text_from_atom(name), text_from_atom(version))
-            return TypeDefinition(type_name, previous, attributes, credentials, sealing)
+            return TypeDefinition(type_name, previous, attributes, credentials, sealing, extends)
         case (b"event-type", (b"version", bytes(number)), *_) if number != b"1":
             shown = number[:64].decode("ascii", "backslashreplace")
             raise BadDefinitionEncoding(f"version `{shown}` of the definition format is unknown")
@@ -197,13 +209,22 @@ def _previous(fields: list[SExpression]) -> tuple[Version | None, list[SExpressi
     return None, fields
 
 
+def _extends(fields: list[SExpression]) -> tuple[tuple[SignedDefinition, ...], list[SExpression]]:
+    match fields:
+        case [(b"extends", *entries), *rest]:
+            if not 1 <= len(entries) <= EMBEDDED_MAX:
+                raise BadDefinitionEncoding(f"`extends` holds 1 to {EMBEDDED_MAX} signed definitions")
+            return tuple(map(_signed_definition, entries)), rest
+    return (), fields
+
+
 def _attributes(fields: list[SExpression]) -> tuple[tuple[Attribute, ...], list[SExpression]]:
     match fields:
         case [(b"attributes", *entries), *rest]:
             if len(entries) > ATTRIBUTES_MAX:
                 raise BadDefinitionEncoding(f"a type has at most {ATTRIBUTES_MAX} attributes")
             return tuple(map(_attribute, entries)), rest
-    raise BadDefinitionEncoding("`attributes` must follow the name and the previous version")
+    raise BadDefinitionEncoding("`attributes` must follow the name, the previous version and the super-type")
 
 
 def _attribute(expression: SExpression) -> Attribute:
