@@ -61,6 +61,7 @@ from maia.types.sealing import ADDRESSES_MAX, Sealing, SealingLevel
 
 __all__ = [
     "DEFINITION_BYTES_MAX",
+    "SUB_TYPE_BYTES_MAX",
     "BadDefinitionEncoding",
     "definition_from_body",
     "definition_from_bytes",
@@ -72,6 +73,8 @@ __all__ = [
 ]
 
 DEFINITION_BYTES_MAX: Final = 1 << 20
+SUB_TYPE_BYTES_MAX: Final = 60 << 10
+"""A definition with a super-type travels among certificates as evidence, and has to be as small as they."""
 
 # An embedded certificate lies two lists deeper than one that travels alone, and each super-type three deeper.
 _LIMITS: Final = Limits(
@@ -97,6 +100,7 @@ def sign_definition(definition: TypeDefinition, key: SigningKey) -> SignedDefini
     body = write_canonical(definition_to_expression(definition))
     if definition_from_body(body) != definition:
         raise BadDefinition("the definition would not be read back as it was meant")
+    _check_size(definition, body)
     signature = key.sign(SignedKind.TYPE_DEFINITION, body)
     return SignedDefinition(definition, key.principal, body, signature, sha256(body).digest())
 
@@ -175,6 +179,7 @@ def _signed_definition(expression: SExpression) -> SignedDefinition:
                 )
             definition = _definition(body)
             signed_bytes = write_canonical(body)
+            _check_size(definition, signed_bytes)
             principal = principal_from_expression(signer)
             return SignedDefinition(
                 definition, principal, signed_bytes, signature, sha256(signed_bytes).digest()
@@ -182,6 +187,11 @@ def _signed_definition(expression: SExpression) -> SignedDefinition:
     raise BadDefinitionEncoding(
         "a type definition must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
     )
+
+
+def _check_size(definition: TypeDefinition, body: bytes) -> None:
+    if definition.extends and len(body) > SUB_TYPE_BYTES_MAX:
+        raise BadDefinition(f"a definition with a super-type has at most {SUB_TYPE_BYTES_MAX} bytes")
 
 
 def _definition(expression: SExpression) -> TypeDefinition:

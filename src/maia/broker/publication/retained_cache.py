@@ -45,6 +45,13 @@ class Remembered:
     came_from: Hop
     right: Right | None = field(default=None, repr=False)
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
+    consents: tuple[Right, ...] = field(default=(), repr=False)
+    """What lets it be seen as this type, if its publisher wrote it as a sub-type."""
+
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        """Return everything that it may be told by; nothing for what came by."""
+        return () if self.right is None else (self.right, *self.consents)
 
     @property
     def size(self) -> int:

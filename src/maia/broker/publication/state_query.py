@@ -261,7 +261,8 @@ def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[Remembered
                 usable.append(said)
             continue
         try:
-            state.authoriser.still(said.right, now)
+            for right in said.rights:
+                state.authoriser.still(right, now)
         except PolicyRefusal:
             state.last_said.forget(type_id, publisher, stream)
         else:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.durable.log_writer import OWN_LINK
+from maia.broker.publication.projection import certificates_behind
 from maia.broker.publication.retained import forget_last_said
 from maia.broker.routing.interests import look_at_told_again
 from maia.broker.routing.own_interests import look_at_own_interests_again
@@ -20,7 +21,7 @@ from maia.broker.sessions.close import close_link
 from maia.broker.sessions.links import Advertisement, Entry, Link, Right, Role, Stage, Subscription
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.recheck import stand_on, why_lost
-from maia.broker.subscriptions.registry import end_advertisement
+from maia.broker.subscriptions.registry import end_advertisement, project_again
 from maia.broker.subscriptions.removal import let_subscriptions_fall
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -59,6 +60,10 @@ def _look_at_link(
         state.statements.reliance.note(link.id, link.connect.watched)
     touched = [entry for entry in link.entries if not entry.right.watched.isdisjoint(certificates)]
     effects = _decide_again(state, link, touched, now)
+    for entry in list(link.advertisements.values()):
+        event_type = entry.right.event_type
+        if event_type.super_type is not None and not certificates_behind(event_type).isdisjoint(certificates):
+            effects += project_again(state, link, entry, now)
     link.shares.clear()
     if link.role is Role.BROKER and state.routes.is_current(link.id):
         effects += look_at_told_again(state, link, certificates, now)

@@ -27,7 +27,7 @@ from maia.broker.routing.proofs import (
 from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.interests import doubts
 from maia.broker.sealed.offers import look_at_sealed_offer_again
-from maia.broker.sealed.rekeyed import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
+from maia.broker.sealed.rekeyed import offer_of, offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sealed.state import HeardOffer, HeardSealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
@@ -57,6 +57,7 @@ __all__ = [
     "look_at_told_again",
     "standing_changed",
     "unadvertised",
+    "unadvertised_as",
 ]
 
 _OFFER = b"offer"
@@ -118,18 +119,28 @@ def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instan
 def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
     """Tell others that somebody here publishes a type."""
     state.routes.stir(now)
-    type_id = entry.right.event_type.type_id
-    if state.types.sealing(type_id) is not None:
-        return offer_sealed(state, entry)
-    return route_messages(state, state.routes.book.local_advertise(type_id, (entry.link, entry.ref), entry))
+    effects: list[Effect] = []
+    for type_id in entry.type_ids:
+        if state.types.sealing(type_id) is not None:
+            effects += offer_sealed(state, type_id, entry)
+        else:
+            advertisement, baggage = (entry.link, entry.ref), offer_of(type_id, entry)
+            effects += route_messages(
+                state, state.routes.book.local_advertise(type_id, advertisement, baggage)
+            )
+    return effects
 
 
 def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Tell others that somebody here does not publish a type any more."""
+    """Tell others that somebody here does not publish a type any more, nor its super-types."""
+    return [effect for type_id in entry.type_ids for effect in unadvertised_as(state, type_id, entry, now)]
+
+
+def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, now: Instant) -> list[Effect]:
+    """Tell others that somebody here does not publish one of the types of an advertisement any more."""
     state.routes.stir(now)
-    type_id = entry.right.event_type.type_id
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
-    return [*plain, *unoffer_sealed(state, entry)]
+    return [*plain, *unoffer_sealed(state, type_id, entry)]
 
 
 # ------------------------------------------------------------ publications

@@ -34,6 +34,7 @@ _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
 _CHAIN_BYTES_MAX: Final = 8192
 """A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
+_DEFINITION_HEAD: Final = b"(6:signed(10:event-type"
 _ENTRY_BYTES: Final = 512
 """What it takes to keep an interest or offer, beside its bytes."""
 _FILTER_BYTE: Final = 8
@@ -51,6 +52,7 @@ class Proof:
     """What the request shares with others, and beside it what it has of its own; None without a request."""
     own: bytes = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
+    """Certificates; in an offer of a super-type, the definition of the publisher's sub-type comes first."""
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The certificates that it was found to rest on here, if it was verified here."""
 
@@ -58,6 +60,17 @@ class Proof:
     def request(self) -> bytes | None:
         """Return the signed request, if there is one."""
         return None if self.frame is None else self.frame.whole(self.own)
+
+    @property
+    def definition(self) -> bytes | None:
+        """Return the definition of the sub-type that an offer of a super-type stands on, if it does."""
+        first = self.credentials[0] if self.credentials else b""
+        return first if first.startswith(_DEFINITION_HEAD) else None
+
+    @property
+    def certificates(self) -> tuple[bytes, ...]:
+        """Return the certificates behind the request."""
+        return self.credentials if self.definition is None else self.credentials[1:]
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from maia.broker.publication.projection import ProjectedOffer
 from maia.broker.routing.messages import NO_PROOF, Proof, messages_of, new_proof
 from maia.broker.sealed.messages import (
     interests_of,
@@ -43,6 +44,8 @@ __all__ = ["proof_of", "restricted_in", "right_behind", "sealed_wanted_of", "spe
 
 _NOBODY: Final = SealedProof((), b"", bytes(16))
 """What stands where a proof should be and is not known: whoever can check it refuses it."""
+_OF_SUB_TYPE: Final = AttributeUid("of-a-sub-type")
+"""Among the uids of a proof: it holds values that readers of this type have no key for, so it stays shut."""
 
 
 def route_messages(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
@@ -90,6 +93,8 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
     credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
     if isinstance(entry, Subscription):
         return Proof(entry.frame, entry.own, credentials)
+    if isinstance(baggage, ProjectedOffer):
+        credentials = (baggage.definition, *credentials)
     return new_proof(entry.proof, credentials)
 
 
@@ -103,6 +108,8 @@ def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement
     match baggage:
         case Advertisement():
             return baggage
+        case ProjectedOffer(entry=entry):
+            return entry
         case SubscriberGroup(members=members) if members:
             link, refs = next(iter(members.items()))
             holder = state.recording.link if state.recording is not None and link < 0 else state.links[link]
@@ -142,7 +149,18 @@ def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggag
     proof = proof_of(state, baggage)
     opened = None if proof.request is None else OpenedProof(proof.request, proof.credentials)
     uids = speaks_of(state, sealed.type_id, entry.right)
+    if isinstance(baggage, ProjectedOffer) and _speaks_of_sub_type(sealed.type_id, entry):
+        uids |= {_OF_SUB_TYPE}
     return seal_proof(sealed, opened, uids=uids, keys=ring, random=state.random) or _NOBODY
+
+
+def _speaks_of_sub_type(type_id: bytes, entry: Subscription | Advertisement) -> bool:
+    """Say whether a request or its certificates hold values of attributes that a super-type lacks."""
+    event_type = entry.right.event_type
+    above = next((one for one in event_type.super_types if one.type_id == type_id), event_type)
+    rights = [signed.certificate for signed in entry.right.used]
+    said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
+    return not attributes_of(AllOf((*said, entry.right.filter))) <= above.kinds.keys()
 
 
 def speaks_of(state: BrokerState, type_id: bytes, right: Right) -> frozenset[AttributeUid]:

@@ -4,6 +4,8 @@ The edge has decided it. Any broker on the way may decide it again, always, at
 times, or never (C9): the signed request is from the principal it names, and a
 chain of certificates leads from the owner of the type to that principal. No
 definition is needed for that, so a broker can verify types it has never met.
+Whoever publishes a sub-type offers its super-types too: then the definition of
+the sub-type comes along, and leads to the super-type by rights to `extend`.
 Certificates that are known here not to count any more are no proof.
 """
 
@@ -103,7 +105,43 @@ def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> 
     """Return the certificates by which somebody may publish this type, or raise what is wrong."""
     budget = state.authoriser.budget_of_message()
     name, signer = _asked(state, kind, proof, Action.PUBLISH, now, budget)
-    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
+    watched = _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
+    if type_id(name.owner, name.name) == kind:
+        return watched
+    return watched | _prove_extension(state, kind, name, proof, now, budget)
+
+
+def _prove_extension(
+    state: BrokerState, kind: bytes, name: TypeName, proof: Proof, now: Instant, budget: Budget
+) -> frozenset[bytes]:
+    """Return the certificates by which a type is a sub-type of `kind`, or raise what is wrong."""
+    watched: frozenset[bytes] = frozenset()
+    for signer, above, pool in _levels(state, kind, name, proof, now, budget):
+        if pool:
+            chains = _search(state, _counting(state, pool, now), Action.EXTEND, above, signer, now, budget)
+            state.statements.met(pool, frozenset([one.id for one in pool]))
+            watched |= _watched(chains)
+    return watched
+
+
+def _levels(
+    state: BrokerState, kind: bytes, name: TypeName, proof: Proof, now: Instant, budget: Budget
+) -> list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]]:
+    """Return, for each type on the way to a super-type, who extends what by which certificates."""
+    if proof.definition is None:
+        raise NotProved("the request behind an interest or offer is about something else")
+    budget.spend_check()
+    below = state.types.verify(proof.definition, now, budget)
+    if below.name != name:
+        raise NotProved("the definition behind an offer is of another type than its request")
+    levels: list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]] = []
+    for above in below.super_types:
+        pool = {signed.id: signed for chain in below.extension for signed in chain.certificates}
+        levels.append((below.signer, above.name, tuple(pool.values())))
+        if above.type_id == kind:
+            return levels
+        below = above
+    raise NotProved("the definition behind an offer is no sub-type of what is offered")
 
 
 def remember_refusal(
@@ -118,13 +156,18 @@ def remember_refusal(
             return
         budget = state.authoriser.budget_of_message()
         owner = request_from_bytes(proof.request).request.event_type.owner
-        pool = state.authoriser.pool_of_stranger(proof.credentials, budget, owner)
+        used_above: set[bytes] = set()
+        pool = state.authoriser.pool_of_stranger(proof.certificates, budget, owner)
+        name, signer = _asked(state, kind, proof, action, now, budget)
+        chains = _search(state, pool, action, name, signer, now, budget)
+        if type_id(name.owner, name.name) != kind:
+            for _, _, certificates in _levels(state, kind, name, proof, now, budget):
+                pool = (*pool, *certificates)
+                used_above |= {signed.id for signed in certificates}
         doubted = {signed.id: len(signed.body) for signed in pool if state.statements.is_refused(signed, now)}
         if not doubted:
             return
-        name, signer = _asked(state, kind, proof, action, now, budget)
-        chains = _search(state, pool, action, name, signer, now, budget)
-        used = {signed.id for chain in chains for signed in chain.certificates}
+        used = used_above | {signed.id for chain in chains for signed in chain.certificates}
         missed = {one: size for one, size in doubted.items() if one in used}
         neighbour.remember_refusal(missed)
         state.statements.met(pool, frozenset(missed))
@@ -157,7 +200,9 @@ def _asked(
         network=settings.network,
     )
     name = verified.request.event_type
-    if verified.request.action is not action or type_id(name.owner, name.name) != kind:
+    is_above = action is Action.PUBLISH and proof.definition is not None  # looked at in `_levels`
+    is_about_it = is_above or type_id(name.owner, name.name) == kind
+    if verified.request.action is not action or not is_about_it:
         raise NotProved("the request behind an interest or offer is about something else")
     return name, verified.signer
 
@@ -171,7 +216,7 @@ def _chains(
     now: Instant,
     budget: Budget,
 ) -> tuple[VerifiedChain, ...]:
-    pool = state.authoriser.pool_of_stranger(proof.credentials, budget, name.owner)
+    pool = state.authoriser.pool_of_stranger(proof.certificates, budget, name.owner)
     chains = _search(state, _counting(state, pool, now), action, name, signer, now, budget)
     used = tuple([signed for chain in chains for signed in chain.certificates])
     state.statements.met(used, frozenset([signed.id for signed in used]))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_look_at_impairments
+from maia.broker.publication.path import give_up_projected, publish_waiting
 from maia.broker.sealed.broker_rights import open_rights_again
 from maia.broker.sealed.key_requests import without_alarms
 from maia.broker.sealed.publication import pass_on_overdue, take_on_again
@@ -79,12 +80,16 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
         state.seals.forget_dropped()
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
-    return [*effects, *pass_on_overdue(state, now), *_give_up_publishing(state, now)]
+    for type_id in state.seals.projecting.types():
+        effects += publish_waiting(state, type_id, now)
+    given_up = [*_give_up_publishing(state, now), *give_up_projected(state, now)]
+    return [*effects, *pass_on_overdue(state, now), *given_up]
 
 
 def next_look_at_keys(state: BrokerState, now: Instant) -> Instant | None:
     """Return when there is something to do about keys."""
-    again = seconds_after(now, _LOOK_AGAIN_S) if len(state.seals.publishing) else None
+    waiting = len(state.seals.publishing) or len(state.seals.projecting)
+    again = seconds_after(now, _LOOK_AGAIN_S) if waiting else None
     late = next_look_at_impairments(state, now)
     moments = (state.keys.next_look(), state.seals.next_due(), again, late)
     return min((moment for moment in moments if moment is not None), default=None)
@@ -130,7 +135,7 @@ def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     """Take on again what waited, in its order; what still lacks something waits on, no longer than before."""
     waited = state.seals.carrying.take(type_id)
     carried = [effect for arrived in waited for effect in take_on_again(state, arrived, now)]
-    return [*carried, *_published_again(state, type_id, now)]
+    return [*carried, *_published_again(state, type_id, now), *publish_waiting(state, type_id, now)]
 
 
 def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:

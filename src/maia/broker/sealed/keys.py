@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from maia.broker.publication.transit import Transit
 from maia.broker.sealed.waiting_frames import WaitingFrames, WaitingLimits
 from maia.broker.settings import BrokerLimits
 from maia.credentials import SigningKey
@@ -67,6 +68,7 @@ class SealingKeys:
         "_epochs",
         "carrying",
         "checks",
+        "projecting",
         "publishing",
         "ring_of",
         "sealer",
@@ -96,6 +98,8 @@ class SealingKeys:
         """Frames from neighbours, of epochs or signers that are not known yet."""
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
+        self.projecting: WaitingFrames[tuple[LinkId, int, Transit]] = WaitingFrames(waiting)
+        """The same of frames that are published as a super-type, with their link and reference."""
         self.unsigned: list[Draft] = []
         """What was sealed in this turn and is to be signed at its end."""
         self._epochs: dict[tuple[bytes, int], EpochKeys] = {}
@@ -161,5 +165,5 @@ class SealingKeys:
 
     def next_due(self) -> Instant | None:
         """Return when the first waiting frame gives up."""
-        moments = (self.carrying.next_due(), self.publishing.next_due())
+        moments = (self.carrying.next_due(), self.publishing.next_due(), self.projecting.next_due())
         return min((moment for moment in moments if moment is not None), default=None)

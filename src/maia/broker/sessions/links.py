@@ -39,6 +39,7 @@ __all__ = [
     "Grounds",
     "Known",
     "Link",
+    "Projection",
     "Right",
     "Role",
     "Share",
@@ -183,6 +184,22 @@ class Right:
         return Request(grounds.principal, grounds.action, grounds.resource, grounds.asked_type, self.filter)
 
 
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A super-type that events of a sub-type are also published as (docs/decisions/inheritance.md)."""
+
+    super_type: VerifiedType
+    stream: bytes
+    """The stream of its frames: a subscriber to both types cannot be given one for the other."""
+    consents: tuple[Right, ...] = field(repr=False)
+    """The rights to `extend`, of each type on the way whose signer does not own the next."""
+
+    @property
+    def type_id(self) -> bytes:
+        """Return by what the super-type is routed."""
+        return self.super_type.type_id
+
+
 @dataclass(slots=True)
 class Advertisement:
     """What a publisher may write under one reference, and how far its stream has come."""
@@ -195,6 +212,13 @@ class Advertisement:
     lease_ends: Instant
     proof: bytes = field(repr=False)
     last_sequence: int | None = None
+    projections: tuple[Projection, ...] = ()
+    """The super-types that its events are also published as, the nearest first."""
+
+    @property
+    def type_ids(self) -> tuple[bytes, ...]:
+        """Return the types that it publishes: its own, and those that it is a sub-type of."""
+        return (self.right.event_type.type_id, *(one.type_id for one in self.projections))
 
 
 @dataclass(slots=True)

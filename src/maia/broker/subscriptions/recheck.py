@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
+from maia.broker.publication.projection import consents_hold
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
 from maia.broker.routing.interests import standing_changed
@@ -21,6 +22,7 @@ from maia.broker.subscriptions.registry import (
     end_entry,
     place_advertisement,
     place_subscription,
+    project_again,
     view_class_of,
 )
 from maia.credentials import SignedCertificate
@@ -50,6 +52,8 @@ def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
         return placed if entry.right.vouched is None else [*placed, *_asked_again(state, link, entry, now)]
     asked = _asked_again(state, link, entry, now) if is_to_be_asked_again(state, link, entry, now) else []
     ask_to_look(state, link, entry)
+    if isinstance(entry, Advertisement) and entry.projections and not consents_hold(state, entry, now):
+        return [*asked, *project_again(state, link, entry, now)]
     return asked
 
 
@@ -163,6 +167,7 @@ def look_at_entries(state: BrokerState, link: Link, at: Instant, now: Instant) -
     for entry in link.entries:
         right_ends = entry.right.stable.not_after
         has_ended = entry.lease_ends <= now or (right_ends is not None and right_ends < now)
-        if has_ended or is_to_be_asked_again(state, link, entry, now):
+        is_projected = isinstance(entry, Advertisement) and bool(entry.projections)
+        if has_ended or is_projected or is_to_be_asked_again(state, link, entry, now):
             effects += look_at_entry(state, link, entry, now)
     return effects

@@ -8,10 +8,12 @@ they are looked at (`subscriptions/recheck.py`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from maia.broker.durable.cursors import Cursor
-from maia.broker.publication.retained import publisher_lost_its_right, say_under
+from maia.broker.publication.projection import certificates_behind, projections_of
+from maia.broker.publication.retained import forget_stream, publisher_lost_its_right, say_under
 from maia.broker.refusals import NotVouchedFor
 from maia.broker.routing.interests import (
     advertised,
@@ -19,6 +21,7 @@ from maia.broker.routing.interests import (
     class_joined,
     standing_changed,
     unadvertised,
+    unadvertised_as,
 )
 from maia.broker.routing.own_interests import kept_class
 from maia.broker.sessions.links import Advertisement, Entry, Link, Right, Subscription
@@ -28,7 +31,7 @@ from maia.broker.subscriptions.removal import end_subscription, told_of_end
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.wire.effects import Effect
+from maia.wire.effects import Effect, Note
 
 __all__ = [
     "ask_to_look",
@@ -38,6 +41,7 @@ __all__ = [
     "lease_end",
     "place_advertisement",
     "place_subscription",
+    "project_again",
     "view_class_of",
 ]
 
@@ -80,11 +84,35 @@ def place_advertisement(
     state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
 ) -> list[Effect]:
     """Let an advertisement stand, in place of another one under its reference if there was one."""
+    standing = link.advertisements.get(entry.ref)
     link.advertisements[entry.ref] = entry
+    entry.projections = projections_of(state, entry.right.event_type, entry.stream, now)
     if entry.right.vouched is not None:
         say_under(state, entry)
     _note_standing(state, link, entry, now)
-    return advertised(state, entry, now)
+    lost = [] if standing is None else _projections_lost(state, entry, standing, now)
+    return [*lost, *advertised(state, entry, now)]
+
+
+def project_again(state: BrokerState, link: Link, entry: Advertisement, now: Instant) -> list[Effect]:
+    """Publish an advertisement as those super-types alone to which there is consent now."""
+    return place_advertisement(state, link, replace(entry), None, now)
+
+
+def _projections_lost(
+    state: BrokerState, entry: Advertisement, before: Advertisement, now: Instant
+) -> list[Effect]:
+    """Take back what an advertisement was published as before and is not any more, and what was said so."""
+    staying = {(one.type_id, one.stream) for one in entry.projections}
+    effects: list[Effect] = []
+    for one in before.projections:
+        if (one.type_id, one.stream) in staying:
+            continue
+        effects += forget_stream(state, one.type_id, entry.right.principal.key, one.stream)
+        if one.type_id not in entry.type_ids:
+            effects += unadvertised_as(state, one.type_id, before, now)
+            effects.append(Note("not-published-as-super-type", {"type": one.type_id.hex(), "ref": entry.ref}))
+    return effects
 
 
 def end_entry(
@@ -134,6 +162,11 @@ def _note_standing(state: BrokerState, link: Link, entry: Entry, now: Instant) -
     """Have an entry looked at in time, which begins to stand or stands on another right."""
     state.statements.reliance.note(link.id, entry.right.watched)
     ask_to_look(state, link, entry)
+    if isinstance(entry, Advertisement) and entry.right.event_type.super_type is not None:
+        state.statements.reliance.note(link.id, certificates_behind(entry.right.event_type))
+        for consent in entry.projections[-1].consents if entry.projections else ():
+            if consent.stable.not_after is not None:
+                ask_to_look_at_entries(state, link, just_after(consent.stable.not_after))
     vouched = entry.right.vouched
     if vouched is not None and now < vouched.ask_at:
         ask_to_look_at_entries(state, link, vouched.ask_at)
