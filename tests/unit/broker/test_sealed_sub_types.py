@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from maia.broker.sealed.messages import offer_from_wire
 from maia.credentials import Action
 from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
+from maia.sealing.filters.proofs import open_proof
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.messages import AskState, Carried, Published, Sealed, SealedWithPlaintext
+from maia.wire.messages import AskState, Carried, Published, Sealed, SealedOffer, SealedWithPlaintext
 from support.broker import NOW
 from support.sealed_sub_types import ABOVE, BELOW, VICTORIA, Town, whole
 from support.sub_types import (
@@ -109,7 +111,12 @@ def test_what_a_publishers_right_says_of_the_sub_type_is_shut_for_readers_of_the
     assert camera.was_accepted(offer), camera.heard
     camera.publish(offer, charge(), kinds=CHARGE_KINDS)
     assert len(billing.events(ref)) == 1
-    assert b"987654" not in town.heard_by(town.met) + town.heard_by(town.middle)
+    told = [one for _, _, one in town.carried if isinstance(one, SealedOffer)]
+    offers = [offer_from_wire(one) for one in told if one.type_id == town.type_id]
+    standing = [one for one in offers if one is not None]
+    assert standing
+    for one in standing:
+        assert open_proof(one.offer, one.proof, town.rings[town.met.name][town.type_id]) is None
 
 
 def test_the_state_of_a_sealed_super_type_is_told_sealed():
