@@ -47,20 +47,24 @@ class Remembered:
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
     consents: tuple[Right, ...] = field(default=(), repr=False)
     """What lets it be seen as this type, if its publisher wrote it as a sub-type."""
+    size: int = field(init=False, repr=False, compare=False)
+    """About how many bytes it held when it was remembered; columns that are written later do not count."""
+
+    def __post_init__(self) -> None:
+        """Work out once how much it takes."""
+        frame = self.frame
+        if isinstance(frame, Sealed):
+            held = sum([len(column.sealed) for column in frame.columns])
+        elif frame.written:
+            held = sum([len(one.data) for one in frame.written.values()])
+        else:
+            held = 64 * frame.frame.rows
+        object.__setattr__(self, "size", 512 + held)
 
     @property
     def rights(self) -> tuple[Right, ...]:
         """Return everything that it may be told by; nothing for what came by."""
         return () if self.right is None else (self.right, *self.consents)
-
-    @property
-    def size(self) -> int:
-        """Return about how many bytes it holds."""
-        frame = self.frame
-        if isinstance(frame, Sealed):
-            return 512 + sum(len(column.sealed) for column in frame.columns)
-        written = frame.written.values()
-        return 512 + (sum(len(one.data) for one in written) if written else 64 * frame.frame.rows)
 
 
 class StateCache:
@@ -120,7 +124,8 @@ class StateCache:
         """Take note of the right that a publisher of this broker has from now on."""
         known = self._frames.get((type_id, publisher, stream, b""))
         if known is not None and known.right is not None:
-            self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
+            renewed = self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
+            self._bytes += renewed.size - known.size
 
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
         """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""
