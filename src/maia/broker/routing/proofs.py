@@ -155,22 +155,25 @@ def remember_refusal(
         if proof.request is None:
             return
         budget = state.authoriser.budget_of_message()
-        owner = request_from_bytes(proof.request).request.event_type.owner
-        used_above: set[bytes] = set()
-        pool = state.authoriser.pool_of_stranger(proof.certificates, budget, owner)
-        name, signer = _asked(state, kind, proof, action, now, budget)
-        chains = _search(state, pool, action, name, signer, now, budget)
-        if type_id(name.owner, name.name) != kind:
-            for _, _, certificates in _levels(state, kind, name, proof, now, budget):
-                pool = (*pool, *certificates)
-                used_above |= {signed.id for signed in certificates}
-        doubted = {signed.id: len(signed.body) for signed in pool if state.statements.is_refused(signed, now)}
+        asked = request_from_bytes(proof.request).request.event_type
+        pool = state.authoriser.pool_of_stranger(proof.certificates, budget, asked.owner)
+        above: tuple[SignedCertificate, ...] = ()
+        if action is Action.PUBLISH and proof.definition is not None:
+            levels = _levels(state, kind, asked, proof, now, budget)
+            above = tuple([signed for _, _, certificates in levels for signed in certificates])
+        shown = (*pool, *above)
+        doubted = {
+            signed.id: len(signed.body) for signed in shown if state.statements.is_refused(signed, now)
+        }
         if not doubted:
             return
-        used = used_above | {signed.id for chain in chains for signed in chain.certificates}
+        name, signer = _asked(state, kind, proof, action, now, budget)
+        chains = _search(state, pool, action, name, signer, now, budget)
+        used = {signed.id for chain in chains for signed in chain.certificates}
+        used.update(signed.id for signed in above)
         missed = {one: size for one, size in doubted.items() if one in used}
         neighbour.remember_refusal(missed)
-        state.statements.met(pool, frozenset(missed))
+        state.statements.met(shown, frozenset(missed))
         state.statements.reliance.note(neighbour.link, frozenset(missed))
 
 
