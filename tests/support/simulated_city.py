@@ -186,7 +186,7 @@ class City:
         self, name: str, place: str, *, via: Sequence[int] = (0,), skew_s: float = 0.0
     ) -> Camera:
         """Add a camera that publishes a sub-type of the type, to which alone it has a right."""
-        world = tell_of_sub_types(self.story)
+        world = tell_of_sub_types(self.story, sealing=self.story.definition.definition.sealing)
         known = known_version([world.charge], at=BEGINNING)
         pattern = TypePattern(
             known.event_type.name.owner, parse_name_pattern(known.event_type.name.name), None
@@ -307,7 +307,7 @@ class City:
             return self.chance.sample(every, len(every))
 
         # In every other city the second camera publishes a sub-type, of which the offices know nothing.
-        has_sub_type = self.story.definition.definition.sealing is None and self.network.seed % 2 == 1
+        has_sub_type = self.network.seed % 2 == 1
         self.camera(f"camera at {PLACES[0]}", PLACES[0], via=somewhere())
         second = self.camera_of_sub_type if has_sub_type else self.camera
         second(f"camera at {PLACES[1]}", PLACES[1], via=somewhere())

@@ -26,6 +26,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.types import Sealing, SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from support.broker import Client, sighting
 
+CHARGE = "uk.gov.ccs.Charge"
 FEE = attribute_uid("charge-fee")
 CASE = attribute_uid("case-number")
 CHARGE_KINDS = {**NUMBERPLATE_KINDS, FEE: Kind.INT}
@@ -112,7 +113,7 @@ def tell_of_sub_types(
         "CCS": grant(story, "PITO", "CCS", above.definition.name, Action.EXTEND, test=test, validity=validity)
     }
     fee = Attribute("fee", FEE, Kind.INT)
-    charge_name = TypeName(story.principal("CCS"), "uk.gov.ccs.Charge", "0")
+    charge_name = TypeName(story.principal("CCS"), CHARGE, "0")
     charge_type = sign_definition(
         TypeDefinition(
             charge_name,
