@@ -6,9 +6,9 @@ import pytest
 
 from maia.credentials import Action, TestKind, Validity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from maia.events import Instant
+from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
-from maia.types import Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
+from maia.types import Added, Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
 from maia.wire.messages import AskState, Carried, Deliver, Offer, Published
 from support.broker import NOW, SECOND, Net, sighting
 from support.revoking import Issuer
@@ -20,6 +20,7 @@ from support.sub_types import (
     case,
     charge,
     grant,
+    install_right,
     rights_without,
     speak,
     tell_of_sub_types,
@@ -175,6 +176,31 @@ def test_a_later_version_of_the_super_type_reads_what_the_named_one_has(town):
     camera = town.camera()
     camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
     assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+
+
+def test_a_version_of_a_manager_with_some_rights_is_believed_beside_the_one_before():
+    town = Town(verify_in_transit=1.0)
+    world, story = town.world, town.net.story
+    first = world.charge
+    credentials = (
+        grant(story, "CCS", "Met", first.definition.name, Action.MANAGE_ADD),
+        grant(story, "PITO", "Met", story.definition.definition.name, Action.EXTEND),
+        install_right(story, "Met"),
+    )
+    more = Attribute("more", attribute_uid("more"), Kind.STRING)
+    later = sign_definition(
+        next_version(first.definition, [Added(more)], version=version(9), credentials=credentials),
+        story.keys["Met"],
+    )
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    definitions = [definition_to_bytes(one) for one in (first, later)]
+    offer = speak(camera, later, "advertise", definitions=definitions)
+    assert camera.was_accepted(offer), camera.heard
+    camera.publish(offer, {**charge(), more.uid: "x"}, kinds={**CHARGE_KINDS, more.uid: more.kind})
+    assert billing.events() == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+    assert not any(running.noted("refused") for running in town.net.brokers.values())
 
 
 def test_a_super_type_that_was_sealed_since_makes_a_plain_sub_type_unusable(town):

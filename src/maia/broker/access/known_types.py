@@ -125,9 +125,18 @@ class KnownTypes:
             given = (*reversed(found.super_types), *given)
         return found, given
 
-    def verify(self, data: bytes, now: Instant, budget: Budget) -> VerifiedType:
-        """Verify a definition that another broker showed as evidence; nothing is remembered of it."""
-        return self._verify(definition_from_bytes(data), (), now, budget)
+    def verify(self, shown: Sequence[bytes], now: Instant, budget: Budget) -> VerifiedType | None:
+        """Verify what another broker showed as evidence, and return the last version; nothing is remembered.
+
+        Of a type that contradicts what is known here nothing is believed.
+        """
+        verified: list[VerifiedType] = []
+        for data in shown:
+            budget.spend_check()
+            budget.spend_reading(len(data))
+            verified.append(self._verify(definition_from_bytes(data), verified, now, budget))
+        self.check([one for version in verified for one in (*reversed(version.super_types), version)])
+        return verified[-1] if verified else None
 
     def _check_protection(self, version: VerifiedType) -> None:
         """Refuse a sub-type that seals less than some version of a super-type that is known here (A29)."""

@@ -26,10 +26,13 @@ __all__ = [
     "ProjectedOffer",
     "certificates_behind",
     "consents_hold",
+    "offer_of",
     "project",
     "projections_of",
 ]
 
+_LINEAGE_SHOWN: Final = 16
+"""How many versions of a sub-type an offer of a super-type shows."""
 _STREAM: Final = b"maia/1/projected-stream\x00"
 _STREAM_BYTES: Final = 16
 
@@ -39,11 +42,18 @@ class ProjectedOffer:
     """That a publisher of a sub-type publishes a super-type too: what the routing book keeps of it."""
 
     entry: Advertisement = field(repr=False)
+    definitions: tuple[bytes, ...] = field(repr=False)
+    """The sub-type's definition after the versions it was made from: they prove to others that it is one."""
 
-    @property
-    def definition(self) -> bytes:
-        """Return the definition of the sub-type: it proves to other brokers that it is one."""
-        return definition_to_bytes(self.entry.right.event_type.signed)
+
+def offer_of(state: BrokerState, type_id: bytes, entry: Advertisement) -> Advertisement | ProjectedOffer:
+    """Return what the routing book keeps of an advertisement under one of its types."""
+    event_type = entry.right.event_type
+    if type_id == event_type.type_id:
+        return entry
+    # Of a long line of versions the last one has to do; most signers need none of the others.
+    lineage = state.types.named(event_type.name)[-_LINEAGE_SHOWN:] or (event_type,)
+    return ProjectedOffer(entry, tuple(definition_to_bytes(one.signed) for one in lineage))
 
 
 def projections_of(

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.expected_sources import let_arrive
+from maia.broker.publication.projection import offer_of
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.routing.messages import NO_PROOF, Proof, entry_of, new_proof, size_of_wanted
@@ -27,7 +28,7 @@ from maia.broker.routing.proofs import (
 from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.interests import doubts
 from maia.broker.sealed.offers import look_at_sealed_offer_again
-from maia.broker.sealed.rekeyed import offer_of, offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
+from maia.broker.sealed.rekeyed import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sealed.state import HeardOffer, HeardSealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
@@ -124,7 +125,7 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
         if state.types.sealing(type_id) is not None:
             effects += offer_sealed(state, type_id, entry)
         else:
-            advertisement, baggage = (entry.link, entry.ref), offer_of(type_id, entry)
+            advertisement, baggage = (entry.link, entry.ref), offer_of(state, type_id, entry)
             effects += route_messages(
                 state, state.routes.book.local_advertise(type_id, advertisement, baggage)
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from typing import Final, assert_never
 
 from maia.routing.table.hops import RouteEntry, Tell, TellInterest, TellOffer, TellRenew, TellResync
@@ -52,7 +53,7 @@ class Proof:
     """What the request shares with others, and beside it what it has of its own; None without a request."""
     own: bytes = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
-    """Certificates; in an offer of a super-type, the definition of the publisher's sub-type comes first."""
+    """Certificates; in an offer of a super-type, definitions of the publisher's sub-type come first."""
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The certificates that it was found to rest on here, if it was verified here."""
 
@@ -62,15 +63,14 @@ class Proof:
         return None if self.frame is None else self.frame.whole(self.own)
 
     @property
-    def definition(self) -> bytes | None:
-        """Return the definition of the sub-type that an offer of a super-type stands on, if it does."""
-        first = self.credentials[0] if self.credentials else b""
-        return first if first.startswith(_DEFINITION_HEAD) else None
+    def definitions(self) -> tuple[bytes, ...]:
+        """Return the versions of a sub-type that an offer of a super-type stands on, oldest first."""
+        return tuple(takewhile(lambda data: data.startswith(_DEFINITION_HEAD), self.credentials))
 
     @property
     def certificates(self) -> tuple[bytes, ...]:
         """Return the certificates behind the request."""
-        return self.credentials if self.definition is None else self.credentials[1:]
+        return self.credentials[len(self.definitions) :]
 
     @property
     def size(self) -> int:

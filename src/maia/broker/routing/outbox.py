@@ -94,7 +94,7 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
     if isinstance(entry, Subscription):
         return Proof(entry.frame, entry.own, credentials)
     if isinstance(baggage, ProjectedOffer):
-        credentials = (baggage.definition, *credentials)
+        credentials = (*baggage.definitions, *credentials)
     return new_proof(entry.proof, credentials)
 
 

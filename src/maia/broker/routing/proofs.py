@@ -128,11 +128,8 @@ def _levels(
     state: BrokerState, kind: bytes, name: TypeName, proof: Proof, now: Instant, budget: Budget
 ) -> list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]]:
     """Return, for each type on the way to a super-type, who extends what by which certificates."""
-    if proof.definition is None:
-        raise NotProved("the request behind an interest or offer is about something else")
-    budget.spend_check()
-    below = state.types.verify(proof.definition, now, budget)
-    if below.name != name:
+    below = state.types.verify(proof.definitions, now, budget)
+    if below is None or below.name != name:
         raise NotProved("the definition behind an offer is of another type than its request")
     levels: list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]] = []
     for above in below.super_types:
@@ -158,7 +155,7 @@ def remember_refusal(
         asked = request_from_bytes(proof.request).request.event_type
         pool = state.authoriser.pool_of_stranger(proof.certificates, budget, asked.owner)
         above: tuple[SignedCertificate, ...] = ()
-        if action is Action.PUBLISH and proof.definition is not None:
+        if action is Action.PUBLISH and proof.definitions:
             levels = _levels(state, kind, asked, proof, now, budget)
             above = tuple([signed for _, _, certificates in levels for signed in certificates])
         shown = (*pool, *above)
@@ -203,7 +200,7 @@ def _asked(
         network=settings.network,
     )
     name = verified.request.event_type
-    is_above = action is Action.PUBLISH and proof.definition is not None  # looked at in `_levels`
+    is_above = action is Action.PUBLISH and bool(proof.definitions)  # looked at in `_levels`
     is_about_it = is_above or type_id(name.owner, name.name) == kind
     if verified.request.action is not action or not is_about_it:
         raise NotProved("the request behind an interest or offer is about something else")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from maia.broker.publication.projection import ProjectedOffer
+from maia.broker.publication.projection import offer_of
 from maia.broker.routing.outbox import right_behind, route_messages, speaks_of
 from maia.broker.sealed.broker_rights import show_rights
 from maia.broker.sealed.interests import doubts, ends_of_patience, refuse_entry, understood
@@ -33,7 +33,6 @@ from maia.wire.effects import Count, Effect
 __all__ = [
     "keys_changed",
     "look_at_sealed",
-    "offer_of",
     "offer_sealed",
     "place_sealed",
     "take_back_sealed",
@@ -72,11 +71,6 @@ def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> li
     )
 
 
-def offer_of(type_id: bytes, entry: Advertisement) -> Advertisement | ProjectedOffer:
-    """Return what the book keeps of an advertisement under one of its types."""
-    return entry if type_id == entry.right.event_type.type_id else ProjectedOffer(entry)
-
-
 def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
     offered = (entry.link, entry.ref, type_id)
@@ -85,7 +79,7 @@ def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> li
         return []
     book, key = state.routes.book, book_key_of_sealed(type_id)
     state.sealed.offered[offered] = epoch
-    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(type_id, entry))
+    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
     if before is not None and before != epoch:
         tells += book.local_unadvertise(key, (entry.link, entry.ref, before))
     return route_messages(state, tells)
