@@ -30,7 +30,7 @@ from maia.predicates.syntax import (
 )
 from maia.routing.matching.index import MatchIndex
 from maia.spark.matching import bulk as bulk_matching
-from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher, Subscription
+from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher, Subscription, as_super_types
 from maia.views import arrow_schema
 from support.view_cases import POOL, STORED, random_event, random_value, random_view
 
@@ -122,6 +122,33 @@ def test_who_receives_what_is_what_the_kernel_says(spark, monkeypatch, cases_max
     expected = by_definition(subscriptions, events, types)
     assert len(expected) > 250
     assert by_join(spark, subscriptions, data_frame(spark, events, types)) == expected
+
+
+def test_events_of_a_sub_type_are_matched_as_the_super_type_too(spark):
+    """As brokers publish them: with the attributes of the super-type, and nothing of the sub-type."""
+    subscriptions, events, types = cases(23, views=40, events=60)
+    inherited = frozenset(list(STORED)[::2])
+    seen = [(at, kind, event) for at, (event, kind) in enumerate(zip(events, types, strict=True))]
+    seen += [
+        (at, "sighting", {uid: value for uid, value in event.items() if uid in inherited})
+        for at, kind, event in seen
+        if kind == "trade"
+    ]
+    expected = {
+        (at, kind, one.id): frozenset(shown)
+        for at, kind, event in seen
+        for one in subscriptions
+        if one.event_type == kind and (shown := see(one.view, event)) is not None
+    }
+    frame = as_super_types(data_frame(spark, events, types), {"trade": {"sighting": inherited}})
+    rows = BulkMatcher(spark, subscriptions, STORED).by_subscription(frame).toArrow().to_pylist()
+    found = {
+        (row[EVENT]["event"], row[EVENT]["type"], row["subscription"]): frozenset(row["attributes"])
+        for row in rows
+    }
+    assert len(found) == len(rows), "somebody would receive an event twice"
+    assert found == expected
+    assert any(types[at] == "trade" and kind == "sighting" for at, kind, _ in found)
 
 
 def test_what_a_class_sees_of_an_event_is_what_the_kernel_shows(spark):

@@ -115,8 +115,10 @@ class Ledger:
 def city_with_archive(seed: int, **limits: int) -> tuple[City, Archive, Ledger]:
     settings = {"recording": RecordingSettings(), "limits": BrokerLimits(**limits)}
     city = City(seed, brokers=1, **settings)
-    for place in ("Victoria", "Soho"):
-        city.camera(f"camera at {place}", place)
+    city.camera("camera at Victoria", "Victoria")
+    # In every other city the second camera publishes a sub-type of what the archive reads.
+    second = city.camera_of_sub_type if seed % 2 else city.camera
+    second("camera at Soho", "Soho")
     office = city.office("archive")
     office.client.withdraw(office.entry)
     archive = Archive(city, office)

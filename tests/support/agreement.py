@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from maia.broker.sealed.key_events import keys_came
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -46,6 +47,9 @@ from maia.predicates.syntax import (
     TextTest,
 )
 from maia.routing.table.hops import book_key_of_sealed
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.secrets import Secret
 from maia.spark.governed.reader import Reader
 from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import KeyDesk, RingKeys
@@ -61,8 +65,9 @@ from maia.types import (
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
-from support.broker import NOW, SECOND, Client, connect_right
+from support.broker import NOW, SECOND, Client, Running, connect_right
 from support.recording import RecordingNet
+from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet
 from support.view_cases import random_value
 
@@ -91,6 +96,23 @@ class AgreeingNet(PublishingNet, RecordingNet):
         self.story = replace(self.story, definition=signed)
         self.type_id = verify_definition(signed, at=self.now).type_id
         self.key = book_key_of_sealed(self.type_id)
+        self.sub_type: bytes | None = None
+        """The sub-type that the first broker seals as well, if there is one."""
+
+    def use(self, running: Running, ring: KeyRing | None) -> None:
+        """Let the publisher's broker hold every key of the sub-type beside its keys of the type."""
+        super().use(running, ring)
+        kind, state = self.sub_type, state_of(running)
+        if kind is None or running.name != HERE:
+            return
+        below = KeyRing(kind)
+        below.learn(1, since=self.now)
+        for uid in (None, *state.types.kinds(kind), *map(AttributeUid, (*UIDS, "new", "own"))):
+            below.hold(GroupId(kind, uid), 1, Secret.from_bytes(sha256(repr(uid).encode()).digest()))
+        rings = {self.type_id: ring, kind: below}
+        state.seals.ring_of = state.sealed.ring_of = rings.get
+        self._perform(running, running.broker._finished(keys_came(state, kind, self.now), self.now))
+        self.settle()
 
 
 @dataclass(frozen=True)
@@ -120,6 +142,10 @@ class World:
         owner_name = TypeName(self._pito.principal, f"agreement.World{seed}", "0")
         self.net = AgreeingNet(TypeDefinition(owner_name, None, first), self._pito, self.level)
         self.versions = self._verified(second)
+        # In some worlds the camera publishes a sub-type, of which no reader knows. The other draws stay.
+        self.is_extended = Random(f"{seed}/sub-type").random() < 0.4  # noqa: S311 - test cases, not secrets
+        self.spoken = self._sub_types() if self.is_extended else self.versions
+        self.net.sub_type = self.spoken[0].type_id if self.is_extended and self.level else None
         self.held = self._held()
         self.publishes_all = self.random.random() < 0.6
         self.readers = tuple(self._reader(number) for number in range(3))
@@ -156,6 +182,25 @@ class World:
         self.signed.append(sign_definition(definition, self._pito))
         return before, verify_definition(self.signed[1], at=NOW, previous=before)
 
+    def _sub_types(self) -> tuple[VerifiedType, VerifiedType]:
+        """Return a version of a sub-type for each version of the type, with an attribute of its own."""
+        own = Attribute("own", AttributeUid("own"), Kind.STRING)
+        sub_types: list[VerifiedType] = []
+        for above, signed in zip(self.versions, self.signed, strict=True):
+            name = TypeName(self._pito.principal, f"agreement.Below{self.seed}", above.name.version)
+            definition = TypeDefinition(
+                name,
+                above.definition.previous,
+                (own, *above.attributes),
+                sealing=above.sealing,
+                extends=(signed,),
+            )
+            previous = sub_types[-1] if sub_types else None
+            sub_types.append(
+                verify_definition(sign_definition(definition, self._pito), at=NOW, previous=previous)
+            )
+        return sub_types[0], sub_types[1]
+
     @property
     def definitions(self) -> list[bytes]:
         return [definition_to_bytes(one) for one in self.signed]
@@ -174,7 +219,7 @@ class World:
     def _grant(
         self, to: SigningKey, action: Action, shown: AttributeSet, rule: Predicate, validity: Validity
     ) -> SignedCertificate:
-        name = self.versions[0].name
+        name = self.spoken[0].name if action is WRITE else self.versions[0].name
         pattern = TypePattern(name.owner, exact_name(name.name), None)
         authority = Authority(pattern, frozenset({action}), shown, rule)
         return issue(
@@ -230,9 +275,10 @@ class World:
         self.received = {one.number: [] for one in self.readers}
         for phase in PHASES:
             self.net.advance((after(phase) - self.net.now) / SECOND)
-            version = self.random.choice(self.versions)
+            version = self.spoken[self.versions.index(self.random.choice(self.versions))]
             ask = {"definitions": self.definitions}
-            camera.advertise(event_type=version.name, ref=1, **ask)
+            spoken = [definition_to_bytes(one.signed) for one in self.spoken]
+            camera.advertise(event_type=version.name, ref=1, definitions=spoken)
             for one, client in zip(self.readers, readers, strict=True):
                 client.subscribe(one.filter, event_type=one.version.name, ref=1, **ask)
             self._publish(camera, version)
@@ -289,6 +335,7 @@ class World:
             frame.sequence
             for frame in found
             if self.level is SealingLevel.ATTRIBUTE
+            and frame.type_id == self.net.type_id
             and frame.columns
             and self.held.isdisjoint(column.uid for column in frame.columns)
         )

@@ -25,6 +25,7 @@ from maia.testing.simulation import Host
 from maia.types import Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.effects import Received
 from support.simulated_city import BEGINNING, City
+from support.sub_types import CHARGE
 
 KEYS = "key server"
 ADDRESS = "10.0.0.200:7500"
@@ -76,14 +77,16 @@ class SealedCity(City):
         return replace(story, definition=sign_definition(sealed, story.keys["PITO"]))
 
     def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
-        """Let PITO grant every broker but the outsiders to write and read the type."""
+        """Let PITO grant every broker but the outsiders to write and read the type, and CCS its sub-type."""
         if number in self.outsiders:
             return ()
         name = self.story.definition.definition.name
-        pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
+        above = TypePattern(name.owner, parse_name_pattern(name.name), None)
+        below = TypePattern(self.story.principal("CCS"), parse_name_pattern(CHARGE), None)
         principal = self.key(self.brokers[number]).principal
         return tuple(
-            self._certificate("PITO", principal, pattern, action)
+            self._certificate(issuer, principal, pattern, action)
+            for issuer, pattern in (("PITO", above), ("CCS", below))
             for action in (Action.PUBLISH, Action.SUBSCRIBE)
         )
 

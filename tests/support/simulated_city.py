@@ -41,6 +41,7 @@ from maia.events import Event, Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
+from support.sub_types import FEE, SECRET_FEE, tell_of_sub_types
 
 SECOND = 1_000_000
 LEASE_S = 12
@@ -80,6 +81,8 @@ class Camera:
     view: View
     entry: Advertised
     sent: int = 0
+    is_of_sub_type: bool = False
+    """Whether it publishes a sub-type of what the offices read, with an attribute more."""
 
     @property
     def stands(self) -> bool:
@@ -177,10 +180,37 @@ class City:
             *self._force_on_type("CCS"),
             self._grant("CCS", name, Action.PUBLISH, restriction=Comparison(LOCATION, Operator.EQ, place)),
         )
-        client = self._client(name, pool, via, skew_s)
-        camera = Camera(
-            name, client, self._view(name, Action.PUBLISH, pool, ALWAYS), client.advertise(self.known)
+        return self._add_camera(name, self.known, pool, via, skew_s)
+
+    def camera_of_sub_type(
+        self, name: str, place: str, *, via: Sequence[int] = (0,), skew_s: float = 0.0
+    ) -> Camera:
+        """Add a camera that publishes a sub-type of the type, to which alone it has a right."""
+        world = tell_of_sub_types(self.story, sealing=self.story.definition.definition.sealing)
+        known = known_version([world.charge], at=BEGINNING)
+        pattern = TypePattern(
+            known.event_type.name.owner, parse_name_pattern(known.event_type.name.name), None
         )
+        at_place = Comparison(LOCATION, Operator.EQ, place)
+        subject = self.key(name).principal
+        pool = (
+            *self._client_connects("CCS", name),
+            self._certificate("CCS", subject, pattern, Action.PUBLISH, restriction=at_place),
+        )
+        return self._add_camera(name, known, pool, via, skew_s)
+
+    def _add_camera(
+        self,
+        name: str,
+        known: KnownVersion,
+        pool: tuple[SignedCertificate, ...],
+        via: Sequence[int],
+        skew_s: float,
+    ) -> Camera:
+        client = self._client(name, pool, via, skew_s)
+        view = self._view(name, Action.PUBLISH, pool, ALWAYS, known)
+        is_below = known is not self.known
+        camera = Camera(name, client, view, client.advertise(known), is_of_sub_type=is_below)
         self.cameras.append(camera)
         return camera
 
@@ -253,8 +283,15 @@ class City:
         )
         return issue(certificate, self.story.keys[issuer])
 
-    def _view(self, name: str, action: Action, pool: Iterable[SignedCertificate], wanted: Predicate) -> View:
-        version = self.known.event_type
+    def _view(
+        self,
+        name: str,
+        action: Action,
+        pool: Iterable[SignedCertificate],
+        wanted: Predicate,
+        known: KnownVersion | None = None,
+    ) -> View:
+        version = (known or self.known).event_type
         request = Request(self.key(name).principal, action, version.name, version, wanted)
         decision = decide(request, gather_evidence(request, tuple(pool), at=BEGINNING), NO_FACTS, BEGINNING)
         assert isinstance(decision, Permit), decision
@@ -269,8 +306,11 @@ class City:
         def somewhere() -> list[int]:
             return self.chance.sample(every, len(every))
 
-        for place in PLACES[:2]:
-            self.camera(f"camera at {place}", place, via=somewhere())
+        # In every other city the second camera publishes a sub-type, of which the offices know nothing.
+        has_sub_type = self.network.seed % 2 == 1
+        self.camera(f"camera at {PLACES[0]}", PLACES[0], via=somewhere())
+        second = self.camera_of_sub_type if has_sub_type else self.camera
+        second(f"camera at {PLACES[1]}", PLACES[1], via=somewhere())
         self.office("billing", via=somewhere(), attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
         self.office("statistics", via=somewhere(), attributes=frozenset({LOCATION, TIMESTAMP}))
         self.office("detective", via=somewhere(), restriction=Comparison(NUMBERPLATE, Operator.EQ, SUSPECT))
@@ -302,8 +342,12 @@ class City:
     def sees(self, camera: Camera, count: int = 1) -> list[int]:
         """Let a camera publish so many sightings in one frame; return their moments, none without room."""
         written = [self.sighting() for _ in range(count)]
+        if camera.is_of_sub_type:
+            written = [{**event, FEE: SECRET_FEE} for event in written]
         for event in written:
-            self.events[event[TIMESTAMP]] = (camera, shape(camera.view, event))
+            shaped = shape(camera.view, event)
+            seen = {uid: value for uid, value in shaped.items() if uid in self.known.event_type.kinds}
+            self.events[event[TIMESTAMP]] = (camera, seen)
         if not camera.client.publish(camera.entry, written):
             return []
         camera.sent += count

@@ -29,7 +29,7 @@ from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName
 from maia.credentials.principals import Owner, Subject
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.types import TypeDefinition
+from maia.types import Sealing, SignedDefinition, TypeDefinition
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 NUMBERPLATE = "uk.gov.pito.Numberplate"
@@ -68,12 +68,33 @@ def numberplate(
     number: int = 0,
     previous: int = 0,
     credentials: tuple[SignedCertificate, ...] = (),
+    sealing: Sealing | None = None,
 ) -> TypeDefinition:
     """Return version `number` of PITO's type, made from `previous`."""
     name = FIRST_VERSION if number == 0 else str(version(number))
     before = None if number == 0 else FIRST_VERSION if previous == 0 else str(version(previous))
     wanted = attributes or (PLATE, TIME, LOCATION)
-    return TypeDefinition(TypeName(owner, NUMBERPLATE, name), before, wanted, credentials)
+    return TypeDefinition(TypeName(owner, NUMBERPLATE, name), before, wanted, credentials, sealing)
+
+
+def sub_type(
+    above: SignedDefinition,
+    *more: Attribute,
+    owner: SigningKey = PITO,
+    name: str = "uk.gov.met.Stolen",
+    credentials: tuple[SignedCertificate, ...] = (),
+    sealing: Sealing | None = None,
+    lineage: tuple[SignedDefinition, ...] = (),
+) -> TypeDefinition:
+    """Return the first version of a sub-type of `above` that has `more` attributes."""
+    return TypeDefinition(
+        TypeName(owner.principal, name, FIRST_VERSION),
+        None,
+        (*above.definition.attributes, *more),
+        credentials,
+        sealing,
+        (*lineage, above),
+    )
 
 
 def grant(
@@ -115,6 +136,28 @@ def manage(
         subject.principal,
         rights,
         type_pattern(owner),
+        attributes=attributes,
+        may_delegate=may_delegate,
+        validity=validity,
+    )
+
+
+def extend(
+    issuer: SigningKey,
+    subject: SigningKey,
+    *,
+    owner: Owner = PITO.principal,
+    name: str = NUMBERPLATE,
+    attributes: AttributeSet = ALL_ATTRIBUTES,
+    may_delegate: bool = False,
+    validity: Validity = UNBOUNDED,
+) -> SignedCertificate:
+    """Let `issuer` grant the right to extend a type."""
+    return grant(
+        issuer,
+        subject.principal,
+        frozenset({Action.EXTEND}),
+        type_pattern(owner, name),
         attributes=attributes,
         may_delegate=may_delegate,
         validity=validity,

@@ -105,8 +105,8 @@ class VouchedCity(City):
             self.rights[name] = signed
         return signed
 
-    def _view(self, name, action, pool, wanted) -> View:
-        version = self.known.event_type
+    def _view(self, name, action, pool, wanted, known=None) -> View:
+        version = (known or self.known).event_type
         request = Request(self.key(name).principal, action, version.name, version, wanted)
         evidence = gather_evidence(request, tuple(pool), at=BEGINNING, standing=ASSUMED_GOOD)
         decision = decide(request, evidence, NO_FACTS, BEGINNING)

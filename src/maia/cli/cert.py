@@ -389,8 +389,9 @@ def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) ->
     is_named = domain is not None and (domain.startswith("ed25519:") or Path(domain).is_file())
     if domain is None or not is_named or read_principal(domain) != issuer:
         return None
-    # Lists travel over connections, and a right behind a type definition may demand no test.
-    return ["timed-crl"] if authority.actions <= {Action.PUBLISH, Action.SUBSCRIBE} else None
+    # Lists travel over connections, and a right to manage or install a type may demand no test.
+    tested = {Action.PUBLISH, Action.SUBSCRIBE, Action.EXTEND}
+    return ["timed-crl"] if authority.actions <= tested else None
 
 
 def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:

@@ -46,6 +46,14 @@ Credentials: TypeAlias = Annotated[
     ),
 ]
 
+Extends: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--extends",
+        metavar="FILE",
+        help="The super-type, after versions it was made from; embed the right to `extend` it with -c.",
+    ),
+]
 Level: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -69,16 +77,20 @@ class NoSuchAttribute(BadInput):
 
 
 @app.command(
-    epilog="Example: maia type define --key pito.key --name uk.gov.pito.Numberplate "
-    "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type"
+    epilog="Examples: maia type define --key pito.key --name uk.gov.pito.Numberplate "
+    "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type; "
+    "maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type "
+    "-c extend.cert -a fee:int -o charge.type"
 )
 def define(
     key: KeyFile,
     name: Annotated[str, typer.Option("--name", help="The readable name, such as uk.gov.pito.Numberplate.")],
-    attributes: Annotated[
-        list[str], typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated.")
-    ],
     out: Out,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated."),
+    ] = None,
+    extends: Extends = None,
     owner: Annotated[
         str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
     ] = None,
@@ -95,10 +107,16 @@ def define(
 
     signing_key = open_key(key)
     whose = signing_key.principal if owner is None else read_owner(owner)
-    shape = tuple(attribute_from_words(words) for words in attributes)
+    above = tuple(read_definition(path) for path in extends or ())
+    inherited = above[-1].definition.attributes if above else ()
+    if not attributes and not above:
+        raise typer.BadParameter("a type has attributes: say --attribute name:kind, or --extends FILE")
+    shape = (*inherited, *(attribute_from_words(words) for words in attributes or ()))
     embedded = tuple(read_certificates(credentials or ()))
+    if sealing is None and above and (least := above[-1].definition.sealing) is not None:
+        sealing = least.level.value  # a sub-type seals no less
     sealed = _sealing(sealing, keys, keys_at, before=None, signer=signing_key.principal)
-    definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed)
+    definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed, above)
     _save(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
 
@@ -115,6 +133,7 @@ def change(
     retype: Annotated[
         list[str] | None, typer.Option(help="name:kind[:uid]; the attribute gets a new uid")
     ] = None,
+    extends: Extends = None,
     credentials: Credentials = None,
     sealing: Level = None,
     keys: Keys = None,
@@ -134,7 +153,8 @@ def change(
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     embedded = tuple(read_certificates(credentials or ()))
     sealed = _sealing(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
-    new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed)
+    above = tuple(read_definition(path) for path in extends or ()) or old.extends
+    new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above)
     _save(sign_definition(new, signing_key), out, force=force, as_json=as_json)
 
 
@@ -192,6 +212,8 @@ def diff(
     lines = [describe(change) for change in changes_between(before, after)]
     if before.sealing != after.sealing:
         lines.append(f"seal as {_sealing_words(after.sealing)}, and not as {_sealing_words(before.sealing)}")
+    if before.extends != after.extends:
+        lines.append(f"extend {_super_words(after)}, and not {_super_words(before)}")
     answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
 
 
@@ -345,6 +367,13 @@ def _sealing_words(sealing: Sealing | None) -> str:
     return f"{sealing.level.value}, keys of {sealing.manager}{places}"
 
 
+def _super_words(definition: TypeDefinition) -> str:
+    above = definition.super_type
+    if above is None:
+        return "nothing"
+    return f"{above.name.name} of {above.name.owner}, version {above.name.version}"
+
+
 def _attribute(old: TypeDefinition, name: str) -> Attribute:
     found = old.vocabulary.get(name)
     if found is None:
@@ -370,13 +399,19 @@ def _retyped(old: TypeDefinition, words: str) -> Change:
 
 def _lines(definition: TypeDefinition) -> list[str]:
     name = definition.name
-    attributes = [f"attribute    {a.name}: {a.kind.value} (uid {a.uid})" for a in definition.attributes]
+    above = definition.super_type
+    inherited = {} if above is None else above.kinds
+    attributes = [
+        f"attribute    {a.name}: {a.kind.value} (uid {a.uid}){', inherited' if a.uid in inherited else ''}"
+        for a in definition.attributes
+    ]
     made_from = [f"made from    {definition.previous}"] if definition.previous else []
     return [
         f"type         {name.name}",
         f"owner        {name.owner}",
         f"version      {name.version}",
         *made_from,
+        *([] if above is None else [f"extends      {_super_words(definition)}"]),
         *attributes,
         *([] if definition.sealing is None else [f"sealing      {_sealing_words(definition.sealing)}"]),
     ]
@@ -390,6 +425,10 @@ def _record(definition: TypeDefinition) -> dict[str, object]:
         "owner": str(definition.name.owner),
         "version": definition.name.version,
         "previous": definition.previous,
+        "extends": [
+            {"name": one.name.name, "owner": str(one.name.owner), "version": one.name.version}
+            for one in definition.super_types
+        ],
         "attributes": attributes,
         "sealing": None if sealing is None else _sealing_record(sealing),
     }

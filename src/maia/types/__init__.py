@@ -23,8 +23,15 @@ from maia.types.checks import (
 )
 from maia.types.definition import (
     CREDENTIALS_MAX,
+    EMBEDDED_MAX,
+    SUPER_TYPES_MAX,
     BadDefinition,
+    InheritanceTooDeep,
+    InheritedAttributeChanged,
     SignedDefinition,
+    SubTypeSealsLess,
+    SuperTypeNotExtensible,
+    SuperTypesInACircle,
     TypeDefinition,
     TypeShape,
     type_id,
@@ -47,6 +54,7 @@ from maia.types.history import (
 )
 from maia.types.rights import (
     ChangeNotGranted,
+    ExtendNotGranted,
     InstallNotGranted,
     MissingRight,
     NotAManager,
@@ -82,6 +90,8 @@ from maia.types.verified import VerifiedType, VerifiedTypeCache
 
 __all__ = [
     "CREDENTIALS_MAX",
+    "EMBEDDED_MAX",
+    "SUPER_TYPES_MAX",
     "Added",
     "AnotherType",
     "BadDefinition",
@@ -92,6 +102,9 @@ __all__ = [
     "ChangeNotGranted",
     "DefinitionExpired",
     "DefinitionNotYetValid",
+    "ExtendNotGranted",
+    "InheritanceTooDeep",
+    "InheritedAttributeChanged",
     "InstallNotGranted",
     "KindMismatch",
     "MissingRight",
@@ -104,6 +117,9 @@ __all__ = [
     "SealingLevel",
     "SealingWeakened",
     "SignedDefinition",
+    "SubTypeSealsLess",
+    "SuperTypeNotExtensible",
+    "SuperTypesInACircle",
     "TamperedDefinition",
     "TransitKindMismatch",
     "TypeDefinition",

@@ -23,7 +23,7 @@ from maia.credentials.certificate import SignedCertificate
 from maia.credentials.names import TypeName
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Attribute, AttributeUid, Kind
-from maia.types.definition import BadDefinition, TypeDefinition, TypeShape
+from maia.types.definition import BadDefinition, SignedDefinition, TypeDefinition, TypeShape
 from maia.types.sealing import Sealing
 
 __all__ = [
@@ -236,12 +236,14 @@ def next_version(
     version: UUID,
     credentials: tuple[SignedCertificate, ...] = (),
     sealing: Sealing | None = None,
+    extends: tuple[SignedDefinition, ...] | None = None,
 ) -> TypeDefinition:
     """Return the version that follows `definition`, not yet signed.
 
     `version` is handed in because chance lives elsewhere. Credentials are
     never inherited: they belong to whoever signs (dissertation, section 4.3.3).
     Sealing is inherited unless another one is given; it cannot be given up.
+    The super-type stays unless another one, or none, is given.
     """
     name = definition.name
     attributes = apply_changes(definition.attributes, changes)
@@ -253,4 +255,5 @@ def next_version(
         attributes=attributes,
         credentials=credentials,
         sealing=definition.sealing if sealing is None else sealing,
+        extends=definition.extends if extends is None else extends,
     )

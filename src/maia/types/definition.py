@@ -1,31 +1,42 @@
 """What does one version of an event type say?
 
-A definition is a value: the name, the version it was made from, the
-attributes, whether its events travel sealed, and the credentials of whoever
-signs it (dissertation, tables 4.2 to 4.4). Its bytes are in `encoding.py`;
-whether to believe it is answered in `verification.py`. A definition that
-exists is well formed: names and uids are unique, and every count is bounded.
+A definition is a value: the name, the version it was made from, the super-type
+that it extends, the attributes, whether its events travel sealed, and the
+credentials of whoever signs it (dissertation, tables 4.1 to 4.4). Its bytes
+are in `encoding.py`; whether to believe it is answered in `verification.py`.
+A definition that exists is well formed: names and uids are unique, a sub-type
+keeps all that it inherits as it is, and every count is bounded.
+
+A definition holds the signed definition of its super-type, so that it can be
+verified without anything else (docs/decisions/inheritance.md).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.names import FIRST_VERSION, TypeName, Version, checked_version
+from maia.credentials.names import FIRST_VERSION, TypeName, Version, checked_version, is_reserved
 from maia.credentials.principals import Owner, Principal
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, vocabulary_of
-from maia.types.sealing import Sealing
+from maia.types.sealing import Sealing, is_weaker
 
 __all__ = [
     "CREDENTIALS_MAX",
+    "EMBEDDED_MAX",
+    "SUPER_TYPES_MAX",
     "BadDefinition",
+    "InheritanceTooDeep",
+    "InheritedAttributeChanged",
     "SignedDefinition",
+    "SubTypeSealsLess",
+    "SuperTypeNotExtensible",
+    "SuperTypesInACircle",
     "TypeDefinition",
     "TypeShape",
     "type_id",
@@ -34,6 +45,11 @@ __all__ = [
 CREDENTIALS_MAX: Final = 64
 """How many certificates one definition may carry."""
 
+SUPER_TYPES_MAX: Final = 8
+"""How many super-types lie above one type at most."""
+EMBEDDED_MAX: Final = 32
+"""How many definitions, of super-types and the versions they were made from, one definition may hold."""
+
 _ROUTING_DOMAIN: Final = b"maia/1/type-id\x00"
 
 
@@ -41,6 +57,36 @@ class BadDefinition(BadInput):
     """A type definition contradicts itself or leaves something out."""
 
     code = "TYPE-DEFINITION"
+
+
+class InheritedAttributeChanged(BadDefinition):
+    """A sub-type leaves out, renames or retypes an attribute of its super-type; it may only add."""
+
+    code = "TYPE-INHERITED-CHANGED"
+
+
+class SuperTypesInACircle(BadDefinition):
+    """A type would be its own super-type; extend a type that does not extend this one."""
+
+    code = "TYPE-SUPER-TYPES-IN-A-CIRCLE"
+
+
+class InheritanceTooDeep(BadDefinition):
+    """A type has more super-types above it than are allowed; extend one that is nearer to the top."""
+
+    code = "TYPE-INHERITANCE-TOO-DEEP"
+
+
+class SubTypeSealsLess(BadDefinition):
+    """A sub-type protects its events less than its super-type; seal it at least at the same level."""
+
+    code = "TYPE-SUB-TYPE-SEALS-LESS"
+
+
+class SuperTypeNotExtensible(BadDefinition):
+    """Types that the system itself acts on cannot be extended; choose another super-type."""
+
+    code = "TYPE-NOT-EXTENSIBLE"
 
 
 class TypeShape(Protocol):
@@ -69,6 +115,11 @@ class TypeDefinition:
     credentials: tuple[SignedCertificate, ...] = ()
     sealing: Sealing | None = None
     """How events travel between brokers; None for plaintext."""
+    extends: tuple[SignedDefinition, ...] = ()
+    """The super-type after the versions that it was made from, oldest first; empty if there is none.
+
+    The earlier versions are needed only where the super-type's signer holds some management rights alone.
+    """
     vocabulary: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
     kinds: Mapping[AttributeUid, Kind] = field(init=False, repr=False, compare=False)
 
@@ -80,6 +131,26 @@ class TypeDefinition:
         object.__setattr__(self, "vocabulary", MappingProxyType(vocabulary))
         kinds = {attribute.uid: attribute.kind for attribute in self.attributes}
         object.__setattr__(self, "kinds", MappingProxyType(kinds))
+        if self.extends:
+            _check_extends(self)
+
+    @property
+    def super_type(self) -> TypeDefinition | None:
+        """Return the version of the super-type that this definition names, as it was signed."""
+        return self.extends[-1].definition if self.extends else None
+
+    @property
+    def super_types(self) -> Iterator[TypeDefinition]:
+        """Yield the super-types, the nearest first."""
+        above = self.super_type
+        while above is not None:
+            yield above
+            above = above.super_type
+
+    @property
+    def embedded(self) -> int:
+        """Return how many definitions this one holds, those inside others included."""
+        return sum(1 + signed.definition.embedded for signed in self.extends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +188,28 @@ def _check_previous(version: Version, previous: Version | None) -> None:
     checked_version(previous)
     if previous == version:
         raise BadDefinition(f"version `{version}` names itself as its previous version")
+
+
+def _check_extends(definition: TypeDefinition) -> None:
+    """Refuse a definition that is no sub-type of the one it holds: it adds, and changes nothing."""
+    above, name = definition.extends[-1].definition, definition.name
+    supers = list(definition.super_types)
+    if any((one.name.owner, one.name.name) == (name.owner, name.name) for one in supers):
+        raise SuperTypesInACircle(f"`{name.name}` would be its own super-type")
+    if len(supers) > SUPER_TYPES_MAX:
+        raise InheritanceTooDeep(f"`{name.name}` would have more than {SUPER_TYPES_MAX} super-types above it")
+    if definition.embedded > EMBEDDED_MAX:
+        raise InheritanceTooDeep(f"a definition holds at most {EMBEDDED_MAX} definitions of super-types")
+    if is_reserved(above.name.name) or is_reserved(name.name):
+        raise SuperTypeNotExtensible(f"`{above.name.name}` cannot be extended by `{name.name}`")
+    for attribute in above.attributes:
+        if definition.vocabulary.get(attribute.name) != attribute:
+            raise InheritedAttributeChanged(
+                f"`{name.name}` inherits `{attribute.name}` ({attribute.kind.value}, uid {attribute.uid}) "
+                f"from `{above.name.name}` and must have it unchanged"
+            )
+    if is_weaker(definition.sealing, than=above.sealing):
+        raise SubTypeSealsLess(f"`{name.name}` seals less than its super-type `{above.name.name}`")
 
 
 def _check_credentials(credentials: tuple[SignedCertificate, ...]) -> None:

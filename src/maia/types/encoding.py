@@ -5,6 +5,7 @@ signature binds the name to the definition (dissertation, section 4.2.2):
 
     (signed
       (event-type (version 1) (name OWNER "uk.gov.pito.Numberplate" "0") (previous "0")?
+        (extends DEFINITION ...)?
         (attributes (attribute "numberplate" "3265" string) ...)
         (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...)?
         (credentials CERTIFICATE ...)?)
@@ -49,11 +50,19 @@ from maia.credentials.keys import SignedKind, SigningKey
 from maia.credentials.names import TypeName, Version
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
-from maia.types.definition import CREDENTIALS_MAX, BadDefinition, SignedDefinition, TypeDefinition
+from maia.types.definition import (
+    CREDENTIALS_MAX,
+    EMBEDDED_MAX,
+    SUPER_TYPES_MAX,
+    BadDefinition,
+    SignedDefinition,
+    TypeDefinition,
+)
 from maia.types.sealing import ADDRESSES_MAX, Sealing, SealingLevel
 
 __all__ = [
     "DEFINITION_BYTES_MAX",
+    "SUB_TYPE_BYTES_MAX",
     "BadDefinitionEncoding",
     "definition_from_body",
     "definition_from_bytes",
@@ -65,11 +74,13 @@ __all__ = [
 ]
 
 DEFINITION_BYTES_MAX: Final = 1 << 20
+SUB_TYPE_BYTES_MAX: Final = 60 << 10
+"""A definition with a super-type travels among certificates as evidence, and has to be as small as they."""
 
-# An embedded certificate lies two lists deeper than one that travels alone.
+# An embedded certificate lies two lists deeper than one that travels alone, and each super-type three deeper.
 _LIMITS: Final = Limits(
     size_max=DEFINITION_BYTES_MAX,
-    depth_max=CERTIFICATE_LIMITS.depth_max + 3,
+    depth_max=CERTIFICATE_LIMITS.depth_max + 3 + 3 * SUPER_TYPES_MAX,
     atom_max=CERTIFICATE_LIMITS.atom_max,
 )
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}
@@ -90,6 +101,7 @@ def sign_definition(definition: TypeDefinition, key: SigningKey) -> SignedDefini
     body = write_canonical(definition_to_expression(definition))
     if definition_from_body(body) != definition:
         raise BadDefinition("the definition would not be read back as it was meant")
+    _check_size(definition, body)
     signature = key.sign(SignedKind.TYPE_DEFINITION, body)
     return SignedDefinition(definition, key.principal, body, signature, sha256(body).digest())
 
@@ -133,6 +145,9 @@ def definition_to_expression(definition: TypeDefinition) -> SExpression:
     fields: list[SExpression] = [b"event-type", (b"version", b"1"), _name_to_expression(definition.name)]
     if definition.previous is not None:
         fields.append((b"previous", definition.previous.encode()))
+    if definition.extends:
+        above = [read_canonical(definition_to_bytes(signed), _LIMITS) for signed in definition.extends]
+        fields.append((b"extends", *above))
     fields.append((b"attributes", *map(_attribute_to_expression, definition.attributes)))
     if definition.sealing is not None:
         fields.append(_sealing_to_expression(definition.sealing))
@@ -157,20 +172,28 @@ def _sealing_to_expression(sealing: Sealing) -> SExpression:
 
 def _signed_definition(expression: SExpression) -> SignedDefinition:
     (content, body, signature), signer = document_with_signer(expression)
-    return SignedDefinition(_definition(content), signer, body, signature, sha256(body).digest())
+    definition = _definition(content)
+    _check_size(definition, body)
+    return SignedDefinition(definition, signer, body, signature, sha256(body).digest())
+
+
+def _check_size(definition: TypeDefinition, body: bytes) -> None:
+    if definition.extends and len(body) > SUB_TYPE_BYTES_MAX:
+        raise BadDefinition(f"a definition with a super-type has at most {SUB_TYPE_BYTES_MAX} bytes")
 
 
 def _definition(expression: SExpression) -> TypeDefinition:
     match expression:
         case (b"event-type", (b"version", b"1"), (b"name", owner, name, version), *fields):
             previous, fields = _previous(fields)
+            extends, fields = _extends(fields)
             attributes, fields = _attributes(fields)
             sealing, fields = _sealing(fields)
             credentials, fields = _credentials(fields)
             if fields:
                 raise BadDefinitionEncoding("a field of the definition is unknown, repeated or out of order")
             type_name = TypeName(owner_from_expression(owner), text_from_atom(name), text_from_atom(version))
-            return TypeDefinition(type_name, previous, attributes, credentials, sealing)
+            return TypeDefinition(type_name, previous, attributes, credentials, sealing, extends)
         case (b"event-type", (b"version", bytes(number)), *_) if number != b"1":
             shown = number[:64].decode("ascii", "backslashreplace")
             raise BadDefinitionEncoding(f"version `{shown}` of the definition format is unknown")
@@ -184,13 +207,22 @@ def _previous(fields: list[SExpression]) -> tuple[Version | None, list[SExpressi
     return None, fields
 
 
+def _extends(fields: list[SExpression]) -> tuple[tuple[SignedDefinition, ...], list[SExpression]]:
+    match fields:
+        case [(b"extends", *entries), *rest]:
+            if not 1 <= len(entries) <= EMBEDDED_MAX:
+                raise BadDefinitionEncoding(f"`extends` holds 1 to {EMBEDDED_MAX} signed definitions")
+            return tuple(map(_signed_definition, entries)), rest
+    return (), fields
+
+
 def _attributes(fields: list[SExpression]) -> tuple[tuple[Attribute, ...], list[SExpression]]:
     match fields:
         case [(b"attributes", *entries), *rest]:
             if len(entries) > ATTRIBUTES_MAX:
                 raise BadDefinitionEncoding(f"a type has at most {ATTRIBUTES_MAX} attributes")
             return tuple(map(_attribute, entries)), rest
-    raise BadDefinitionEncoding("`attributes` must follow the name and the previous version")
+    raise BadDefinitionEncoding("`attributes` must follow the name, the previous version and the super-type")
 
 
 def _attribute(expression: SExpression) -> Attribute:

@@ -1,9 +1,10 @@
 """May this signer publish this definition?
 
-The verifier asks twice: may the signer manage the type, which the type's
-owner grants, and may the signer install types on the network, which the
-network's coordinator grants (dissertation, section 5.2). Owners and
-coordinators need no certificate for what is theirs. Everybody else needs a
+The verifier asks up to three times: may the signer manage the type, which the
+type's owner grants; may the signer extend the super-type, which the
+super-type's owner grants (MAIA'06, 3.1.3); and may the signer install types on
+the network, which the network's coordinator grants (dissertation, section
+5.2). Owners and coordinators need no certificate for what is theirs. Everybody else needs a
 chain among the certificates inside the definition. An answer names the chains
 it rests on, and a refusal names the right that is missing.
 """
@@ -34,11 +35,13 @@ from maia.types.definition import TypeDefinition
 __all__ = [
     "ChangeNotGranted",
     "Evidence",
+    "ExtendNotGranted",
     "Grounds",
     "InstallNotGranted",
     "MissingRight",
     "NotAManager",
     "PreviousVersionNeeded",
+    "extension_grounds",
     "install_grounds",
     "management_grounds",
 ]
@@ -72,6 +75,12 @@ class InstallNotGranted(MissingRight):
     code = "TYPE-INSTALL-NOT-GRANTED"
 
 
+class ExtendNotGranted(MissingRight):
+    """The signer may not extend the super-type; ask its owner for `extend`, and embed the certificates."""
+
+    code = "TYPE-EXTEND-NOT-GRANTED"
+
+
 class PreviousVersionNeeded(BrokenCredential):
     """The signer holds some management rights only, so the previous version must be at hand."""
 
@@ -98,8 +107,13 @@ class Evidence:
     budget: Budget
     """What is left of the work for this definition: clients that may install nothing show them too (A87)."""
 
-    def chains_for(self, action: Action, resource: ResourceName) -> tuple[VerifiedChain, ...]:
-        """Return the chains from the owner of `resource` to the signer, the longest lived first."""
+    def chains_for(
+        self, action: Action, resource: ResourceName, *, may_be_tested: bool = False
+    ) -> tuple[VerifiedChain, ...]:
+        """Return the chains from the owner of `resource` to the signer, the longest lived first.
+
+        Those that demand online tests count only where `may_be_tested` says that these are made later.
+        """
         try:
             chains = find_chains(
                 self.credentials,
@@ -114,7 +128,10 @@ class Evidence:
             )
         except NoChain:
             return ()
-        return tuple(sorted(filter(_is_unconditional, chains), key=_last_moment, reverse=True))
+        counting = [
+            one for one in chains if _is_unconditional(one) and (may_be_tested or not one.validity.tests)
+        ]
+        return tuple(sorted(counting, key=_last_moment, reverse=True))
 
 
 def management_grounds(
@@ -123,11 +140,12 @@ def management_grounds(
     evidence: Evidence,
     *,
     reseals: bool = False,
+    re_extends: bool = False,
 ) -> Grounds:
     """Return why the signer may make this version; `changes` is None where nothing was compared.
 
-    `reseals` says that the version is sealed otherwise than the one it was
-    made from, which no single right allows.
+    `reseals` and `re_extends` say that the version is sealed otherwise, or has
+    another super-type, than the one it was made from, which no single right allows.
     """
     name = definition.name
     if evidence.signer == name.owner:
@@ -154,7 +172,27 @@ def management_grounds(
         raise ChangeNotGranted(
             "the signer may not change how the type is sealed: that needs every management right"
         )
+    if re_extends:
+        raise ChangeNotGranted("the signer may not change the super-type: that needs every management right")
     return Grounds(_chains_for_changes(changes, held), compared=True)
+
+
+def extension_grounds(super_type: TypeName | None, definition: TypeDefinition, evidence: Evidence) -> Grounds:
+    """Return why the signer may extend `super_type`: every chain, because one of them may be revoked.
+
+    A grant of `extend` for some attributes only is none: a sub-type has them all. Tests are left to
+    those who hear statements, each time that an event of the sub-type is seen as the super-type.
+    """
+    if super_type is None or evidence.signer == super_type.owner:
+        return Grounds()
+    found = evidence.chains_for(Action.EXTEND, super_type, may_be_tested=True)
+    chains = tuple(chain for chain in found if chain.authority.attributes is ALL_ATTRIBUTES)
+    if not chains:
+        raise ExtendNotGranted(
+            f"`{evidence.signer}` may not extend type `{super_type.name}` with `{definition.name.name}`: "
+            "the definition holds no chain from the super-type's owner"
+        )
+    return Grounds(chains)
 
 
 def install_grounds(network: NetworkName | None, definition: TypeDefinition, evidence: Evidence) -> Grounds:
@@ -225,9 +263,10 @@ def _first_about(chains: tuple[VerifiedChain, ...], uid: AttributeUid | None) ->
 
 def _is_unconditional(chain: VerifiedChain) -> bool:
     # Terms speak of events and of facts, and tests of what is known at a moment. There is nothing here to
-    # ask, and a definition is believed for long: so a right under terms or tests is no right.
+    # ask, and a definition is believed for long: so a right under terms is no right, nor one under tests
+    # unless somebody makes them later.
     authority = chain.authority
-    return authority.restriction == ALWAYS and authority.condition == ALWAYS and not chain.validity.tests
+    return authority.restriction == ALWAYS and authority.condition == ALWAYS
 
 
 def _last_moment(chain: VerifiedChain) -> int:

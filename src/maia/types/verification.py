@@ -17,7 +17,6 @@ from typing import Final
 
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.budget import Budget
-from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import SignedKind, verify_signature
 from maia.credentials.names import NetworkName, TypeName
@@ -27,7 +26,14 @@ from maia.events import Instant
 from maia.types.changes import Change, diff
 from maia.types.definition import SignedDefinition, TypeDefinition
 from maia.types.encoding import definition_from_body
-from maia.types.rights import Evidence, Grounds, MissingRight, install_grounds, management_grounds
+from maia.types.rights import (
+    Evidence,
+    Grounds,
+    MissingRight,
+    extension_grounds,
+    install_grounds,
+    management_grounds,
+)
 from maia.types.sealing import SealingWeakened, is_weaker
 from maia.types.verified import _SEAL, VerifiedType, VerifiedTypeCache
 
@@ -86,12 +92,12 @@ def verify_definition(
     """
     budget = Budget.of(_WORK_MAX) if budget is None else budget
     if cache is None:
-        return _verified_anew(signed, at, previous, network, constitutions, VerificationCache(), budget)
+        cache = VerifiedTypeCache()
+        return _verified_anew(signed, at, previous, network, constitutions, cache, budget)
     # The usual way is short on purpose: a subscription with a known type ends here.
     verified = cache.find(signed, at, network, previous, constitutions)
     if verified is None:
-        certificates = cache.certificates
-        verified = _verified_anew(signed, at, previous, network, constitutions, certificates, budget)
+        verified = _verified_anew(signed, at, previous, network, constitutions, cache, budget)
         cache.keep(verified)
     return verified
 
@@ -102,34 +108,57 @@ def _verified_anew(
     previous: VerifiedType | None,
     network: NetworkName | None,
     constitutions: tuple[VerifiedConstitution, ...],
-    certificates: VerificationCache,
+    cache: VerifiedTypeCache,
     budget: Budget,
 ) -> VerifiedType:
     definition = _definition_as_signed(signed)
     changes = _changes_since(previous, definition)
     reseals = previous is not None and previous.sealing != definition.sealing
-
-    def grounds_at(moment: Instant) -> tuple[Grounds, Grounds]:
-        evidence = Evidence(
-            signed.signer, definition.credentials, moment, constitutions, certificates, budget
+    re_extends = previous is not None and previous.definition.extends != definition.extends
+    super_type: VerifiedType | None = None
+    for one in definition.extends:
+        budget.spend_check()
+        super_type = verify_definition(
+            one,
+            at=at,
+            previous=super_type,
+            network=network,
+            constitutions=constitutions,
+            cache=cache,
+            budget=budget,
         )
-        managing = management_grounds(definition, changes, evidence, reseals=reseals)
-        return managing, install_grounds(network, definition, evidence)
+    extended = None if super_type is None else super_type.name
+
+    def grounds_at(moment: Instant) -> tuple[Grounds, Grounds, Grounds]:
+        evidence = Evidence(
+            signed.signer, definition.credentials, moment, constitutions, cache.certificates, budget
+        )
+        managing = management_grounds(definition, changes, evidence, reseals=reseals, re_extends=re_extends)
+        extending = extension_grounds(extended, definition, evidence)
+        return managing, extending, install_grounds(network, definition, evidence)
 
     try:
-        managing, installing = grounds_at(at)
+        managing, extending, installing = grounds_at(at)
     except MissingRight as problem:
         raise _out_of_date(definition.credentials, at, grounds_at) or problem from None
     validity = _validity_of((managing, installing), previous if managing.compared else None)
     _check_compared_version(validity, at)
+    if super_type is not None:
+        validity = validity.intersection(super_type.validity)
+    if extending.chains:
+        # The longest lived one; its tests are made when an event is to be seen as the super-type.
+        longest = extending.chains[0].validity
+        validity = validity.intersection(Validity(longest.not_before, longest.not_after))
     return VerifiedType(
         signed=signed,
         validity=validity,
         chains=managing.chains + installing.chains,
         network=network,
-        constitutions=_relevant(constitutions, definition, network),
+        constitutions=_relevant(constitutions, definition, network, super_type),
         previous_id=None if previous is None else previous.id,
         changes=changes,
+        super_type=super_type,
+        extension=extending.chains,
         seal=_SEAL,
     )
 
@@ -162,9 +191,14 @@ def _changes_since(previous: VerifiedType | None, definition: TypeDefinition) ->
 
 
 def _relevant(
-    constitutions: Iterable[VerifiedConstitution], definition: TypeDefinition, network: NetworkName | None
+    constitutions: Iterable[VerifiedConstitution],
+    definition: TypeDefinition,
+    network: NetworkName | None,
+    super_type: VerifiedType | None,
 ) -> tuple[VerifiedConstitution, ...]:
     owners = {definition.name.owner, None if network is None else network.owner}
+    if super_type is not None:
+        owners |= {one.name.owner for one in (super_type, *super_type.super_types)}
     return tuple(one for one in constitutions if one.quorum in owners)
 
 

@@ -51,6 +51,10 @@ class VerifiedType:
     constitutions: tuple[VerifiedConstitution, ...]
     previous_id: bytes | None
     changes: tuple[Change, ...] | None
+    super_type: VerifiedType | None
+    """The version of the super-type that this one extends, verified as well."""
+    extension: tuple[VerifiedChain, ...]
+    """The chains that let the signer extend it, without regard to online tests; none if it is its owner."""
     # Not a field: `dataclasses.replace` therefore cannot carry it over to an altered copy.
     seal: InitVar[object]
     type_id: bytes = field(init=False, repr=False, compare=False)
@@ -96,6 +100,12 @@ class VerifiedType:
     def name(self) -> TypeName:
         """Return the full name: owner, readable name, version."""
         return self.signed.definition.name
+
+    @property
+    def super_types(self) -> tuple[VerifiedType, ...]:
+        """Return the super-types, the nearest first."""
+        above = self.super_type
+        return () if above is None else (above, *above.super_types)
 
     @property
     def sealing(self) -> Sealing | None:

@@ -284,6 +284,8 @@ def test_where_the_issuer_is_a_domain_a_timed_list_is_demanded_unless_it_says_ot
     timed = by_hand(met, "timed.cert", "--domain", "met.pub")
     assert timed["revocable_everywhere"] is True
     assert "timed-crl" in json.dumps(timed["online"])
+    extending = by_hand(met, "extend.cert", "--domain", "met.pub", "--action", "extend")
+    assert extending["revocable_everywhere"] is True
     gone = run(met, "cert", "revoke", "timed.cert")
     assert "still open" not in gone.stdout, gone.stderr
     assert "then a verifier that heard nothing refuses it too" in gone.stdout

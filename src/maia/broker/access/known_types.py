@@ -23,11 +23,14 @@ from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
     Sealing,
     SignedDefinition,
+    SubTypeSealsLess,
     TypeHistory,
     VerifiedType,
     VerifiedTypeCache,
     definition_from_bytes,
     definition_to_bytes,
+    is_weaker,
+    strongest,
     verify_definition,
 )
 from maia.wire.effects import Effect, Keep, Note
@@ -108,13 +111,42 @@ class KnownTypes:
     ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
         """Return the named version, and every version that was handed over, all verified at `now`."""
         given = self._verified(handed_over, now)
-        for version in reversed(given):
-            if version.name == name:
-                return version, given
-        known = self._by_name.get(name)
-        if known is None:
-            raise UnknownType(f"version `{name.version}` of `{name.name}` is not known here: hand it over")
-        return self._verify(known.signed, (), now), given
+        found = next((version for version in reversed(given) if version.name == name), None)
+        if found is None:
+            known = self._by_name.get(name)
+            if known is None:
+                raise UnknownType(
+                    f"version `{name.version}` of `{name.name}` is not known here: hand it over"
+                )
+            found = self._verify(known.signed, (), now)
+        if found.super_type is not None:
+            self._check_protection(found)
+            # What is published as a super-type has to be known as one: its kinds, and how it is sealed.
+            given = (*reversed(found.super_types), *given)
+        return found, given
+
+    def verify(self, shown: Sequence[bytes], now: Instant, budget: Budget) -> VerifiedType | None:
+        """Verify what another broker showed as evidence, and return the last version; nothing is remembered.
+
+        Of a type that contradicts what is known here nothing is believed.
+        """
+        verified: list[VerifiedType] = []
+        for data in shown:
+            budget.spend_check()
+            budget.spend_reading(len(data))
+            verified.append(self._verify(definition_from_bytes(data), verified, now, budget))
+        self.check([one for version in verified for one in (*reversed(version.super_types), version)])
+        return verified[-1] if verified else None
+
+    def _check_protection(self, version: VerifiedType) -> None:
+        """Refuse a sub-type that seals less than some version of a super-type that is known here (A29)."""
+        own = strongest((self._sealings.get(version.type_id), version.sealing))
+        for above in version.super_types:
+            if is_weaker(own, than=self._sealings.get(above.type_id)):
+                raise SubTypeSealsLess(
+                    f"`{version.name.name}` seals less than `{above.name.name}`, of which a later version is "
+                    "sealed: make a version of it that is sealed as well"
+                )
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Ask these constitutions from now on who speaks for a quorum that owns a type."""
@@ -134,8 +166,11 @@ class KnownTypes:
         new = sum(version.name not in self._by_name for version in versions)
         effects: list[Effect] = []
         if len(self._by_name) + new > self._limit:
-            staying = {accepted.type_id, *(version.type_id for version in versions)}
-            effects += self._make_room(new, in_use() | staying)
+            staying = in_use() | {accepted.type_id, *(version.type_id for version in versions)}
+            for version in self._by_name.values():
+                if version.type_id in staying:
+                    staying |= {above.type_id for above in version.super_types}
+            effects += self._make_room(new, staying)
         effects += self.remember(versions)
         for type_id in (accepted.type_id, *(version.type_id for version in versions)):
             if type_id in self._versions:
@@ -201,8 +236,16 @@ class KnownTypes:
             verified.append(self._verify(definition_from_bytes(data), verified, now))
         return tuple(verified)
 
-    def _verify(self, signed: SignedDefinition, given: Sequence[VerifiedType], now: Instant) -> VerifiedType:
+    def _verify(
+        self,
+        signed: SignedDefinition,
+        given: Sequence[VerifiedType],
+        now: Instant,
+        budget: Budget | None = None,
+    ) -> VerifiedType:
         name, before = signed.definition.name, signed.definition.previous
+        if budget is None:
+            budget = Budget.of(self._settings.limits.work_per_request, self._meter)
         previous: VerifiedType | None = None
         if before is not None:
             previous_name = TypeName(name.owner, name.name, before)
@@ -215,7 +258,7 @@ class KnownTypes:
             network=self._network,
             constitutions=self._settings.constitutions,
             cache=self._cache,
-            budget=Budget.of(self._settings.limits.work_per_request, self._meter),
+            budget=budget,
         )
 
     def _history(self, version: VerifiedType, histories: Mapping[bytes, TypeHistory]) -> TypeHistory:

@@ -1,15 +1,18 @@
 """The publication path: from a publisher's frame to the frames that leave this broker.
 
 Read it from top to bottom: the right, the type, the View, the seal if the type
-has one, then all that may have a part of it. What comes from another
-broker joins half way, where only identifiers and interests are left.
+has one, then all that may have a part of it; and the same for each
+super-type of its type. What comes from another broker joins half way, where
+only identifiers and interests are left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from maia.broker.access.impairment import dial_or_lack
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
 from maia.broker.publication.transit import Transit, from_carried, written_as
@@ -18,9 +21,11 @@ from maia.broker.revocation.streams import receive_frame
 from maia.broker.routing.interests import forward
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
-from maia.broker.sessions.links import Advertisement, Link
+from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.recheck import recheck_entry
+from maia.broker.subscriptions.registry import project_again
+from maia.errors import MaiaError
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
@@ -28,7 +33,7 @@ from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Publish, Published
 
-__all__ = ["carry", "publish"]
+__all__ = ["carry", "give_up_projected", "publish", "publish_waiting"]
 
 
 def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
@@ -56,7 +61,8 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     def taken_on() -> list[Effect]:
         remember_own(state, transit, advertisement, now)
         counted = Count("maia_rows_published_total", shaped.frame.rows)
-        return [*_published(state, link, message, refused=shaped.refused), counted]
+        seen_above = _publish_as_super_types(state, link, advertisement, transit, now)
+        return [*seen_above, *_published(state, link, message, refused=shaped.refused), counted]
 
     if sealing is None:
         return _sent(state, link, transit, now, then=taken_on)
@@ -65,6 +71,86 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     except PublishedTooLongAgo as problem:
         late = Count("maia_frames_refused_total", labels={"code": problem.code})
         return [late, *_published(state, link, message, refused=message.rows)]
+
+
+# ------------------------------------------------------------ super-types
+
+
+def _publish_as_super_types(
+    state: BrokerState, link: Link, entry: Advertisement, transit: Transit, now: Instant
+) -> list[Effect]:
+    """Publish a frame of a sub-type as each of its super-types, as far as there is consent at this moment.
+
+    What goes wrong here is nothing to the publisher, who has published its own type.
+    """
+    if not entry.projections:
+        return []
+    effects: list[Effect] = []
+    if not consents_hold(state, entry, now):
+        effects = project_again(state, link, entry, now)
+        entry = link.advertisement(entry.ref)
+    for projection in entry.projections:
+        effects += _publish_projected(state, link, entry, projection, project(transit, projection), now)
+    return effects
+
+
+def _publish_projected(
+    state: BrokerState,
+    link: Link,
+    entry: Advertisement,
+    projection: Projection,
+    seen: Transit,
+    now: Instant,
+) -> list[Effect]:
+    remember_own(state, seen, entry, now, projection.consents)
+    sealing = state.types.sealing(seen.type_id)
+    if sealing is None:
+        return _sent(state, link, seen, now)
+    waiting, stream = state.seals.projecting, (link.id, entry.ref)
+    if not state.seals.has_begun(seen.type_id, now) or waiting.holds(seen.type_id, stream):
+        effects, lack = dial_or_lack(state, seen.type_id, now)
+        size = 256 + sum(len(column.data) for column in seen.columns())
+        until, waits = waiting.until(now), (link.id, entry.ref, seen)
+        if lack is None and waiting.put(seen.type_id, stream, waits, size=size, until=until):
+            state.routes.is_changed = True
+            return effects
+        return [*effects, Count("maia_projections_lost_total")]
+    return _seal_projected(state, seen, now)
+
+
+def publish_waiting(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Publish as a super-type what waited for its keys, if whoever published it still may."""
+    effects: list[Effect] = []
+    if not state.seals.has_begun(type_id, now):
+        return effects
+    for number, ref, seen in state.seals.projecting.take(type_id):
+        link = state.links.get(number)
+        entry = None if link is None else link.advertisements.get(ref)
+        if entry is None or not state.authoriser.holds(entry.right, now):
+            continue
+        is_projected = any(one.stream == seen.stream for one in entry.projections)
+        if is_projected and consents_hold(state, entry, now):
+            effects += _seal_projected(state, seen, now)
+    return effects
+
+
+def give_up_projected(state: BrokerState, now: Instant) -> list[Effect]:
+    """Let go of what waited in vain for the keys of a super-type."""
+    return [Count("maia_projections_lost_total") for _ in state.seals.projecting.take_overdue(now)]
+
+
+def _seal_projected(state: BrokerState, seen: Transit, now: Instant) -> list[Effect]:
+    sealing = state.types.sealing(seen.type_id)
+    if sealing is None:
+        return []
+    try:
+        return send_sealed(state, seen, sealing, now)
+    except MaiaError as problem:  # a key that this broker has no right to, or a moment whose keys are gone
+        lost = Count("maia_projections_lost_total")
+        return [lost, Count("maia_frames_refused_total", labels={"code": problem.code})]
+
+
+# ------------------------------------------------------------ other brokers
 
 
 def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect]:
@@ -173,4 +259,6 @@ def _published(state: BrokerState, link: Link, message: Publish, *, refused: int
     answer = Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))
     if state.recording is None:
         return [answer]
-    return state.recording.once_recorded(link.advertisement(message.ref).right.event_type.type_id, answer)
+    types = link.advertisement(message.ref).type_ids
+    recorded = next((one for one in types if state.recording.records(one)), types[0])
+    return state.recording.once_recorded(recorded, answer)

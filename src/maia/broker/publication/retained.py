@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.retained_cache import RetainedFrame
 from maia.broker.publication.transit import Transit
 from maia.broker.sessions.links import Advertisement, Link
@@ -24,6 +25,7 @@ from maia.wire.messages import Sealed, StateGone
 __all__ = [
     "book_keys",
     "forget_retained",
+    "forget_stream",
     "receive_state_gone",
     "publisher_lost_its_right",
     "remember_own",
@@ -32,15 +34,30 @@ __all__ = [
 ]
 
 
-def remember_own(state: BrokerState, transit: Transit, entry: Advertisement, now: Instant) -> None:
-    """Take note of the last frame of a publisher of this broker, as it was written."""
-    state.retained.remember(RetainedFrame(transit, now, LOCAL, entry.right))
+def remember_own(
+    state: BrokerState,
+    transit: Transit,
+    entry: Advertisement,
+    now: Instant,
+    consents: tuple[Authorisation, ...] = (),
+) -> None:
+    """Take note of the last frame of a publisher of this broker, as it was written.
+
+    `consents` are those that let it be seen as this type, if that is a super-type of the publisher's.
+    """
+    state.retained.remember(RetainedFrame(transit, now, LOCAL, entry.right, consents))
 
 
 def move_retained(state: BrokerState, entry: Advertisement) -> None:
-    """Keep a publisher's last frame under the right that it has now: the one before serves no more."""
-    type_id, publisher = entry.right.event_type.type_id, entry.right.principal.key
-    state.retained.rest_on(type_id, publisher, entry.stream, entry.right)
+    """Keep what a publisher said last under the right that it has now: the one before serves no more."""
+    for type_id, stream in _streams(entry):
+        state.retained.rest_on(type_id, entry.right.principal.key, stream, entry.right)
+
+
+def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
+    """Return under which types and streams a publisher's frames are remembered."""
+    above = [(one.type_id, one.stream) for one in entry.projections]
+    return [(entry.right.event_type.type_id, entry.stream), *above]
 
 
 def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId, now: Instant) -> None:
@@ -53,22 +70,28 @@ def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId
 
 def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[Effect]:
     """Forget what a publisher said last, and have others forget it."""
-    type_id, publisher = entry.right.event_type.type_id, entry.right.principal.key
-    state.retained.forget(type_id, publisher, entry.stream)
-    return _tell_gone(state, StateGone(type_id, publisher, entry.stream), besides=None)
+    publisher, effects = entry.right.principal.key, list[Effect]()
+    for type_id, stream in _streams(entry):
+        effects += forget_stream(state, type_id, publisher, stream)
+    return effects
+
+
+def forget_stream(state: BrokerState, type_id: bytes, publisher: bytes, stream: bytes) -> list[Effect]:
+    """Forget what was said last on one stream, and have others forget it."""
+    state.retained.forget(type_id, publisher, stream)
+    return _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)
 
 
 def forget_retained(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
     """Forget what was said by publishers who could say it by one of these certificates alone."""
     effects: list[Effect] = []
     for type_id, publisher, stream, said in state.retained.under_rights():
-        if said.right is None or said.right.watched.isdisjoint(certificates):
-            continue
+        touched = [one for one in said.rights if not one.watched.isdisjoint(certificates)]
         try:
-            state.authoriser.decide_again(said.right, now)
+            for right in touched:
+                state.authoriser.decide_again(right, now)
         except PolicyRefusal:
-            state.retained.forget(type_id, publisher, stream)
-            effects += _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)
+            effects += forget_stream(state, type_id, publisher, stream)
     return effects
 
 

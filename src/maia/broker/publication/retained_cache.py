@@ -53,15 +53,26 @@ class RetainedFrame:
     came_from: Hop
     right: Authorisation | None = field(default=None, repr=False)
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
+    consents: tuple[Authorisation, ...] = field(default=(), repr=False)
+    """What lets it be seen as this type, if its publisher wrote it as a sub-type."""
+    size: int = field(init=False, repr=False, compare=False)
+    """About how many bytes it held when it was remembered; columns that are written later do not count."""
 
-    @property
-    def size(self) -> int:
-        """Return about how many bytes it holds."""
+    def __post_init__(self) -> None:
+        """Work out once how much it takes."""
         frame = self.frame
         if isinstance(frame, Sealed):
-            return 512 + sum(len(column.sealed) for column in frame.columns)
-        written = frame.written.values()
-        return 512 + (sum(len(one.data) for one in written) if written else 64 * frame.frame.rows)
+            held = sum([len(column.sealed) for column in frame.columns])
+        elif frame.written:
+            held = sum([len(one.data) for one in frame.written.values()])
+        else:
+            held = 64 * frame.frame.rows
+        object.__setattr__(self, "size", 512 + held)
+
+    @property
+    def rights(self) -> tuple[Authorisation, ...]:
+        """Return everything that it may be told by; nothing for what came by."""
+        return () if self.right is None else (self.right, *self.consents)
 
 
 class RetainedFrames:
@@ -121,7 +132,8 @@ class RetainedFrames:
         """Take note of the right that a publisher of this broker has from now on."""
         known = self._frames.get((type_id, publisher, stream, b""))
         if known is not None and known.right is not None:
-            self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
+            renewed = self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
+            self._bytes += renewed.size - known.size
 
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
         """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""

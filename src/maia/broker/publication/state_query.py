@@ -253,7 +253,8 @@ def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[RetainedFr
                 usable.append(said)
             continue
         try:
-            state.authoriser.still(said.right, now)
+            for right in said.rights:
+                state.authoriser.still(right, now)
         except PolicyRefusal:
             state.retained.forget(type_id, publisher, stream)
         else:

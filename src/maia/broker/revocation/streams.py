@@ -25,6 +25,7 @@ from typing import Final
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.durable.recording import OWN_LINK
+from maia.broker.publication.projection import certificates_behind
 from maia.broker.publication.retained import forget_retained
 from maia.broker.publication.state_query import ask_for_own, pass_on_state_frame
 from maia.broker.publication.transit import Transit, from_carried
@@ -36,7 +37,7 @@ from maia.broker.sessions.close import close_link
 from maia.broker.sessions.links import Advertisement, Entry, Link, Role, Stage, Subscription
 from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.recheck import register_again, why_lost
-from maia.broker.subscriptions.registry import end_advertisement, end_revoked_subscriptions
+from maia.broker.subscriptions.registry import end_advertisement, end_revoked_subscriptions, project_again
 from maia.broker.timers import Statements
 from maia.credentials import Action, Heard, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
@@ -277,6 +278,10 @@ def _recheck_link(
         state.statements.dependencies.note(link.id, link.connect.watched)
     touched = [entry for entry in link.entries if not entry.right.watched.isdisjoint(certificates)]
     effects = _decide_again(state, link, touched, now)
+    for entry in list(link.advertisements.values()):
+        event_type = entry.right.event_type
+        if event_type.super_type is not None and not certificates_behind(event_type).isdisjoint(certificates):
+            effects += project_again(state, link, entry, now)
     link.shares.clear()
     if link.role is Role.BROKER and state.routes.is_current(link.id):
         effects += doubt_entries(state, link, certificates, now)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.expected_sources import let_arrive
+from maia.broker.publication.projection import offer_of
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.routing.outbox import NO_PROOF, Proof, entry_of, new_proof, route_messages, size_of_wanted
@@ -56,6 +57,7 @@ __all__ = [
     "doubt_entries",
     "send_proof_again",
     "unadvertised",
+    "unadvertised_as",
 ]
 
 _OFFER = b"offer"
@@ -110,20 +112,30 @@ def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instan
 
 
 def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Send others that a type is published here."""
+    """Send others that a type is published here, and its super-types."""
     state.routes.mark_changed(now)
-    type_id = entry.right.event_type.type_id
-    if state.types.sealing(type_id) is not None:
-        return offer_sealed(state, entry)
-    return route_messages(state, state.routes.book.local_advertise(type_id, (entry.link, entry.ref), entry))
+    effects: list[Effect] = []
+    for type_id in entry.type_ids:
+        if state.types.sealing(type_id) is not None:
+            effects += offer_sealed(state, type_id, entry)
+        else:
+            advertisement, baggage = (entry.link, entry.ref), offer_of(state, type_id, entry)
+            effects += route_messages(
+                state, state.routes.book.local_advertise(type_id, advertisement, baggage)
+            )
+    return effects
 
 
 def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Send others that a publisher of a type is gone."""
+    """Send others that a publisher of a type and of its super-types is gone."""
+    return [effect for type_id in entry.type_ids for effect in unadvertised_as(state, type_id, entry, now)]
+
+
+def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, now: Instant) -> list[Effect]:
+    """Send others that a publisher of one of the types of its advertisement is gone."""
     state.routes.mark_changed(now)
-    type_id = entry.right.event_type.type_id
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
-    return [*plain, *unoffer_sealed(state, entry)]
+    return [*plain, *unoffer_sealed(state, type_id, entry)]
 
 
 # ------------------------------------------------------------ publications

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
+from maia.broker.publication.projection import ProjectedOffer
 from maia.broker.sealed.entries import (
     LocalInterest,
     ReceivedInterest,
@@ -71,6 +73,7 @@ _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
 _CHAIN_BYTES_MAX: Final = 8192
 """A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
+_DEFINITION_HEAD: Final = b"(6:signed(10:event-type"
 _ENTRY_BYTES: Final = 512
 """What it takes to keep an interest or offer, beside its bytes."""
 _FILTER_BYTE: Final = 8
@@ -88,6 +91,7 @@ class Proof:
     """What the request shares with others, and beside it what it has of its own; None without a request."""
     own: bytes = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
+    """Certificates; in an offer of a super-type, definitions of the publisher's sub-type come first."""
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The certificates that it was found to depend on here, if it was verified here."""
 
@@ -95,6 +99,16 @@ class Proof:
     def request(self) -> bytes | None:
         """Return the signed request, if there is one."""
         return None if self.frame is None else self.frame.whole(self.own)
+
+    @property
+    def definitions(self) -> tuple[bytes, ...]:
+        """Return the versions of a sub-type that an offer of a super-type depends on, oldest first."""
+        return tuple(takewhile(lambda data: data.startswith(_DEFINITION_HEAD), self.credentials))
+
+    @property
+    def certificates(self) -> tuple[bytes, ...]:
+        """Return the certificates behind the request."""
+        return self.credentials[len(self.definitions) :]
 
     @property
     def size(self) -> int:
@@ -174,6 +188,8 @@ def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterat
 
 _NOBODY: Final = SealedProof((), b"", bytes(16))
 """In place of a proof that is not known: a broker that can check it refuses it."""
+_OF_SUB_TYPE: Final = AttributeUid("of-a-sub-type")
+"""Among the uids of a proof: it holds values for which readers of this type have no key."""
 
 
 def route_messages(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
@@ -225,6 +241,8 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
     credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
     if isinstance(entry, Subscription):
         return Proof(entry.frame, entry.own, credentials)
+    if isinstance(baggage, ProjectedOffer):
+        credentials = (*baggage.definitions, *credentials)
     return new_proof(entry.proof, credentials)
 
 
@@ -238,6 +256,8 @@ def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement
     match baggage:
         case Advertisement():
             return baggage
+        case ProjectedOffer(entry=entry):
+            return entry
         case SubscriberGroup(members=members) if members:
             link, refs = next(iter(members.items()))
             holder = state.recording.link if state.recording is not None and link < 0 else state.links[link]
@@ -269,7 +289,18 @@ def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggag
     proof = proof_of(state, baggage)
     opened = None if proof.request is None else OpenedProof(proof.request, proof.credentials)
     uids = speaks_of(state, sealed.type_id, entry.right)
+    if isinstance(baggage, ProjectedOffer) and _speaks_of_sub_type(sealed.type_id, entry):
+        uids |= {_OF_SUB_TYPE}
     return seal_proof(sealed, opened, uids=uids, keys=ring, random=state.random) or _NOBODY
+
+
+def _speaks_of_sub_type(type_id: bytes, entry: Subscription | Advertisement) -> bool:
+    """Say whether a request or its certificates hold values of attributes that a super-type lacks."""
+    event_type = entry.right.event_type
+    above = next((one for one in event_type.super_types if one.type_id == type_id), event_type)
+    rights = [signed.certificate for signed in entry.right.used]
+    said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
+    return not attributes_of(AllOf((*said, entry.right.filter))) <= above.kinds.keys()
 
 
 def speaks_of(state: BrokerState, type_id: bytes, right: Authorisation) -> frozenset[AttributeUid]:

@@ -4,6 +4,8 @@ The edge has decided it. Any broker on the way may decide it again, always, at
 times, or never (C9): the signed request is from the principal it names, and a
 chain of certificates leads from the owner of the type to that principal. No
 definition is needed for that, so a broker can verify types it has never met.
+Whoever publishes a sub-type offers its super-types too: then the definition of
+the sub-type comes along, and leads to the super-type by rights to `extend`.
 Certificates that are known here not to count any more are no proof.
 """
 
@@ -103,7 +105,40 @@ def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> 
     """Return the certificates by which the signer may publish this type, or raise what is wrong."""
     budget = state.authoriser.budget_of_message()
     name, signer = _asked(state, kind, proof, Action.PUBLISH, now, budget)
-    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
+    watched = _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
+    if type_id(name.owner, name.name) == kind:
+        return watched
+    return watched | _prove_extension(state, kind, name, proof, now, budget)
+
+
+def _prove_extension(
+    state: BrokerState, kind: bytes, name: TypeName, proof: Proof, now: Instant, budget: Budget
+) -> frozenset[bytes]:
+    """Return the certificates by which a type is a sub-type of `kind`, or raise what is wrong."""
+    watched: frozenset[bytes] = frozenset()
+    for signer, above, pool in _levels(state, kind, name, proof, now, budget):
+        if pool:
+            chains = _search(state, _counting(state, pool, now), Action.EXTEND, above, signer, now, budget)
+            state.statements.met(pool, frozenset([one.id for one in pool]))
+            watched |= _watched(chains)
+    return watched
+
+
+def _levels(
+    state: BrokerState, kind: bytes, name: TypeName, proof: Proof, now: Instant, budget: Budget
+) -> list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]]:
+    """Return, for each type on the way to a super-type, who extends what by which certificates."""
+    below = state.types.verify(proof.definitions, now, budget)
+    if below is None or below.name != name:
+        raise NotProved("the definition behind an offer is of another type than its request")
+    levels: list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]] = []
+    for above in below.super_types:
+        pool = {signed.id: signed for chain in below.extension for signed in chain.certificates}
+        levels.append((below.signer, above.name, tuple(pool.values())))
+        if above.type_id == kind:
+            return levels
+        below = above
+    raise NotProved("the definition behind an offer is no sub-type of what is offered")
 
 
 def remember_refusal(
@@ -117,17 +152,25 @@ def remember_refusal(
         if proof.request is None:
             return
         budget = state.authoriser.budget_of_message()
-        owner = request_from_bytes(proof.request).request.event_type.owner
-        pool = state.authoriser.pool_of_stranger(proof.credentials, budget, owner)
-        doubted = {signed.id: len(signed.body) for signed in pool if state.statements.is_refused(signed, now)}
+        asked = request_from_bytes(proof.request).request.event_type
+        pool = state.authoriser.pool_of_stranger(proof.certificates, budget, asked.owner)
+        above: tuple[SignedCertificate, ...] = ()
+        if action is Action.PUBLISH and proof.definitions:
+            levels = _levels(state, kind, asked, proof, now, budget)
+            above = tuple([signed for _, _, certificates in levels for signed in certificates])
+        shown = (*pool, *above)
+        doubted = {
+            signed.id: len(signed.body) for signed in shown if state.statements.is_refused(signed, now)
+        }
         if not doubted:
             return
         name, signer = _asked(state, kind, proof, action, now, budget)
         chains = _search(state, pool, action, name, signer, now, budget)
         used = {signed.id for chain in chains for signed in chain.certificates}
+        used.update(signed.id for signed in above)
         missed = {one: size for one, size in doubted.items() if one in used}
         neighbour.remember_refusal(missed)
-        state.statements.met(pool, frozenset(missed))
+        state.statements.met(shown, frozenset(missed))
         state.statements.dependencies.note(neighbour.link, frozenset(missed))
 
 
@@ -157,7 +200,9 @@ def _asked(
         network=settings.network,
     )
     name = verified.request.event_type
-    if verified.request.action is not action or type_id(name.owner, name.name) != kind:
+    is_above = action is Action.PUBLISH and bool(proof.definitions)  # looked at in `_levels`
+    is_about_it = is_above or type_id(name.owner, name.name) == kind
+    if verified.request.action is not action or not is_about_it:
         raise NotProved("the request behind an interest or offer is about something else")
     return name, verified.signer
 
@@ -171,13 +216,18 @@ def _chains(
     now: Instant,
     budget: Budget,
 ) -> tuple[VerifiedChain, ...]:
-    pool = state.authoriser.pool_of_stranger(proof.credentials, budget, name.owner)
-    refused = {signed.id for signed in pool if state.statements.is_refused(signed, now)}
-    counting = tuple([one for one in pool if one.id not in refused]) if refused else pool
-    chains = _search(state, counting, action, name, signer, now, budget)
+    pool = state.authoriser.pool_of_stranger(proof.certificates, budget, name.owner)
+    chains = _search(state, _counting(state, pool, now), action, name, signer, now, budget)
     used = tuple([signed for chain in chains for signed in chain.certificates])
     state.statements.met(used, frozenset([signed.id for signed in used]))
     return chains
+
+
+def _counting(
+    state: BrokerState, pool: tuple[SignedCertificate, ...], now: Instant
+) -> tuple[SignedCertificate, ...]:
+    refused = {signed.id for signed in pool if state.statements.is_refused(signed, now)}
+    return tuple([one for one in pool if one.id not in refused]) if refused else pool
 
 
 def _search(

@@ -116,8 +116,8 @@ class SealedInterests:
     """When it was last checked whether others have sealed anew."""
     placed: dict[tuple[bytes, bytes], Placed] = field(default_factory=dict)
     """By type and class."""
-    offered: dict[tuple[LinkId, int], tuple[bytes, int]] = field(default_factory=dict)
-    """The type and epoch under which an advertisement is in the book."""
+    offered: dict[tuple[LinkId, int, bytes], int] = field(default_factory=dict)
+    """The epoch under which an advertisement, by its link and reference, is in the book as a type."""
     doubted: dict[bytes, None] = field(default_factory=dict)
     """Digests of sealed filters that a broker refused which could read more of them; the oldest go first."""
     to_do: dict[Task, None] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_impairment
+from maia.broker.publication.path import give_up_projected, publish_waiting
 from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.publication import pass_on_overdue, take_on_again
 from maia.broker.sealed.rekeying import keys_changed, open_rights_again
@@ -78,15 +79,18 @@ def maintain_keys(state: BrokerState, now: Instant) -> list[Effect]:
         state.seals.forget_dropped()
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
+    for type_id in state.seals.projecting.types():
+        effects += publish_waiting(state, type_id, now)
     effects += pass_on_overdue(state, now)
     for link, message in state.seals.publishing.take_overdue(now):
         effects += _not_taken(state, link, message, now)
-    return effects
+    return [*effects, *give_up_projected(state, now)]
 
 
 def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
     """Return when there is something to do about keys."""
-    again = seconds_after(now, _LOOK_AGAIN_S) if len(state.seals.publishing) else None
+    waiting = len(state.seals.publishing) or len(state.seals.projecting)
+    again = seconds_after(now, _LOOK_AGAIN_S) if waiting else None
     late = next_impairment(state, now)
     moments = (state.keys.next_look(), state.seals.next_due(), again, late)
     return min((moment for moment in moments if moment is not None), default=None)
@@ -133,7 +137,7 @@ def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     """Take on again what waited, in its order; what still lacks something waits on, no longer than before."""
     waited = state.seals.carrying.take(type_id)
     carried = [effect for arrived in waited for effect in take_on_again(state, arrived, now)]
-    return [*carried, *_published_again(state, type_id, now)]
+    return [*carried, *_published_again(state, type_id, now), *publish_waiting(state, type_id, now)]
 
 
 def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:

@@ -24,6 +24,7 @@ from typing import Final, Generic, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
+from maia.broker.publication.transit import Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import (
     Principal,
@@ -359,6 +360,7 @@ class SealingKeys:
         "_epochs",
         "carrying",
         "checks",
+        "projecting",
         "publishing",
         "ring_of",
         "sealer",
@@ -388,6 +390,8 @@ class SealingKeys:
         """Frames from neighbours, of epochs or signers that are not known yet."""
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
+        self.projecting: WaitingFrames[tuple[LinkId, int, Transit]] = WaitingFrames(waiting)
+        """The same of frames that are published as a super-type, with their link and reference."""
         self.unsigned: list[Draft] = []
         """What was sealed in this turn and is to be signed at its end."""
         self._epochs: BoundedMap[tuple[bytes, int], EpochKeys] = BoundedMap(
@@ -454,5 +458,5 @@ class SealingKeys:
 
     def next_due(self) -> Instant | None:
         """Return when the first waiting frame gives up."""
-        moments = (self.carrying.next_due(), self.publishing.next_due())
+        moments = (self.carrying.next_due(), self.publishing.next_due(), self.projecting.next_due())
         return min((moment for moment in moments if moment is not None), default=None)

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
+from maia.broker.publication.projection import offer_of
 from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
 from maia.broker.sealed.entries import (
     LocalInterest,
@@ -191,26 +192,25 @@ def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> li
     )
 
 
-def offer_sealed(state: BrokerState, entry: Advertisement) -> list[Effect]:
+def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
-    type_id = entry.right.event_type.type_id
-    epoch, before = state.sealed.in_use.get(type_id), state.sealed.offered.get((entry.link, entry.ref))
+    offered = (entry.link, entry.ref, type_id)
+    epoch, before = state.sealed.in_use.get(type_id), state.sealed.offered.get(offered)
     if epoch is None:
         return []
     book, key = state.routes.book, book_key_of_sealed(type_id)
-    state.sealed.offered[entry.link, entry.ref] = (type_id, epoch)
-    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), entry)
-    if before is not None and before != (type_id, epoch):
-        tells += book.local_unadvertise(key, (entry.link, entry.ref, before[1]))
+    state.sealed.offered[offered] = epoch
+    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
+    if before is not None and before != epoch:
+        tells += book.local_unadvertise(key, (entry.link, entry.ref, before))
     return route_messages(state, tells)
 
 
-def unoffer_sealed(state: BrokerState, entry: Advertisement) -> list[Effect]:
+def unoffer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Take an advertisement out of the book, if it is there."""
-    before = state.sealed.offered.pop((entry.link, entry.ref), None)
-    if before is None:
+    epoch = state.sealed.offered.pop((entry.link, entry.ref, type_id), None)
+    if epoch is None:
         return []
-    type_id, epoch = before
     key = book_key_of_sealed(type_id)
     return route_messages(state, state.routes.book.local_unadvertise(key, (entry.link, entry.ref, epoch)))
 
@@ -258,9 +258,9 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     if state.types.sealing(type_id) is not None:
         for link in state.links.values():
             for entry in link.advertisements.values():
-                if entry.right.event_type.type_id == type_id:
+                if type_id in entry.type_ids:
                     plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
-                    shown += [*offer_sealed(state, entry), *route_messages(state, plain)]
+                    shown += [*offer_sealed(state, type_id, entry), *route_messages(state, plain)]
     return [*shown, *rekey_pending(state, now)]
 
 

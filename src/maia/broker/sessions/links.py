@@ -20,6 +20,7 @@ from maia.broker.settings import BrokerLimits
 from maia.credentials import SignedCertificate
 from maia.events import Instant
 from maia.sessions.session import Session, Stage
+from maia.types import VerifiedType
 from maia.wire.effects import LinkId
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, RequestFrame
@@ -31,6 +32,7 @@ __all__ = [
     "HeldEntry",
     "HeldRequest",
     "Link",
+    "Projection",
     "Role",
     "Share",
     "Stage",
@@ -46,6 +48,22 @@ class Role(Enum):
     BROKER = "broker"
 
 
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A super-type that events of a sub-type are also published as (docs/decisions/inheritance.md)."""
+
+    super_type: VerifiedType
+    stream: bytes
+    """The stream of its frames: a subscriber to both types cannot be given one for the other."""
+    consents: tuple[Authorisation, ...] = field(repr=False)
+    """The rights to `extend`, of each type on the way whose signer does not own the next."""
+
+    @property
+    def type_id(self) -> bytes:
+        """Return by what the super-type is routed."""
+        return self.super_type.type_id
+
+
 @dataclass(slots=True)
 class Advertisement:
     """What a publisher may write under one reference, and how far its stream has come."""
@@ -58,6 +76,13 @@ class Advertisement:
     lease_ends: Instant
     proof: bytes = field(repr=False)
     last_sequence: int | None = None
+    projections: tuple[Projection, ...] = ()
+    """The super-types that its events are also published as, the nearest first."""
+
+    @property
+    def type_ids(self) -> tuple[bytes, ...]:
+        """Return the types that it publishes: its own, and those that it is a sub-type of."""
+        return (self.right.event_type.type_id, *(one.type_id for one in self.projections))
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
+from maia.broker.publication.projection import consents_hold
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
 from maia.broker.routing.interests import send_proof_again
@@ -21,6 +22,7 @@ from maia.broker.subscriptions.registry import (
     end_entry,
     place_advertisement,
     place_subscription,
+    project_again,
     schedule_recheck_of,
     view_class_of,
 )
@@ -58,6 +60,8 @@ def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
         return placed if entry.right.vouched is None else [*placed, *_asked_again(state, link, entry, now)]
     asked = _asked_again(state, link, entry, now) if is_to_be_asked_again(state, link, entry, now) else []
     schedule_recheck_of(state, link, entry)
+    if isinstance(entry, Advertisement) and entry.projections and not consents_hold(state, entry, now):
+        return [*asked, *project_again(state, link, entry, now)]
     return asked
 
 
@@ -171,6 +175,7 @@ def recheck_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect
     for entry in link.entries:
         right_ends = entry.right.stable.not_after
         has_ended = entry.lease_ends <= now or (right_ends is not None and right_ends < now)
-        if has_ended or is_to_be_asked_again(state, link, entry, now):
+        is_projected = isinstance(entry, Advertisement) and bool(entry.projections)
+        if has_ended or is_projected or is_to_be_asked_again(state, link, entry, now):
             effects += recheck_entry(state, link, entry, now)
     return effects

@@ -16,14 +16,15 @@ is rechecked when it ends, renewed or not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor, kept
-from maia.broker.publication.retained import move_retained, publisher_lost_its_right
+from maia.broker.publication.projection import certificates_behind, projections_of
+from maia.broker.publication.retained import forget_stream, move_retained, publisher_lost_its_right
 from maia.broker.refusals import EntriesDiffer, NotVouchedFor
 from maia.broker.routing.interests import (
     advertised,
@@ -32,6 +33,7 @@ from maia.broker.routing.interests import (
     classes_gone,
     send_proof_again,
     unadvertised,
+    unadvertised_as,
 )
 from maia.broker.routing.own_interests import kept_class
 from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription
@@ -42,7 +44,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import decode, encode, encode_known
-from maia.wire.effects import Count, Effect, Send
+from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
 
@@ -61,6 +63,7 @@ __all__ = [
     "price_of_renewal",
     "renew_all",
     "ended_message",
+    "project_again",
     "view_class_of",
 ]
 
@@ -104,11 +107,35 @@ def place_advertisement(
     state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
 ) -> list[Effect]:
     """Register an advertisement, in place of another one under its reference if there was one."""
+    standing = link.advertisements.get(entry.ref)
     link.advertisements[entry.ref] = entry
+    entry.projections = projections_of(state, entry.right.event_type, entry.stream, now)
     if entry.right.vouched is not None:
         move_retained(state, entry)
     _set_timers(state, link, entry, now)
-    return advertised(state, entry, now)
+    lost = [] if standing is None else _projections_lost(state, entry, standing, now)
+    return [*lost, *advertised(state, entry, now)]
+
+
+def project_again(state: BrokerState, link: Link, entry: Advertisement, now: Instant) -> list[Effect]:
+    """Publish an advertisement as those super-types alone to which there is consent now."""
+    return place_advertisement(state, link, replace(entry), None, now)
+
+
+def _projections_lost(
+    state: BrokerState, entry: Advertisement, before: Advertisement, now: Instant
+) -> list[Effect]:
+    """Take back what an advertisement was published as before and is not any more, and what was said so."""
+    staying = {(one.type_id, one.stream) for one in entry.projections}
+    effects: list[Effect] = []
+    for one in before.projections:
+        if (one.type_id, one.stream) in staying:
+            continue
+        effects += forget_stream(state, one.type_id, entry.right.principal.key, one.stream)
+        if one.type_id not in entry.type_ids:
+            effects += unadvertised_as(state, one.type_id, before, now)
+            effects.append(Note("not-published-as-super-type", {"type": one.type_id.hex(), "ref": entry.ref}))
+    return effects
 
 
 def end_entry(
@@ -158,6 +185,11 @@ def _set_timers(state: BrokerState, link: Link, entry: Entry, now: Instant) -> N
     """Note what an entry depends on, and set its timers."""
     state.statements.dependencies.note(link.id, entry.right.watched)
     schedule_recheck_of(state, link, entry)
+    if isinstance(entry, Advertisement) and entry.right.event_type.super_type is not None:
+        state.statements.dependencies.note(link.id, certificates_behind(entry.right.event_type))
+        for consent in entry.projections[-1].consents if entry.projections else ():
+            if consent.stable.not_after is not None:
+                schedule_recheck(state, link, just_after(consent.stable.not_after))
     vouched = entry.right.vouched
     if vouched is not None and now < vouched.ask_at:
         schedule_recheck(state, link, vouched.ask_at)
@@ -263,7 +295,7 @@ def ended_messages(link: Link, refs: Sequence[int], problem: MaiaError) -> list[
     first = encode(Ended(refs[0], problem.code, problem.message))
     said = decode(first)
     assert isinstance(said, Ended)  # noqa: S101 - made a line above
-    others = [encode_known(replace(said, ref=ref)) for ref in refs[1:]]
+    others = [encode_known(structs.replace(said, ref=ref)) for ref in refs[1:]]
     sent = [Send(link.id, data) for data in (first, *others)]
     return [*sent, Count("maia_ended_total", len(refs), labels={"code": problem.code})]
 

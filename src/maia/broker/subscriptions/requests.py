@@ -288,8 +288,12 @@ def _met(
     """Remember the versions behind a request that was permitted, and look for the keys that they need."""
     new = state.types.accept(event_type, handed_over, lambda: _types_in_use(state))
     state.to_keep += new
-    met = type_met(state, event_type.type_id, new, now)
-    return met if state.recording is None else [*met, *want_to_record(state, event_type.type_id, now)]
+    effects: list[Effect] = []
+    for one in (event_type, *event_type.super_types):
+        effects += type_met(state, one.type_id, new, now)
+        if state.recording is not None:
+            effects += want_to_record(state, one.type_id, now)
+    return effects
 
 
 def _types_in_use(state: BrokerState) -> set[bytes]:

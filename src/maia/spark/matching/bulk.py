@@ -13,7 +13,7 @@ events, but for a bounded number of those that no key tells apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ from maia.spark.matching.tables import (
 from maia.views.schema import StoredMismatch, checked_stored, spark_type
 from maia.views.to_spark import to_spark_test
 
-__all__ = ["EVENT", "TYPE", "BulkMatcher", "Subscription", "TooManyKeys"]
+__all__ = ["EVENT", "TYPE", "BulkMatcher", "Subscription", "TooManyKeys", "as_super_types"]
 
 EVENT: Final = "_event"
 """The column that tells events apart."""
@@ -63,6 +63,37 @@ class TooManyKeys(BadInput):
     """The filters of one job make more rows of keys than a job takes."""
 
     code = "INPUT-BULK-KEYS"
+
+
+def as_super_types(
+    events: DataFrame, super_types: Mapping[str, Mapping[str, Collection[AttributeUid]]]
+) -> DataFrame:
+    """Return events and, of each event of a sub-type, one more for each super-type with its attributes.
+
+    A log of the network holds these already, as brokers published them. `super_types` says, for a type as the
+    type column names it, which attributes each of its super-types has. What tells an event apart becomes the
+    pair of `event` and the `type` that it is seen as.
+    """
+    seen_as = F.array(F.col(TYPE))
+    for name, above in super_types.items():
+        every = F.array(F.lit(name), *(F.lit(one) for one in above))
+        seen_as = F.when(F.col(TYPE) == name, every).otherwise(seen_as)
+    each = events.withColumn("_seen_as", F.explode(seen_as))
+    columns = [one for one in events.columns if one not in (EVENT, TYPE)]
+    return each.select(
+        F.struct(F.col(EVENT).alias("event"), F.col("_seen_as").alias("type")).alias(EVENT),
+        F.col("_seen_as").alias(TYPE),
+        *(F.when(~_is_left_out(uid, super_types), F.col(f"`{uid}`")).alias(uid) for uid in columns),
+    )
+
+
+def _is_left_out(uid: str, super_types: Mapping[str, Mapping[str, Collection[AttributeUid]]]) -> Column:
+    """Return whether an attribute is one that the super-type does not have as which a row is seen."""
+    left_out = F.lit(False)
+    for name, above in super_types.items():
+        lacking = [one for one, attributes in above.items() if uid not in attributes]
+        left_out = left_out | ((F.col(TYPE) == name) & F.col("_seen_as").isin(lacking))
+    return left_out
 
 
 class BulkMatcher:

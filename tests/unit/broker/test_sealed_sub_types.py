@@ -1,0 +1,130 @@
+"""Sealed sub-types: the inherited part opens for the super-type's readers, and nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from maia.broker.sealed.messages import offer_from_wire
+
+from maia.credentials import Action
+from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
+from maia.predicates import Comparison, Operator
+from maia.sealing.filters.proofs import open_proof
+from maia.types import SealingLevel
+from maia.wire.codec import encode
+from maia.wire.messages import AskState, Carried, Published, Sealed, SealedOffer, SealedWithPlaintext
+from support.broker import NOW
+from support.sealed_sub_types import ABOVE, BELOW, VICTORIA, Town, whole
+from support.sub_types import (
+    CHARGE_KINDS,
+    FEE,
+    SECRET_FEE,
+    charge,
+    grant,
+    speak,
+)
+
+LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
+BILLING = "billing office"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_reader_of_the_super_type_reads_the_inherited_part(level):
+    town = whole(level)
+    billing = town.person(BILLING, "Met broker")
+    above, below = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    assert camera.was_accepted(offer), camera.heard
+    camera.publish(offer, charge(), kinds=CHARGE_KINDS)
+    assert billing.events(above) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+    assert [event[FEE] for event in billing.events(below)] == [SECRET_FEE]
+    assert not [message for message in town.frames() if isinstance(message, Carried)]
+    for secret in (b"LC04 ABC", b"Victoria"):
+        assert secret not in town.heard_by(town.middle)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_broker_that_reads_the_super_type_alone_is_sent_nothing_of_the_sub_type(level):
+    """A99: not the value, not its ciphertext, not its uid."""
+    town = Town(level)
+    town.bring(town.ccs, town.type_id, *ABOVE)
+    town.bring(town.ccs, town.below, *BELOW)
+    town.bring(town.met, town.type_id, *ABOVE)
+    billing = town.person(BILLING, "Met broker")
+    ref = billing.subscribe()
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+    frames = town.frames(to=town.met)
+    assert frames
+    for message in frames:
+        frame = message.frame if isinstance(message, SealedWithPlaintext) else message
+        assert isinstance(frame, Sealed)
+        assert frame.type_id == town.type_id
+        assert FEE.encode() not in encode(message)
+
+
+def test_keys_of_the_super_type_that_come_later_are_waited_for():
+    town = Town()
+    town.bring(town.ccs, town.below, *BELOW)
+    billing = town.person(BILLING, "CCS broker")
+    above, below = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    for number in range(3):
+        camera.publish(offer, charge(f"LC0{number}"), kinds=CHARGE_KINDS)
+    assert len(camera.all_heard(Published)) == 3
+    assert [len(billing.events(ref)) for ref in (above, below)] == [0, 3]
+    town.bring(town.ccs, town.type_id, *ABOVE)
+    town.advance(1)
+    assert [event[NUMBERPLATE] for event in billing.events(above)] == ["LC00", "LC01", "LC02"]
+
+
+def test_without_keys_of_the_super_type_the_sub_type_alone_is_published():
+    """A broker gets no keys of a super-type by way of a sub-type: it needs a right of its own."""
+    town = Town()
+    for running in (town.ccs, town.met):
+        town.bring(running, town.below, *BELOW)
+    billing = town.person(BILLING, "Met broker")
+    ref = speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    town.advance(60)
+    assert len(billing.events(ref)) == 1
+    assert town.ccs.counts["maia_projections_lost_total"] == 1
+    assert not any(isinstance(message, Carried) for message in town.frames())
+
+
+def test_what_a_publishers_right_says_of_the_sub_type_is_shut_for_readers_of_the_super_type():
+    town = whole(SealingLevel.ATTRIBUTE)
+    name = town.world.charge.definition.name
+    small = grant(
+        town.story, "CCS", VICTORIA, name, Action.PUBLISH, restriction=Comparison(FEE, Operator.LT, 987654)
+    )
+    town.world = replace(town.world, rights=town.world.rights[1:])
+    billing = town.person(BILLING, "Met broker")
+    ref = billing.subscribe()
+    camera = town.camera(small)
+    offer = speak(camera, town.world.charge, "advertise")
+    assert camera.was_accepted(offer), camera.heard
+    camera.publish(offer, charge(), kinds=CHARGE_KINDS)
+    assert len(billing.events(ref)) == 1
+    told = [one for _, _, one in town.carried if isinstance(one, SealedOffer)]
+    offers = [offer_from_wire(one) for one in told if one.type_id == town.type_id]
+    standing = [one for one in offers if one is not None]
+    assert standing
+    for one in standing:
+        assert open_proof(one.offer, one.proof, town.rings[town.met.name][town.type_id]) is None
+
+
+def test_the_state_of_a_sealed_super_type_is_told_sealed():
+    town = whole(SealingLevel.ATTRIBUTE)
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    billing = town.person(BILLING, "Met broker")
+    ref = billing.subscribe()
+    billing.say(AskState(77, ref))
+    assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+    assert b"LC04 ABC" not in town.heard_by(town.middle)

@@ -1,0 +1,344 @@
+"""What is published as a sub-type is seen as the super-type, and as nothing more."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials import Action, TestKind, Validity
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.predicates import Comparison, Operator
+from maia.types import Added, Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
+from maia.wire.messages import AskState, Carried, Deliver, Offer, Published
+from support.broker import NOW, SECOND, Net, sighting
+from support.revoking import Issuer
+from support.sub_types import (
+    CASE_KINDS,
+    CHARGE_KINDS,
+    FEE,
+    SubTypes,
+    case,
+    charge,
+    grant,
+    install_right,
+    rights_without,
+    speak,
+    tell_of_sub_types,
+)
+from support.types import version
+
+VICTORIA, BILLING, SMITH = "camera at Victoria", "billing office", "Detective Smith"
+
+
+class Town:
+    """Three brokers in a row of links, cameras at one end and readers at the other."""
+
+    def __init__(
+        self, test: TestKind | None = None, validity: Validity | None = None, **settings: object
+    ) -> None:
+        self.net = Net(**settings)
+        self.net.broker("PITO broker")
+        self.net.broker("CCS broker", seeds=["PITO broker"])
+        self.net.broker("Met broker", seeds=["PITO broker"])
+        self.pito: Issuer
+        self.ccs: Issuer
+        self.world: SubTypes = tell_of_sub_types(self.net.story, test=test, validity=validity)
+
+    def client(self, who: str, at: str = "CCS broker", **changes: object):
+        return self.net.client(who, at, **({"credentials": self.world.certificates} | changes))
+
+    def camera(self, at: str = "CCS broker"):
+        """Return a camera without any right to the super-type."""
+        name = self.net.story.definition.definition.name.name
+        return self.client(VICTORIA, at, credentials=rights_without(self.world, VICTORIA, name))
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+@pytest.fixture
+def tested() -> Town:
+    """Return a town whose issuers have to be heard about the rights to extend."""
+    town = Town(test=TestKind.CRL, lease_s=3600)
+    town.pito, town.ccs = Issuer(town.net, "PITO", "PITO broker"), Issuer(town.net, "CCS", "CCS broker")
+    town.pito.state(town.pito.says.list_now())
+    town.ccs.state(town.ccs.says.list_now())
+    return town
+
+
+@pytest.mark.parametrize("at", ["CCS broker", "Met broker"])
+def test_a_reader_of_the_super_type_gets_events_of_the_sub_type(town, at):
+    billing = town.client(BILLING, at)
+    ref = billing.subscribe()
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    assert camera.was_accepted(offer), camera.heard
+    camera.publish(offer, charge(), kinds=CHARGE_KINDS)
+    assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+    assert camera.last(Published) == Published(offer, 0, 0)
+
+
+def test_events_of_any_depth_arrive_whether_the_sub_type_came_first_or_later(town):
+    early = town.client(BILLING, "Met broker")
+    early.subscribe()
+    camera = town.camera()
+    offer = speak(camera, town.world.case, "advertise")
+    late = town.client(BILLING, "PITO broker")
+    late.subscribe()
+    camera.publish(offer, case("AE05 XYZ"), kinds=CASE_KINDS)
+    for office in (early, late):
+        assert [event[NUMBERPLATE] for event in office.events()] == ["AE05 XYZ"]
+
+
+def test_a_reader_of_the_type_between_sees_its_part(town):
+    billing = town.client(BILLING, "Met broker")
+    ref = speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.case, "advertise"), case(), kinds=CASE_KINDS)
+    assert billing.events(ref) == [{**sighting(), FEE: charge()[FEE]}]
+
+
+def test_each_subscription_gets_what_it_asked_for_and_nothing_twice(town):
+    billing = town.client(BILLING, "Met broker")
+    above, below = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    for number in range(3):
+        camera.publish(offer, charge(f"LC0{number}"), kinds=CHARGE_KINDS)
+    assert [event[NUMBERPLATE] for event in billing.events(above)] == ["LC00", "LC01", "LC02"]
+    assert [event[NUMBERPLATE] for event in billing.events(below)] == ["LC00", "LC01", "LC02"]
+    assert not any(FEE in event for event in billing.events(above))
+    assert all(FEE in event for event in billing.events(below))
+
+
+def test_a_frame_that_is_published_again_elsewhere_arrives_once(town):
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    for at in ("CCS broker", "PITO broker"):
+        camera = town.camera(at)
+        camera.publish(
+            speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS, sequence=3
+        )
+    assert len(billing.events()) == 1
+
+
+def test_readers_of_the_sub_type_get_nothing_of_the_super_type(town):
+    billing = town.client(BILLING, "Met broker")
+    ref = speak(billing, town.world.charge, "subscribe")
+    camera = town.client(VICTORIA)
+    camera.publish(camera.advertise(), sighting())
+    assert billing.events(ref) == []
+
+
+def test_the_publishers_right_to_the_sub_type_decides_what_is_published(town):
+    world, story = town.world, town.net.story
+    name = world.charge.definition.name
+    small = grant(story, "CCS", VICTORIA, name, Action.PUBLISH, restriction=Comparison(FEE, Operator.LT, 100))
+    camera = town.client(VICTORIA, credentials=(*rights_without(world, VICTORIA, name.name), small))
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    offer = speak(camera, world.charge, "advertise")
+    camera.publish(offer, charge("A", fee=5), charge("B", fee=500), kinds=CHARGE_KINDS)
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["A"]
+    assert camera.last(Published).refused_rows == 1
+
+
+def test_the_readers_right_to_the_super_type_decides_what_is_seen(town):
+    smith = town.client(SMITH, "Met broker")
+    ref = smith.subscribe()
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    camera.publish(offer, charge("LC04 ABC"), charge("AE05 XYZ"), kinds=CHARGE_KINDS)
+    assert [event[NUMBERPLATE] for event in smith.events(ref)] == ["AE05 XYZ"]
+
+
+def test_no_attribute_of_the_sub_type_travels_under_the_super_type(town):
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.case, "advertise"), case(), kinds=CASE_KINDS)
+    carried = [message for _, _, message in town.net.carried if isinstance(message, Carried)]
+    assert carried
+    for message in carried:
+        assert {column.uid for column in message.columns} <= {NUMBERPLATE, TIMESTAMP, LOCATION}
+
+
+def test_a_later_version_of_the_super_type_reads_what_the_named_one_has(town):
+    story = town.net.story
+    later = next_version(story.definition.definition, [], version=version(3))
+    definitions = [
+        definition_to_bytes(one) for one in (story.definition, sign_definition(later, story.keys["PITO"]))
+    ]
+    billing = town.client(BILLING, "Met broker")
+    ref = billing.subscribe(definitions=definitions, event_type=later.name)
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+
+
+def test_a_version_of_a_manager_with_some_rights_is_believed_beside_the_one_before():
+    town = Town(verify_in_transit=1.0)
+    world, story = town.world, town.net.story
+    first = world.charge
+    credentials = (
+        grant(story, "CCS", "Met", first.definition.name, Action.MANAGE_ADD),
+        grant(story, "PITO", "Met", story.definition.definition.name, Action.EXTEND),
+        install_right(story, "Met"),
+    )
+    more = Attribute("more", attribute_uid("more"), Kind.STRING)
+    later = sign_definition(
+        next_version(first.definition, [Added(more)], version=version(9), credentials=credentials),
+        story.keys["Met"],
+    )
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    definitions = [definition_to_bytes(one) for one in (first, later)]
+    offer = speak(camera, later, "advertise", definitions=definitions)
+    assert camera.was_accepted(offer), camera.heard
+    camera.publish(offer, {**charge(), more.uid: "x"}, kinds={**CHARGE_KINDS, more.uid: more.kind})
+    assert billing.events() == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+    assert not any(running.noted("refused") for running in town.net.brokers.values())
+
+
+def test_a_super_type_that_was_sealed_since_makes_a_plain_sub_type_unusable(town):
+    """A29: the strongest version that the broker has met decides."""
+    story = town.net.story
+    pito = story.keys["PITO"]
+    later = next_version(
+        story.definition.definition,
+        [],
+        version=version(3),
+        sealing=Sealing(SealingLevel.EVENT, pito.principal),
+    )
+    definitions = [definition_to_bytes(one) for one in (story.definition, sign_definition(later, pito))]
+    town.client(BILLING).subscribe(definitions=definitions, event_type=later.name)
+    camera = town.camera()
+    assert camera.code_of(speak(camera, town.world.charge, "advertise")) == "TYPE-SUB-TYPE-SEALS-LESS"
+
+
+def test_a_broker_forgets_nothing_of_it_when_it_is_started_again(town):
+    camera = town.camera()
+    speak(camera, town.world.case, "advertise")
+    town.net.restart("CCS broker")
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    offer = camera.advertise(definitions=[], event_type=town.world.case.definition.name)
+    assert camera.was_accepted(offer), camera.heard
+    town.net.advance(2)
+    camera.publish(offer, case(), kinds=CASE_KINDS)
+    assert len(billing.events()) == 1
+
+
+# ---------------------------------------------------------------- when rights end
+
+
+def test_a_revoked_consent_ends_it_at_once_and_the_sub_type_lives_on(tested):
+    town = tested
+    billing = town.client(BILLING, "Met broker")
+    above, below = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    camera.publish(offer, charge("before"), kinds=CHARGE_KINDS)
+    town.pito.revoke(town.world.consents["CCS"])
+    camera.publish(offer, charge("after"), kinds=CHARGE_KINDS)
+    assert [event[NUMBERPLATE] for event in billing.events(above)] == ["before"]
+    assert [event[NUMBERPLATE] for event in billing.events(below)] == ["before", "after"]
+    assert town.net.brokers["CCS broker"].noted("not-published-as-super-type")
+
+
+def test_a_revoked_consent_between_ends_what_is_above_it_alone(tested):
+    """Met extends the type of CCS, which extends PITO's: what PITO takes back ends at CCS."""
+    town = tested
+    billing = town.client(BILLING, "Met broker")
+    above, between = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
+    camera = town.camera()
+    offer = speak(camera, town.world.case, "advertise")
+    town.pito.revoke(town.world.consents["CCS"])
+    camera.publish(offer, case("one"), kinds=CASE_KINDS)
+    assert [len(billing.events(ref)) for ref in (above, between)] == [0, 1]
+    town.ccs.revoke(town.world.consents["Met"])
+    camera.publish(offer, case("two"), kinds=CASE_KINDS)
+    assert [len(billing.events(ref)) for ref in (above, between)] == [0, 1]
+
+
+def test_a_consent_that_counts_again_is_used_again():
+    town = Town(test=TestKind.TIMED_CRL, lease_s=3600)
+    pito, ccs = Issuer(town.net, "PITO", "PITO broker"), Issuer(town.net, "CCS", "CCS broker")
+    pito.vouch(60)
+    ccs.vouch(3600)
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    camera.publish(offer, charge("vouched"), kinds=CHARGE_KINDS)
+    town.net.advance(61)
+    camera.publish(offer, charge("stale"), kinds=CHARGE_KINDS)
+    pito.vouch(3600)
+    town.net.advance(3)
+    camera.publish(offer, charge("again"), kinds=CHARGE_KINDS)
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["vouched", "again"]
+
+
+def test_an_expired_consent_ends_the_sub_type():
+    until = Instant(NOW + 60 * SECOND)
+    town = Town(validity=Validity(None, until), lease_s=3600)
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    camera.publish(offer, charge("before"), kinds=CHARGE_KINDS)
+    town.net.advance(61)
+    assert camera.ended_with(offer) == "POLICY-TYPE-NOT-VALID"
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["before"]
+    assert camera.code_of(speak(camera, town.world.charge, "advertise")) == "TYPE-EXPIRED"
+
+
+def test_a_revoked_publisher_of_the_sub_type_is_seen_no_more(town):
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera = town.camera()
+    offer = speak(camera, town.world.charge, "advertise")
+    camera.publish(offer, charge("before"), kinds=CHARGE_KINDS)
+    Issuer(town.net, "CCS", "CCS broker").revoke(town.world.rights[0])
+    camera.publish(offer, charge("after"), kinds=CHARGE_KINDS)
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["before"]
+    assert camera.ended_with(offer) == "POLICY-REVOKED"
+    name = town.net.story.definition.definition.name
+    last = [
+        message for at, _, message in town.net.carried if isinstance(message, Offer) and at == "CCS broker"
+    ]
+    assert name
+    assert not last[-1].stands
+
+
+# ---------------------------------------------------------------- the present state
+
+
+def test_the_state_of_a_super_type_holds_what_was_said_as_a_sub_type(town):
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    billing = town.client(BILLING, "Met broker")
+    ref = billing.subscribe()
+    billing.say(AskState(77, ref))
+    assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
+
+
+@pytest.mark.parametrize("lost", ["extend", "publish"])
+def test_what_was_said_goes_with_the_right_to_say_it(tested, lost):
+    town = tested
+    camera = town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    camera.hang_up()
+    if lost == "extend":
+        town.pito.revoke(town.world.consents["CCS"])
+    else:
+        town.ccs.revoke(town.world.rights[0])
+    for at in ("CCS broker", "Met broker"):
+        billing = town.client(BILLING, at)
+        ref = billing.subscribe()
+        billing.say(AskState(77, ref))
+        assert not billing.all_heard(Deliver)

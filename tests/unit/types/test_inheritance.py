@@ -1,0 +1,310 @@
+"""A sub-type adds to its super-type with the consent of its owner, and changes nothing."""
+
+import pytest
+
+from maia.credentials.authority import Action, Authority
+from maia.credentials.certificate import AuthorisationCertificate
+from maia.credentials.encoding.certificates import issue
+from maia.credentials.names import FIRST_VERSION, TypeName
+from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.credentials.validity.period import UNBOUNDED, Validity
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Instant, Kind
+from maia.predicates.syntax import Exists
+from maia.types import (
+    EMBEDDED_MAX,
+    SUPER_TYPES_MAX,
+    BadDefinition,
+    ChangeNotGranted,
+    DefinitionExpired,
+    DefinitionNotYetValid,
+    ExtendNotGranted,
+    InheritanceTooDeep,
+    InheritedAttributeChanged,
+    InstallNotGranted,
+    PreviousVersionNeeded,
+    Renamed,
+    Sealing,
+    SealingLevel,
+    SubTypeSealsLess,
+    SuperTypeNotExtensible,
+    SuperTypesInACircle,
+    TypeDefinition,
+    VerifiedTypeCache,
+    WrongPreviousVersion,
+    definition_from_bytes,
+    definition_from_text,
+    definition_to_bytes,
+    definition_to_text,
+    next_version,
+    sign_definition,
+    validity_definition,
+    verify_definition,
+)
+from support.types import (
+    CCS,
+    LOCATION,
+    MANAGER,
+    MET,
+    NETWORK,
+    NOON,
+    PITO,
+    PLATE,
+    TIME,
+    attribute,
+    extend,
+    grant,
+    install,
+    manage,
+    numberplate,
+    sub_type,
+    type_pattern,
+    version,
+)
+
+HOUR = 3_600_000_000
+COLOUR = attribute("colour", "77")
+SUPER = sign_definition(numberplate(), PITO)
+
+
+def granted(*certificates, **changes):
+    return sign_definition(sub_type(SUPER, COLOUR, owner=MET, credentials=certificates, **changes), MET)
+
+
+def test_a_sub_type_is_believed_with_the_consent_of_the_super_types_owner():
+    verified = verify_definition(granted(extend(PITO, MET)), at=NOON)
+    assert verified.super_type == verify_definition(SUPER, at=NOON)
+    assert [one.name for one in verified.super_types] == [SUPER.definition.name]
+    assert [chain.subject for chain in verified.extension] == [MET.principal]
+    assert verified.attributes == (PLATE, TIME, LOCATION, COLOUR)
+
+
+def test_the_owner_of_the_super_type_needs_no_certificate_to_extend_it():
+    own = sign_definition(sub_type(SUPER, COLOUR, owner=PITO), PITO)
+    assert verify_definition(own, at=NOON).extension == ()
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        extend(CCS, MET),
+        extend(PITO, CCS),
+        grant(PITO, MET.principal, frozenset({Action.PUBLISH, Action.SUBSCRIBE}), type_pattern()),
+        grant(PITO, MET.principal, frozenset({Action.EXTEND}), type_pattern(name="uk.gov.pito.Arrest")),
+        grant(PITO, MET.principal, frozenset({Action.EXTEND}), type_pattern(version=str(version(4)))),
+        extend(PITO, MET, attributes=frozenset({PLATE.uid})),
+    ],
+    ids=["not the owner", "to another", "not extend", "another type", "another version", "some attributes"],
+)
+def test_without_consent_a_sub_type_is_refused(certificate):
+    for credentials in ((), (certificate,)):
+        with pytest.raises(ExtendNotGranted):
+            verify_definition(granted(*credentials), at=NOON)
+
+
+def test_consent_under_a_condition_is_none():
+    """There is no event and no fact to ask when a definition is verified."""
+    authority = Authority(type_pattern(), frozenset({Action.EXTEND}), condition=Exists(AttributeUid("duty")))
+    certificate = AuthorisationCertificate(PITO.principal, MET.principal, False, authority, UNBOUNDED)
+    with pytest.raises(ExtendNotGranted):
+        verify_definition(granted(issue(certificate, PITO)), at=NOON)
+
+
+def test_consent_may_be_passed_on_and_may_demand_a_test():
+    """Tests are made by those who hear statements, whenever an event is seen as the super-type."""
+    tested = Validity(None, None).with_tests(OnlineTest(TestKind.CRL, PITO.principal))
+    chain = (extend(PITO, CCS, may_delegate=True, validity=tested), extend(CCS, MET))
+    verified = verify_definition(granted(*chain), at=NOON)
+    assert verified.extension[0].validity.tests
+    assert not verified.validity.tests
+
+
+def test_a_sub_type_holds_as_long_as_the_consent():
+    until = Instant(NOON + HOUR)
+    signed = granted(extend(PITO, MET, validity=Validity(NOON, until)))
+    assert verify_definition(signed, at=until).validity == Validity(NOON, until)
+    with pytest.raises(DefinitionExpired):
+        verify_definition(signed, at=Instant(until + 1_000_000))
+    with pytest.raises(DefinitionNotYetValid):
+        verify_definition(signed, at=Instant(NOON - 1_000_000))
+
+
+def test_a_sub_type_holds_no_longer_than_its_super_type():
+    until = Instant(NOON + HOUR)
+    right = manage(PITO, MANAGER, validity=Validity(None, until))
+    above = sign_definition(numberplate(number=1, credentials=(right,)), MANAGER)
+    below = sign_definition(sub_type(above, COLOUR, owner=PITO), PITO)
+    cache = VerifiedTypeCache()
+    assert verify_definition(below, at=until, cache=cache)
+    with pytest.raises(DefinitionExpired):
+        verify_definition(below, at=Instant(until + 1_000_000), cache=cache)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        (PLATE, TIME, COLOUR),
+        (PLATE, TIME, attribute("place", "3467"), COLOUR),
+        (PLATE, TIME, attribute("location", "3467", Kind.INT), COLOUR),
+        (PLATE, TIME, attribute("location", "3468"), COLOUR),
+    ],
+    ids=["left out", "renamed", "retyped", "another uid"],
+)
+def test_what_is_inherited_is_kept_as_it_is(attributes):
+    with pytest.raises(InheritedAttributeChanged):
+        TypeDefinition(
+            TypeName(PITO.principal, "uk.gov.met.Stolen", FIRST_VERSION), None, attributes, extends=(SUPER,)
+        )
+
+
+def test_the_order_of_attributes_does_not_count():
+    name = TypeName(PITO.principal, "uk.gov.met.Stolen", FIRST_VERSION)
+    assert TypeDefinition(name, None, (COLOUR, LOCATION, TIME, PLATE), extends=(SUPER,))
+
+
+def test_a_type_is_not_its_own_super_type():
+    below = sign_definition(sub_type(SUPER, COLOUR, owner=PITO), PITO)
+    with pytest.raises(SuperTypesInACircle):
+        sub_type(below, attribute("more", "9"), owner=PITO, name=SUPER.definition.name.name)
+
+
+def test_super_types_are_counted():
+    signed = SUPER
+    for number in range(SUPER_TYPES_MAX):
+        signed = sign_definition(sub_type(signed, owner=PITO, name=f"uk.gov.pito.Level{number}"), PITO)
+    assert len(verify_definition(signed, at=NOON).super_types) == SUPER_TYPES_MAX
+    assert definition_from_bytes(definition_to_bytes(signed)) == signed
+    with pytest.raises(InheritanceTooDeep):
+        sub_type(signed, owner=PITO, name="uk.gov.pito.TooDeep")
+
+
+def test_definitions_inside_are_counted():
+    lineage = [SUPER]
+    for number in range(1, EMBEDDED_MAX):
+        lineage.append(sign_definition(numberplate(number=number, previous=number - 1), PITO))
+    name = TypeName(PITO.principal, "uk.gov.pito.Stolen", FIRST_VERSION)
+    full = TypeDefinition(name, None, (PLATE, TIME, LOCATION), extends=tuple(lineage))
+    assert verify_definition(sign_definition(full, PITO), at=NOON)
+    lineage.append(sign_definition(numberplate(number=99, previous=EMBEDDED_MAX - 1), PITO))
+    with pytest.raises(InheritanceTooDeep):
+        TypeDefinition(name, None, (PLATE, TIME, LOCATION), extends=tuple(lineage))
+
+
+def test_a_sub_type_seals_at_least_as_much_as_its_super_type():
+    levels = {level: Sealing(level, PITO.principal) for level in SealingLevel}
+    above = sign_definition(numberplate(sealing=levels[SealingLevel.EVENT]), PITO)
+    assert sub_type(above, COLOUR, sealing=levels[SealingLevel.ATTRIBUTE])
+    assert sub_type(above, COLOUR, sealing=levels[SealingLevel.EVENT])
+    with pytest.raises(SubTypeSealsLess):
+        sub_type(above, COLOUR, sealing=None)
+    above = sign_definition(numberplate(sealing=levels[SealingLevel.ATTRIBUTE]), PITO)
+    with pytest.raises(SubTypeSealsLess):
+        sub_type(above, COLOUR, sealing=levels[SealingLevel.EVENT])
+
+
+def test_what_the_system_acts_on_is_not_extended():
+    with pytest.raises(SuperTypeNotExtensible):
+        sub_type(validity_definition(PITO), COLOUR, owner=PITO)
+
+
+def test_an_altered_super_type_inside_is_refused():
+    forged = sign_definition(numberplate(), MET)  # PITO's type, signed by another
+    signed = sign_definition(sub_type(forged, COLOUR, owner=MET, credentials=(extend(PITO, MET),)), MET)
+    with pytest.raises(MaiaError) as refused:
+        verify_definition(signed, at=NOON)
+    assert refused.value.code == "TYPE-NOT-A-MANAGER"
+
+
+def test_a_super_type_of_a_manager_with_some_rights_comes_with_the_version_before():
+    added = attribute("speed", "8", Kind.INT)
+    rights = (manage(PITO, MANAGER, Action.MANAGE_ADD),)
+    later = sign_definition(numberplate(PLATE, TIME, LOCATION, added, number=1, credentials=rights), MANAGER)
+    with pytest.raises(PreviousVersionNeeded):
+        verify_definition(sign_definition(sub_type(later, COLOUR, owner=PITO), PITO), at=NOON)
+    whole = sign_definition(sub_type(later, COLOUR, owner=PITO, lineage=(SUPER,)), PITO)
+    assert verify_definition(whole, at=NOON).super_type.name.version == str(version(1))
+    other = sign_definition(sub_type(later, COLOUR, owner=PITO, lineage=(later,)), PITO)
+    with pytest.raises((WrongPreviousVersion, PreviousVersionNeeded)):
+        verify_definition(other, at=NOON)
+
+
+def test_versions_of_both_evolve_independently():
+    """A later version of the sub-type follows a later version of its super-type when its manager says so."""
+    first = sign_definition(sub_type(SUPER, COLOUR, owner=PITO), PITO)
+    place = attribute("place", LOCATION.uid)
+    renamed = sign_definition(numberplate(PLATE, TIME, place, number=1), PITO)
+    kept = sign_definition(next_version(first.definition, [], version=version(5)), PITO)
+    assert verify_definition(kept, at=NOON).super_type.name.version == FIRST_VERSION
+    with pytest.raises(InheritedAttributeChanged):
+        next_version(first.definition, [], version=version(6), extends=(renamed,))
+    moved = next_version(
+        first.definition, [Renamed(LOCATION, "place")], version=version(6), extends=(renamed,)
+    )
+    previous = verify_definition(first, at=NOON)
+    verified = verify_definition(sign_definition(moved, PITO), at=NOON, previous=previous)
+    assert verified.super_type.name.version == str(version(1))
+    assert next_version(first.definition, [], version=version(7), extends=()).super_type is None
+
+
+def test_another_super_type_needs_every_management_right():
+    first = sign_definition(sub_type(SUPER, COLOUR, owner=PITO), PITO)
+    previous = verify_definition(first, at=NOON)
+    some = grant(
+        PITO, MANAGER.principal, frozenset({Action.MANAGE_ADD}), type_pattern(name=first.definition.name.name)
+    )
+    without = next_version(first.definition, [], version=version(1), credentials=(some,), extends=())
+    with pytest.raises(ChangeNotGranted):
+        verify_definition(sign_definition(without, MANAGER), at=NOON, previous=previous)
+
+
+def test_a_manager_needs_consent_of_its_own():
+    first = sign_definition(sub_type(SUPER, COLOUR, owner=MET, credentials=(extend(PITO, MET),)), MET)
+    pattern = type_pattern(MET.principal, first.definition.name.name)
+    right = grant(
+        MET, MANAGER.principal, frozenset(a for a in Action if a.value.startswith("manage")), pattern
+    )
+    later = next_version(first.definition, [], version=version(1), credentials=(right, extend(PITO, MET)))
+    with pytest.raises(ExtendNotGranted):
+        verify_definition(sign_definition(later, MANAGER), at=NOON)
+    granted_too = next_version(
+        first.definition, [], version=version(1), credentials=(right, extend(PITO, MANAGER))
+    )
+    assert verify_definition(sign_definition(granted_too, MANAGER), at=NOON)
+
+
+def test_on_a_network_the_super_type_has_to_be_installed_as_well():
+    foreign = sign_definition(numberplate(owner=CCS.principal), CCS)
+    below = sub_type(
+        foreign, COLOUR, owner=MET, credentials=(extend(CCS, MET, owner=CCS.principal), install(PITO, MET))
+    )
+    signed = sign_definition(below, MET)
+    assert verify_definition(signed, at=NOON)
+    with pytest.raises(InstallNotGranted):
+        verify_definition(signed, at=NOON, network=NETWORK)
+
+
+def test_a_sub_type_is_written_and_read_in_both_forms():
+    signed = granted(extend(PITO, MET))
+    assert definition_from_bytes(definition_to_bytes(signed)) == signed
+    assert definition_from_text(definition_to_text(signed)) == signed
+
+
+def test_an_empty_super_type_is_refused():
+    data = definition_to_bytes(granted(extend(PITO, MET)))
+    start = data.index(b"(7:extends")
+    end = data.index(b"(10:attributes", data.rindex(b"(9:signature", 0, data.rindex(b"(10:attributes")))
+    with pytest.raises(MaiaError) as refused:
+        definition_from_bytes(data[:start] + b"(7:extends)" + data[end:])
+    assert refused.value.code == "TYPE-ENCODING"
+
+
+def test_each_way_to_be_no_sub_type_has_its_code():
+    codes = {
+        InheritedAttributeChanged.code,
+        SuperTypesInACircle.code,
+        InheritanceTooDeep.code,
+        SubTypeSealsLess.code,
+        SuperTypeNotExtensible.code,
+        BadDefinition.code,
+    }
+    assert len(codes) == 6
