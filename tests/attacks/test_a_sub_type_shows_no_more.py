@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from maia.wire.filters import filter_to_bytes
 
 from maia.credentials import Action, SigningKey, TestKind, TypeName
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
@@ -43,6 +42,7 @@ from maia.wire.messages import (
     SealedWithPlaintext,
     Wanted,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import NOW, Client, Net, connect_right, shown, sighting
 from support.revoking import Issuer
 from support.sealed_sub_types import whole

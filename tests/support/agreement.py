@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from maia.broker.sealed.key_events import keys_came
+from maia.broker.sealed.key_events import apply_new_keys
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -111,7 +111,7 @@ class AgreeingNet(PublishingNet, RecordingNet):
             below.hold(GroupId(kind, uid), 1, Secret.from_bytes(sha256(repr(uid).encode()).digest()))
         rings = {self.type_id: ring, kind: below}
         state.seals.ring_of = state.sealed.ring_of = rings.get
-        self._perform(running, running.broker._finished(keys_came(state, kind, self.now), self.now))
+        self._perform(running, running.broker._finished(apply_new_keys(state, kind, self.now), self.now))
         self.settle()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from maia.broker.sealed.key_events import keys_came
+from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import SignedCertificate, issue
 from maia.demo.numberplate import NUMBERPLATE_KINDS
 from maia.events import AttributeUid
@@ -60,7 +60,7 @@ class Town(PublishingNet):
         for name, certificates in self.rights.items():
             identity, shown = self._identity(name)
             state.writers.learn(kind, identity.principal, (*shown, *certificates))
-        effects = running.broker._finished(keys_came(state, kind, self.now), self.now)
+        effects = running.broker._finished(apply_new_keys(state, kind, self.now), self.now)
         self._perform(running, effects)
         self.settle()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.broker.sealed.messages import offer_from_wire
 
+from maia.broker.sealed.entries import offer_from_wire
 from maia.credentials import Action
 from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
