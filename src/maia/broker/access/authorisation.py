@@ -227,33 +227,32 @@ class ChainSearch:
     ) -> Authorisation:
         """Return what was decided as an authorisation, made of parts of the ones before."""
         view = self.view = _sharing(decision.view, self.view)
-        basis = Basis(
-            request.principal,
-            request.action,
-            request.resource,
-            request.event_type,
-            self.pool,
-            self.used,
-            decision.stable,
-            epoch,
-            self.watched,
-            remote,
-            not RATE_FACTS.isdisjoint(self.asks),
-            vouched,
-            decision.limit,
-        )
-        known = self.basis
+        basis = self.basis
         is_shared = (
-            known is not None
-            and known.asked_type is request.event_type
-            and known.stable == decision.stable
-            and (known.epoch, known.remote) == (epoch, remote)
-            and known.vouched is vouched
-            and known.limit == decision.limit
+            basis is not None
+            and basis.asked_type is request.event_type
+            and basis.stable == decision.stable
+            and (basis.epoch, basis.remote) == (epoch, remote)
+            and basis.vouched is vouched
+            and basis.limit == decision.limit
         )
-        if not is_shared:
-            known = self.basis = basis
-        return Authorisation(known or basis, request.filter, view)
+        if basis is None or not is_shared:
+            basis = self.basis = Basis(
+                request.principal,
+                request.action,
+                request.resource,
+                request.event_type,
+                self.pool,
+                self.used,
+                decision.stable,
+                epoch,
+                self.watched,
+                remote,
+                not RATE_FACTS.isdisjoint(self.asks),
+                vouched,
+                decision.limit,
+            )
+        return Authorisation(basis, request.filter, view)
 
 
 def memory_of(pool: tuple[SignedCertificate, ...]) -> int:
