@@ -35,16 +35,16 @@ def history_reply(
 ) -> HistoryKeysReply:
     """Decide which keys a reader may have, and seal them to the key that it has shown.
 
-    If there is nothing to send, and one-time answers are `missing`, that is why.
+    If there is nothing to tell, and one-time answers are `missing`, that is why.
     """
     since, until = Instant(message.since), Instant(message.until)
     epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
-    # The publishers are named to every reader of anything of the type, as they are to members.
+    # Who publishes is told to whoever may read anything of the type, as it is to members.
     reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
     if missing is not None and not reads:
         raise missing
     writers = manager.past_writers(now) if reads and not message.after else {}
     info = past_info(manager.type_id, manager=by, reader=claim.principal)
     sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, random)
-    terms = manager.terms.as_record()
-    return HistoryKeysReply(message.id, manager.type_id, terms, sealed, after)
+    told = manager.terms.as_record()
+    return HistoryKeysReply(message.id, manager.type_id, told, sealed, after)
