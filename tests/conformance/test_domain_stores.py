@@ -180,6 +180,27 @@ def test_thousands_of_values_are_looked_for_at_once(database: Database) -> None:
         assert tables.find(REVOKED, REVOKED.c.id.in_([]), limit=7) == []
 
 
+def test_rows_come_in_order_from_a_cursor_on_forwards_and_backwards(database: Database) -> None:
+    store = database.open()
+    with store.transaction() as tables:
+        tables.put(RIGHTS, [right(key, number=key) for key in (4, 1, 6, 3, 5, 2)])
+
+        def numbers(**asked: object) -> list[int]:
+            return [row.number for row in tables.find(RIGHTS, order=RIGHTS.c.number, **asked)]
+
+        assert numbers(limit=9) == [1, 2, 3, 4, 5, 6]
+        assert numbers(limit=3, after=2) == [3, 4, 5]
+        assert numbers(limit=2, after=4, descending=True) == [3, 2]
+        assert numbers(limit=9, after=6) == []
+        assert numbers(limit=0) == []
+
+
+def test_a_key_has_all_its_parts(database: Database) -> None:
+    store = database.open()
+    with store.transaction() as tables, pytest.raises(ValueError, match="shorter"):
+        tables.get(FACTS, "onDuty")
+
+
 def test_all_rows_come_page_by_page_while_they_are_changed(database: Database) -> None:
     rows = [RevokedRow(number.to_bytes(4), number, 0) for number in range(2 * AT_ONCE + 1)]
     store = database.open()
