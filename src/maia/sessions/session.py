@@ -193,7 +193,7 @@ class Session:
     def ping(self) -> list[Effect]:
         """Count a round: nothing, a ping to a peer that has been silent, or raise `PeerSilent`.
 
-        Rounds are counted and not moments compared: a process that was stopped for a while looks at
+        Rounds are counted and not moments compared: a process that was stopped for a while reads
         the clock before it reads what has arrived meanwhile.
         """
         self.silent_rounds += 1
