@@ -176,10 +176,11 @@ class Session:
         return self.stage is Stage.READY
 
     def hold(self, statements: Iterable[bytes], limits: SessionLimits) -> None:
-        """Hold statements that the peer shows; raise for what is none."""
-        for data in statements:
+        """Hold statements that the peer shows; raise for what is none, and hold nothing of it."""
+        shown = tuple(statements)
+        for data in shown:
             statement_from_bytes(data)  # the bytes are held: what was read takes many times the memory
-            self.statements.append(data)
+        self.statements += shown
         del self.statements[: -limits.statements]
         while sum(map(len, self.statements)) > limits.statement_bytes:
             del self.statements[0]
