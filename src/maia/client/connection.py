@@ -184,7 +184,7 @@ class Connection(Endpoint[Session]):
         return [*self._hung_up(problem.code, sentence, problem.code), *self.lost(problem, now)]
 
     def _hung_up(self, code: str, sentence: str | None, closing: str) -> list[Effect]:
-        """Close the link; only a broker that has shown that it is one is told why."""
+        """Close the link; only a peer that has shown that it is a broker gets a reason."""
         session = self._session
         if session is None:
             return []
@@ -211,7 +211,7 @@ class Connection(Endpoint[Session]):
         try:
             pinged = self._session.ping()
         except PeerSilent:
-            return self._left(NotConnected("nothing was heard from the broker for a whole lease"), now)
+            return self._left(NotConnected("the broker sent nothing for a whole lease"), now)
         self._look_again(now)
         return pinged
 

@@ -2,7 +2,7 @@
 
 Clients ask it of brokers, key servers of members, members and readers of
 history of key servers. A broker asks its authoriser, which knows more.
-What a node has heard of validity itself comes first: a peer that shows an
+What a node has taken in on validity itself comes first: a peer that shows an
 older list does not bring a revoked certificate back.
 """
 
@@ -61,7 +61,7 @@ def right_to_connect(
 
 
 class WithShown:
-    """What a node has heard of validity itself, and where that says nothing, what its peer has shown."""
+    """What a node has taken in on validity itself, and where that says nothing, what its peer has shown."""
 
     __slots__ = ("_own", "_shown")
 

@@ -47,7 +47,7 @@ class RequestQuota:
             raise TooManyRequests(f"more than {self.per_minute} requests in a minute: slow down")
 
     def owe(self, principal: Principal, now: Instant, requests: int) -> None:
-        """Take off what turned out to be the price of something done; nobody owes more than a minute."""
+        """Take off what turned out to be the price of something done; a principal owes a minute at most."""
         left = self._left(principal, now) - requests * _MINUTE // self.per_minute
         self._buckets.put(principal, (max(-_MINUTE, left), now))
 

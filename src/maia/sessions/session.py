@@ -176,10 +176,11 @@ class Session:
         return self.stage is Stage.READY
 
     def hold(self, statements: Iterable[bytes], limits: SessionLimits) -> None:
-        """Hold statements that the peer shows; raise for what is none."""
-        for data in statements:
+        """Hold statements that the peer shows; raise for what is none, and hold nothing of it."""
+        shown = tuple(statements)
+        for data in shown:
             statement_from_bytes(data)  # the bytes are held: what was read takes many times the memory
-            self.statements.append(data)
+        self.statements += shown
         del self.statements[: -limits.statements]
         while sum(map(len, self.statements)) > limits.statement_bytes:
             del self.statements[0]
@@ -193,7 +194,7 @@ class Session:
     def ping(self) -> list[Effect]:
         """Count a round: nothing, a ping to a peer that has been silent, or raise `PeerSilent`.
 
-        Rounds are counted and not moments compared: a process that was stopped for a while looks at
+        Rounds are counted and not moments compared: a process that was stopped for a while reads
         the clock before it reads what has arrived meanwhile.
         """
         self.silent_rounds += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from maia.credentials import NetworkName, SigningKey, TestKind, statement_to_bytes
+from maia.credentials.validity.errors import BadStatement
 from maia.credentials.validity.one_time import answer_question, question_from_bytes
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import MaiaError, Refusal
@@ -266,6 +267,15 @@ def test_of_many_statements_the_newest_are_held() -> None:
     assert peer.statements == shown[1:4]
     peer.hold(shown[4:], SessionLimits(statement_bytes=len(shown[3]) + len(shown[4])))
     assert peer.statements == shown[3:]
+
+
+def test_of_statements_with_rubbish_among_them_none_is_held() -> None:
+    """A89: on a ready link the refusal is an answer, and the next message brings more of them."""
+    peer = session(Stage.READY)
+    for _ in range(100):
+        with pytest.raises(BadStatement):
+            peer.hold([statement_to_bytes(crl(1)), b"no statement"], SessionLimits(statements=3))
+    assert peer.statements == []
 
 
 def test_statements_are_taken_by_issuer_and_held_no_more() -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions.link_checks import ask_to_look_at_link
 from maia.broker.sessions.links import Entry, Held, HeldEntry, HeldRequest, Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import schedule_recheck
 from maia.broker.timers import OneTimeAnswers
-from maia.credentials import Action, SignedCertificate
+from maia.credentials import SignedCertificate
 from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, View, request_digest
@@ -30,7 +31,6 @@ __all__ = [
     "CONNECTING",
     "challenge_connection",
     "challenge_entry",
-    "challenge_hello",
     "challenge_request",
     "is_to_be_asked_again",
 ]
@@ -46,62 +46,46 @@ def challenge_request(
     link: Link,
     request: Request,
     pool: tuple[SignedCertificate, ...],
-    held: HeldRequest,
+    held: HeldRequest | Hello,
     now: Instant,
 ) -> list[Effect]:
-    """Ask a client to have its certificates vouched for, if a request needs that; else return nothing."""
-    beyond = _permitted(state, link, request, pool, now)
+    """Ask a client to have its certificates vouched for, if a request or hello needs that; else nothing."""
+    beyond = None if isinstance(held, Hello) else _permitted(state, link, request, pool, now)
     wanted = state.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
     if not wanted:
         return []
     # Each answer costs a signature check: the quota pays for them before they are asked for.
     state.quota.spend(link.peer, now, requests=len(wanted))
-    asked = _about(link, held.message.id, request, held)
-    return _challenged(state, link, asked, wanted, now)
+    ref = CONNECTING if isinstance(held, Hello) else held.message.id
+    return _challenged(state, link, ref, request, held, wanted, now)
 
 
 def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
-    """Ask a client to have vouched anew for what stands, or for what it could stand on besides."""
-    right = entry.right
-    beyond = None if right.vouched is not None else right.view
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote, beyond=beyond)
-    if not wanted:
-        return []
-    asked = _about(link, entry.ref, right.request, HeldEntry(right.pool))
-    try:
-        return _challenged(state, link, asked, wanted, now)
-    except TooManyQuestions as problem:
-        schedule_recheck(state, link, seconds_after(now, _NO_ROOM_S))
-        return [Count("maia_refused_total", labels={"code": problem.code})]
-
-
-def challenge_hello(
-    state: BrokerState, link: Link, hello: Hello, pool: tuple[SignedCertificate, ...], now: Instant
-) -> list[Effect]:
-    """Ask a client that says hello to have its right to connect vouched for, if that would do."""
-    request = Request(link.peer, Action.CONNECT, state.settings.network)
-    wanted = state.authoriser.demanded(request, pool, now, link.remote)
-    if not wanted:
-        return []
-    state.quota.spend(link.peer, now, requests=len(wanted))
-    asked = _about(link, CONNECTING, request, hello)
-    return _challenged(state, link, asked, wanted, now)
+    """Ask a client to have vouched anew for an entry, or for what it could depend on besides."""
+    return _challenged_again(state, link, entry.ref, entry.right, now)
 
 
 def challenge_connection(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """Ask a client to have its right to connect vouched for anew, if it rests on an answer."""
+    """Ask a client to have its right to connect vouched for anew, if it depends on an answer."""
     right = link.connect
     is_asked = state.one_time.is_asked(link.id, CONNECTING)
     if right is None or right.vouched is None or now < right.vouched.ask_at or is_asked:
         return []
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote)
-    asked = _about(link, CONNECTING, right.request, HeldEntry(right.pool))
+    return _challenged_again(state, link, CONNECTING, right, now)
+
+
+def _challenged_again(
+    state: BrokerState, link: Link, ref: int | None, right: Authorisation, now: Instant
+) -> list[Effect]:
+    beyond = None if right.vouched is not None else right.view
+    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote, beyond=beyond)
     if not wanted:
         return []
     try:
-        return _challenged(state, link, asked, wanted, now)
+        return _challenged(state, link, ref, right.request, HeldEntry(right.pool), wanted, now)
     except TooManyQuestions as problem:
-        ask_to_look_at_link(state, link, seconds_after(now, _NO_ROOM_S))
+        look = ask_to_look_at_link if ref is CONNECTING else schedule_recheck
+        look(state, link, seconds_after(now, _NO_ROOM_S))
         return [Count("maia_refused_total", labels={"code": problem.code})]
 
 
@@ -121,14 +105,17 @@ def _permitted(
         return None
 
 
-def _about(link: Link, ref: int | None, request: Request, held: Held) -> Asked[Held]:
-    shown = CONNECTION if ref is CONNECTING else ref
-    return Asked(link.peer, link.id, ref, shown, request_digest(request), held)
-
-
 def _challenged(
-    state: BrokerState, link: Link, asked: Asked[Held], wanted: frozenset[Once], now: Instant
+    state: BrokerState,
+    link: Link,
+    ref: int | None,
+    request: Request,
+    held: Held,
+    wanted: frozenset[Once],
+    now: Instant,
 ) -> list[Effect]:
+    shown = CONNECTION if ref is CONNECTING else ref
+    asked = Asked(link.peer, link.id, ref, shown, request_digest(request), held)
     seconds_max = None if link.is_ready else state.settings.limits.handshake_s
     challenge = state.one_time.ask(asked, wanted, now, seconds_max=seconds_max)
     state.timers.add(OneTimeAnswers(), challenge.until)

@@ -7,7 +7,7 @@ one, and makes those with an address its neighbours.
 
 from __future__ import annotations
 
-from maia.broker.access.challenges import challenge_hello
+from maia.broker.access.challenges import challenge_request
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
 from maia.broker.revocation.streams import receive_held
 from maia.broker.routing.peers import broker_known, broker_ready, superseded
@@ -20,7 +20,7 @@ from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.events import Instant
-from maia.policy import GrantStale
+from maia.policy import GrantStale, Request
 from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
 from maia.wire.effects import Effect, LinkOpened, Note
@@ -105,7 +105,8 @@ class BrokerSessions(Endpoint[Link]):
             return []
         authoriser = self._state.authoriser
         pool = authoriser.pool_of_stranger(session.shown, authoriser.budget_before_welcome())
-        return challenge_hello(self._state, session, hello, pool, now)
+        request = Request(session.peer, Action.CONNECT, self.network)
+        return challenge_request(self._state, session, request, pool, hello, now)
 
     def redeem(self, session: Link, message: Vouched, now: Instant) -> Checked[Held] | None:
         """Return what became of the challenge that a client answers before its welcome."""

@@ -227,7 +227,7 @@ class Links(Endpoint[MemberLink]):
         link.right_ends = min((one for one in ends if one is not None), default=Instant(INSTANT_MAX))
 
     def fallen(self, changed: Collection[bytes], now: Instant) -> list[tuple[MemberLink, MaiaError]]:
-        """Return the links that have to end because of what was heard about these certificates."""
+        """Return the links that have to end because a new statement concerns these certificates."""
         ended: list[tuple[MemberLink, MaiaError]] = []
         for link in self.all():
             if link.is_ready and any(signed.id in changed for signed in link.pool):

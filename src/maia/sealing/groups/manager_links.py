@@ -68,7 +68,7 @@ class ManagerLink:
     lost_at: Instant | None = None
     """When the last attempt to reach it failed."""
     problem: str = ""
-    """The code of what was wrong with whoever answered last; empty if nobody did."""
+    """The code of what was wrong with the last peer that answered; empty if none did."""
     session_key: SessionKey | None = field(default=None, repr=False)
     due: Instant | None = None
     """When the present stage has lasted too long, or when to dial again."""
@@ -155,7 +155,7 @@ class ManagerLinks(Endpoint[Session]):
         cache: VerificationCache,
         standing: Witness | None = None,
     ) -> None:
-        """Begin with nobody; `standing` is what was heard about certificates, our own and others'."""
+        """Begin with no manager; `standing` is what is known on the validity of certificates."""
         super().__init__(settings.network, instance=random(16))
         self._settings, self._random, self._cache = settings, random, cache
         self._own, self._standing = own, standing
@@ -200,7 +200,7 @@ class ManagerLinks(Endpoint[Session]):
 
     def opened(self, opened: LinkOpened, now: Instant) -> tuple[list[Effect], list[ManagerLink]]:
         """Take a connection on; return also the managers that were not found at its address."""
-        # Several managers may be looked for at one address; whoever answers is one of them, or none.
+        # Several managers may be dialled at one address; the peer that answers is one of them, or none.
         waiting = self.waiting_at(opened.dialled)
         found = next((one for one in waiting if one.principal == opened.peer), None)
         if found is None:
