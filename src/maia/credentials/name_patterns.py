@@ -4,7 +4,7 @@ Owners write patterns in certificates: a name, or `p*`, `*s`, `p*s`, `*i*`,
 `*`. A chain of certificates means the names that all its patterns match. That
 is in general no pattern of these six forms, so a `NamePattern` holds a
 conjunction of them. Its intersection is exact, always: never a pattern that
-merely overlaps (see docs/decisions/name-patterns.md). A wildcard stands for
+merely overlaps (see docs/decisions/names.md). A wildcard stands for
 no name that the system reserves, unless the pattern begins with one.
 """
 

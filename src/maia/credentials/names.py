@@ -38,7 +38,7 @@ Version: TypeAlias = str
 FIRST_VERSION: Final[Version] = "0"
 
 # What the system itself acts on, under every key: the administration of a domain, and streams such as
-# `maia.validity`. Whatever it will need next is called the same way (docs/decisions/reserved-names.md).
+# `maia.validity`. Whatever it will need next is called the same way (docs/decisions/names.md).
 _RESERVED: Final = ("/admin/", "maia.")
 
 # Segments between dots; inner spaces and hyphens only. No empty segment, no `..`, no wildcard, no control

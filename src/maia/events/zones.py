@@ -3,7 +3,7 @@
 Conditions and roles speak of working hours in a zone that they name. The
 rules of the zones come with the package `tzdata` and never from the machine,
 so that two brokers with the same release give the same answer; they are
-constants, read once (docs/decisions/time-zones.md).
+constants, read once (docs/decisions/facts.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A domain sets bounds on what its members may ask for or announce, on top of
 what certificates grant (Miklós, sections 3.3 to 3.5). An upper bound must
 cover the filter, a lower bound must cover it as an advertisement does, and
 their strict forms leave no attribute unspoken. Bounds only ever take away:
-each one that applies must hold (docs/decisions/views-and-windows.md).
+each one that applies must hold (docs/decisions/views.md).
 """
 
 from __future__ import annotations

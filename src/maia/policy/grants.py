@@ -82,7 +82,7 @@ class Miss:
 def grants_of(request: Request, evidence: Evidence) -> Iterator[Grant]:
     """Yield the grants at hand: the owner's own authority first, then the chains in their order.
 
-    What everybody may read needs no chain (docs/decisions/validity-streams.md).
+    What everybody may read needs no chain (docs/decisions/revocation.md).
     """
     if request.principal == request.resource.owner:
         yield Grant(Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED, chain=None)

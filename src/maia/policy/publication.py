@@ -2,7 +2,7 @@
 
 One chain speaks for a publisher. Rights of several chains do not add up here:
 two chains that force different values would leave it open which value an
-event carries (docs/decisions/publishing-restrictions.md).
+event carries (docs/decisions/views.md).
 """
 
 from __future__ import annotations

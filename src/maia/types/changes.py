@@ -8,7 +8,7 @@ author applies changes to make the next version. The two are inverse: applying
 
 A uid means one attribute of one kind for ever. Renaming keeps the uid.
 Retyping keeps the name and takes a new uid, so it equals remove and add
-(docs/decisions/retype-is-remove-and-add.md).
+(docs/decisions/type-definitions.md).
 """
 
 from __future__ import annotations

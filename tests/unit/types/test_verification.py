@@ -268,7 +268,7 @@ def test_the_validity_of_the_proof_is_that_of_everything_it_rests_on():
 
 
 def test_a_manager_with_some_rights_rests_on_the_version_it_changed():
-    """See docs/decisions/expired-definitions.md."""
+    """See docs/decisions/type-definitions.md."""
     second = later(credentials=(manage(PITO, MANAGER, validity=valid(-2, 1)),))
     previous = verify_definition(second, at=NOON)
     adds = manage(PITO, HELPER, Action.MANAGE_ADD)

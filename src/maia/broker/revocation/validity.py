@@ -267,7 +267,7 @@ class ValidityTracker:
         """Say whether something speaks against a certificate, where others have decided upon it.
 
         Of whom nothing was ever heard here, nothing is missed here: the edge has heard it. One-time
-        answers are for the edge that asked, which has had them (docs/decisions/one-time-at-brokers.md).
+        answers are for the edge that asked, which has had them (docs/decisions/one-time-tests.md).
         """
         problem = self.standing.problem_with(signed, now, once=one_time_tests(signed))
         if not isinstance(problem, CertificateStale):

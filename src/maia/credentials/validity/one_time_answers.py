@@ -3,7 +3,7 @@
 A certificate may demand that its tester vouches for it anew for each request
 (dissertation 6.2.3). What brokers and key servers decide stands for a while,
 so what an answer permits stands for one lease at most, and is asked about
-again half way through (docs/decisions/one-time-at-brokers.md).
+again half way through (docs/decisions/one-time-tests.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The right to do so is a certificate like any other, over topics of the domain's
 own key: to publish on `/admin/policy` is to change the policy, to subscribe to
 `/admin/audit` is to read the audit. The policy kernel decides: these topics
 are reserved, so no wildcard and no blanket grant covers them
-(docs/decisions/reserved-names.md). The domain key owns them and needs nothing.
+(docs/decisions/names.md). The domain key owns them and needs nothing.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A certificate may demand a one-time test. If it opens a key group that nothing
 else opens, the member is challenged: it has the testers answer, and what it
 asked for is decided with their answers (`keys/requests.py`). They let it in for one
 lease at most; half way through, it is challenged again. It is as at brokers:
-docs/decisions/one-time-at-brokers.md.
+docs/decisions/one-time-tests.md.
 """
 
 from __future__ import annotations

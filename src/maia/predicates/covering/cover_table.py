@@ -6,7 +6,7 @@ maximal and what ceases to be. Every filter that is not maximal is covered by
 its keeper, the keeper by its own, and so on up to a maximal filter, so no
 event is lost by forwarding the maximal ones alone. The answers are those of
 comparing every pair; the work is a few column scans
-(docs/decisions/cover-table.md).
+(docs/decisions/covering.md).
 
 Of filters that cover each other the one inserted first counts as the wider,
 so a newcomer never displaces its equal.

@@ -5,7 +5,7 @@ manager, or a ring of this process. Executors hold a `KeyPass`, which says
 where to ask and is worth nothing once the driver is gone. Keys travel from
 the driver's memory to a worker's memory, sealed to that worker, and are in no
 plan, broadcast, closure, checkpoint, log or sentence
-(docs/decisions/keys-for-executors.md).
+(docs/decisions/governed-tables.md).
 """
 
 from __future__ import annotations

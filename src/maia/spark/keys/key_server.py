@@ -6,7 +6,7 @@ The pass is pickled into the job. It holds an address and a token that says
 question, and the answer is sealed to it (HPKE): a recording of the network
 opens nothing, not even for somebody who finds the token later. Whoever has
 the token while the driver runs, and reaches the driver, is the job; that is
-the trust a Spark job needs anyway (docs/decisions/keys-for-executors.md).
+the trust a Spark job needs anyway (docs/decisions/governed-tables.md).
 
     with job_desk() as desk:
         table = governed(spark, keys=Keys(source, desk, signers), ...)

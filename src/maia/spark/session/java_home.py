@@ -3,7 +3,7 @@
 Whoever starts a session asks. A suitable Java of the machine is used as it
 is. Where there is none, the Java that comes with the environment is used
 through a small wrapper, so that Python is the only prerequisite. See
-docs/decisions/spark-and-java.md.
+docs/decisions/spark-session.md.
 """
 
 from __future__ import annotations
