@@ -120,7 +120,7 @@ def test_a_cut_shows_which_blocks_somebody_wanted():
     opened = open_frame(Publishing().seal(plates(1024)), keys())
     cut = cut_frame(opened, [600], sealer=sealer(seed=b"cutter"), keys=keys())
     assert cut.blocks == [2]
-    assert "which blocks of a frame somebody wanted" in PAGE
+    assert "which blocks of a frame were wanted" in PAGE
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -135,7 +135,7 @@ MEASURED = {
     "the publisher's key and stream": the_publisher_and_its_stream,
     "the publisher's broker": the_broker_of_the_publisher,
     "numbers and moments": numbers_and_moments,
-    "which frames somebody behind it wanted": which_frames_were_wanted,
+    "which frames are wanted behind it": which_frames_were_wanted,
     "which parts of filters are equal": equal_parts_of_filters,
     "how many interests and offers there are": how_many_interests_and_offers,
     "when keys change": when_keys_change,
