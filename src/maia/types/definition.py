@@ -1,7 +1,7 @@
 """What does one version of an event type say?
 
 A definition is a value: the name, the version it was made from, the
-attributes, whether its events travel sealed, and the credentials of whoever
+attributes, whether its events travel sealed, and the credentials of the principal that
 signs it (dissertation, tables 4.2 to 4.4). Its bytes are in `encoding.py`;
 whether to believe it is answered in `verification.py`. A definition that
 exists is well formed: names and uids are unique, and every count is bounded.
@@ -61,7 +61,7 @@ class TypeShape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TypeDefinition:
-    """One version of an event type, as its author wrote it and nobody has checked it."""
+    """One version of an event type, as its author wrote it, unchecked."""
 
     name: TypeName
     previous: Version | None

@@ -3,9 +3,9 @@
 The verifier asks twice: may the signer manage the type, which the type's
 owner grants, and may the signer install types on the network, which the
 network's coordinator grants (dissertation, section 5.2). Owners and
-coordinators need no certificate for what is theirs. Everybody else needs a
+coordinators need no certificate for what is theirs. Every other signer needs a
 chain among the certificates inside the definition. An answer names the chains
-it rests on, and a refusal names the right that is missing.
+it depends on, and a refusal names the right that is missing.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def management_grounds(
 
 
 def install_grounds(network: NetworkName | None, definition: TypeDefinition, evidence: Evidence) -> Grounds:
-    """Return why the signer may install types on `network`; without a network nobody asks."""
+    """Return why the signer may install types on `network`; without a network it is not required."""
     if network is None or evidence.signer == network.owner:
         return Grounds()
     chains = evidence.chains_for(Action.INSTALL, network)
@@ -215,7 +215,7 @@ def _chains_for_way(way: Mapping[Action, AttributeUid], held: _Held) -> list[Ver
 
 
 def _first_about(chains: tuple[VerifiedChain, ...], uid: AttributeUid | None) -> VerifiedChain | None:
-    """Return the first chain that is about `uid`; None stands for all attributes."""
+    """Return the first chain that is about `uid`; None means all attributes."""
     for chain in chains:
         about = chain.authority.attributes
         if about is ALL_ATTRIBUTES or uid in about:
@@ -224,7 +224,7 @@ def _first_about(chains: tuple[VerifiedChain, ...], uid: AttributeUid | None) ->
 
 
 def _is_unconditional(chain: VerifiedChain) -> bool:
-    # Terms speak of events and of facts, and tests of what is known at a moment. There is nothing here to
+    # Terms are about events and facts, and tests about what is known at a moment. There is nothing here to
     # ask, and a definition is believed for long: so a right under terms or tests is no right.
     authority = chain.authority
     return authority.restriction == ALWAYS and authority.condition == ALWAYS and not chain.validity.tests

@@ -130,7 +130,7 @@ def test_a_certificate_can_demand_to_be_tested(city: Maia) -> None:
     ask = ("explain", "--principal", "smith.pub", "--action", "subscribe", "-d", "np.type", "-c", "certs")
     explained = city(*ask)
     assert explained.status == 0
-    assert f"assumed    {pito} vouches for the certificates (timed-crl)" in explained.out
+    assert f"assumed    {pito} confirms the certificates (timed-crl)" in explained.out
     assert len(city(*ask, "--json").record["assumed"]) == 2
 
 

@@ -109,7 +109,7 @@ class Disk(Protocol):
 
 
 def disk_problem(problem: OSError, doing: str) -> LogDiskFull | LogBroken:
-    """Return what the operator hears of a disk that refused."""
+    """Return the error for a disk that refused."""
     reason = problem.strerror or type(problem).__name__
     kind = LogDiskFull if problem.errno in _FULL else LogBroken
     return kind(f"the event log cannot {doing}: {reason}")
@@ -214,7 +214,7 @@ def _refuse(path: str) -> NoReturn:
 
 
 def _told(call: Callable[_P, _R], doing: str) -> Callable[_P, _R]:
-    """Return `call` with the disk's refusals told as ours."""
+    """Return `call` with the disk's refusals raised as ours."""
 
     def telling(*args: _P.args, **named: _P.kwargs) -> _R:
         try:

@@ -2,7 +2,7 @@
 
 The broker's runtime asks for every frame that it records. While one batch is
 being made safe the next one gathers, so a disk that takes long is asked less
-often. Whoever waits is answered when its own frames are safe, or hears why not.
+often. Each caller is answered when its own frames are safe, or gets the error.
 
     async with GroupCommit(log, clock=system_now) as group:
         positions = await group.commit([message])
@@ -26,7 +26,7 @@ from maia.log.format.frames import checked_frame
 __all__ = ["GroupCommit"]
 
 WAITING_BYTES_MAX: Final = 64 << 20
-"""How much may wait to be written; whoever comes then is told to slow down."""
+"""How much may wait to be written; beyond it callers are refused and slow down."""
 
 BATCH_BYTES: Final = 16 << 20
 """How much is made safe together: more would keep the first of them waiting."""
@@ -134,7 +134,7 @@ class GroupCommit:
         self.batches += 1
         first = positions.start
         for one in batch:
-            if not one.answer.done():  # whoever gave up waiting has frames in the log all the same
+            if not one.answer.done():  # a caller that gave up waiting has frames in the log all the same
                 one.answer.set_result(range(first, first + len(one.messages)))
             first += len(one.messages)
 

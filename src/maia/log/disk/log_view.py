@@ -1,8 +1,8 @@
-"""What is in the log in this folder, for somebody who does not own it?
+"""What is in the log in this folder, for a process that does not write it?
 
 `maia log` asks, and the driver of a Spark job. Nothing is locked, changed or
 cut; a broker may go on recording meanwhile. What it has rolled is found
-through the manifest, never by listing folders: a file that nobody was told of
+through the manifest, never by listing folders: a file outside the manifest
 is not part of the log.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["LogView", "published_between", "verified_paths"]
 
 
 class LogView:
-    """A log as it is found, to be looked at."""
+    """A log as it is found, for reading."""
 
     def __init__(self, folder: Path, *, disk: Disk | None = None) -> None:
         """Read the manifest. Raises `LogDamaged` if there is none, or if it is not as it was written."""

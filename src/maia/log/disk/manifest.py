@@ -106,7 +106,7 @@ def newest_manifest(disk: Disk) -> str | None:
 
 
 def _refuse_if_not_new(disk: Disk) -> None:
-    """Refuse a folder with journals or segments and no manifest: somebody removed it."""
+    """Refuse a folder with journals or segments and no manifest: it was removed."""
     for name in disk.names():
         if journal_first(name) is not None or name.startswith("type="):
             raise LogDamaged(manifest_name(1), 0, f"there is no manifest, and there is `{name}`")

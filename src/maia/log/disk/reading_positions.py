@@ -4,7 +4,7 @@ A durable subscription that catches up asks for some frames, and for the next
 ones when those are acknowledged. To find a place means to read and verify the
 file that it lies in, so the places where the latest readings stopped are held
 on to. A reading sees the log as it was when it began; when it ends, the log
-is looked at again, so that nothing recorded meanwhile is left out.
+is read again, so that nothing recorded meanwhile is left out.
 """
 
 from __future__ import annotations

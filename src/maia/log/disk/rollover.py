@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What is told of a segment beside its name."""
+    """What the manifest says of a segment beside its name."""
 
     frames: int
     events: int

@@ -1,6 +1,6 @@
 """What can go wrong with an event log, and whose turn is it?
 
-Broken bytes are `Unavailable`: what was kept cannot be served until somebody
+Broken bytes are `Unavailable`: what was kept cannot be served until an operator
 who has a copy acts. They are always named with their file and offset.
 """
 

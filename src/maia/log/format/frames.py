@@ -1,8 +1,8 @@
 """Are these bytes a frame on its way, and of which type?
 
-The log asks before it records, and again for every record that somebody reads
-by type. It looks at the first bytes alone: whether the rest is a message was
-decided by the broker that hands it over, and is decided again by whoever reads.
+The log asks before it records, and again for every record that a reader reads
+by type. It reads the first bytes alone: whether the rest is a message was
+decided by the recording broker, and is decided again by the reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPE_ID_FOLLOWS: Final = bytes((0xC4, TYPE_ID_BYTES))
 def type_id_of(message: bytes) -> bytes | None:
     """Return the type id of a frame, or None if these bytes do not begin as one.
 
-    How many fields follow is not looked at: frames were recorded by older versions, too.
+    How many fields follow is not checked: frames were recorded by older versions, too.
     """
     if not message:
         return None

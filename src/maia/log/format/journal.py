@@ -105,7 +105,7 @@ class Opening:
 
 
 def opening_bytes(kind: Kind, opening: Opening, *, at: int) -> tuple[bytes, bytes]:
-    """Return the beginning of a file, and the check that its first record stands on."""
+    """Return the beginning of a file, and the check that its first record is chained to."""
     first = opening.first.to_bytes(_POSITION_BYTES, "big")
     payload = b"".join((kind.value, _FORM, opening.marker, first, opening.before))
     head, check = record_bytes(payload, marker=_OPENING, position=0, recorded_at=at, batch=0, before=NO_CHECK)
@@ -167,7 +167,7 @@ class JournalReader:
             yield entry
 
     def finished_entries(self) -> Iterator[JournalEntry]:
-        """Yield the records of a file that nobody writes to any more; anything else in it is damage."""
+        """Yield the records of a file that is no longer written to; anything else in it is damage."""
         yield from self.entries()
         if self.tail.kind is not TailKind.NOTHING:
             raise LogDamaged(self._name, self.tail.offset, self.tail.what)
@@ -208,7 +208,7 @@ class JournalReader:
             # No payload begins with a zero: if one follows, the write was cut short in the head.
             return self._judged_by_zeros(at, HEAD_BYTES + 1, "the head of a record is not as it was written")
         if not self._follows(head):
-            return Tail(TailKind.DAMAGE, at, f"record {head.position} stands where another belongs")
+            return Tail(TailKind.DAMAGE, at, f"record {head.position} is where another belongs")
         length = HEAD_BYTES + head.length + len(END)
         if at + length > self._end:
             return Tail(TailKind.UNFINISHED, at, "the file ends in a record")

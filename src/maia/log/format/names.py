@@ -1,6 +1,6 @@
 """What are the files of a log called, and is this name one of them?
 
-Names are made of numbers and digests, never of text that somebody sent, and a
+Names are made of numbers and digests, never of text from a peer, and a
 name that is read back is read in its one form. So no type id, manifest or
 listing leads out of the log's folder.
 """
@@ -96,7 +96,7 @@ class SegmentName:
     digest: bytes
 
     def __post_init__(self) -> None:
-        """Refuse what is no name of a segment, whoever says so."""
+        """Refuse what is no name of a segment."""
         if len(self.type_id) != TYPE_ID_BYTES or len(self.digest) != DIGEST_BYTES:
             raise BadLogName("the type id or the digest of a segment has another length")
         if not 1 <= self.first <= self.last < 1 << 63:
@@ -129,7 +129,7 @@ def segment_name(path: str) -> SegmentName | None:
 def already_joined(paths: Iterable[str]) -> list[str]:
     """Return the names of segments whose frames are in a larger one of these, too.
 
-    For whoever lists folders in place of asking the manifest. `paths` may
+    For readers that list folders without a manifest. `paths` may
     begin with anything. Segments of one type and day that overlap do so
     because the larger one was made of the others.
     """

@@ -1,16 +1,16 @@
 """Which bytes are one record of a journal, and are they the bytes that were written?
 
 A record is a head of fixed size and a payload. The head has a checksum of its
-own, so that a flipped bit in a length is told from a file that ends too early.
+own, so that a flipped bit in a length is not mistaken for a file that ends too early.
 The payload's checksum also covers the head and the record before, so that
 records cannot change places or go missing between others.
 
     marker · length · position · recorded_at · batch · check · CRC-32 of the head · payload · end
 
 The end is one byte that is not zero, so that a write which was cut short shows.
-The marker is eight random bytes of the file's own, which whoever publishes
+The marker is eight random bytes of the file's own, which a publisher
 cannot know: no payload can pretend to hold records. `batch` is the first
-position of those that were made safe together: whoever finds a record of a
+position of those that were made safe together: a reader that finds a record of a
 later batch knows that everything before it was safe.
 """
 
@@ -45,7 +45,7 @@ MARKER_BYTES: Final = 8
 END: Final = b"\xa5"
 CHECK_BYTES: Final = 16
 NO_CHECK: Final = bytes(CHECK_BYTES)
-"""What stands before the first record of all."""
+"""The check before the first record of all."""
 
 PAYLOAD_BYTES_MAX: Final = 128 << 20
 """A change of a manifest may be longer than any message."""
@@ -60,7 +60,7 @@ _CRC_FROM: Final = HEAD_BYTES - 4
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One recorded message: where it stands, when it was recorded, and its bytes on the wire."""
+    """One recorded message: its position, when it was recorded, and its bytes on the wire."""
 
     position: int
     recorded_at: Instant
@@ -87,7 +87,7 @@ class Head:
 def record_bytes(
     payload: bytes, *, marker: bytes, position: int, recorded_at: int, batch: int, before: bytes
 ) -> tuple[bytes, bytes]:
-    """Return a record's head, and its check: what the next record stands on."""
+    """Return a record's head, and its check: what the next record is chained to."""
     covered = _COVERED.pack(marker, len(payload), position, recorded_at, batch)
     check = check_of(covered, payload, before=before)
     unfinished = covered + check

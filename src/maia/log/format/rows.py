@@ -1,11 +1,11 @@
 """How does one frame lie in one row of a table, and how is it put together again, byte for byte?
 
-What Spark prunes by stands in columns of its own. The bytes of each attribute
-stand in a column named by its uid, or sealed together in the column `sealed`.
+What Spark prunes by is in columns of its own. The bytes of each attribute
+are in a column named by its uid, or sealed together in the column `sealed`.
 `header` is the message itself with holes where those bytes were: header and
 columns alone give back exactly the bytes that were on the wire, whatever
 fields later versions of the messages have. A message that cannot be laid out
-so (two columns of one uid, say) stands whole in `header`, and has no level.
+so (two columns of one uid, say) is whole in `header`, and has no level.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 SEALED_COLUMN: Final = "sealed"
-"""Where the bytes stand of a frame that is sealed as a whole."""
+"""The column with the bytes of a frame that is sealed as a whole."""
 
 HEADER_COLUMNS: Final = (
     "position",
@@ -84,7 +84,7 @@ class Row:
 def column_name(uid: str) -> str:
     """Return the column of an attribute: its uid, or with `uid_` before it where a column has that name.
 
-    No uid has an underscore, so no two attributes share a column. The empty uid stands for all.
+    No uid has an underscore, so no two attributes share a column. The empty uid means all.
     """
     if not uid:
         return SEALED_COLUMN
@@ -149,7 +149,7 @@ def _is_uid(text: str) -> bool:
 
 def _parted(message: bytes, frame: Carried | Sealed) -> tuple[bytes, dict[str, bytes]]:
     """Return the message with holes where the bytes of columns were, and those bytes."""
-    # One more than the field's place: the number of the message stands first.
+    # One more than the field's place: the number of the message is first.
     columns_at = frame.__struct_fields__.index("columns") + 1
     hole_at = _SEALED_AT if isinstance(frame, Sealed) else _DATA_AT
     skeleton = msgspec.msgpack.decode(message)
