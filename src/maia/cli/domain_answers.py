@@ -89,6 +89,6 @@ def published_line(client: DomainClient) -> list[str]:
         case True:
             return ["published    the broker has acted on it"]
         case False:
-            return ["published    no: no broker has taken it on yet; verifiers learn it with the next list"]
+            return ["published    no: no broker has accepted it yet; verifiers learn it with the next list"]
         case _:
             return []

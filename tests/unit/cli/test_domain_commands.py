@@ -286,7 +286,7 @@ def test_where_the_issuer_is_a_domain_a_timed_list_is_demanded_unless_it_says_ot
     assert "timed-crl" in json.dumps(timed["online"])
     gone = run(met, "cert", "revoke", "timed.cert")
     assert "still open" not in gone.stdout, gone.stderr
-    assert "then a verifier that heard nothing refuses it too" in gone.stdout
+    assert "then a verifier that received nothing refuses it too" in gone.stdout
     for out, words in (
         ("dates.cert", ("--domain", "met.pub", "--online", "dates")),
         ("other.cert", ("--domain", "smith.pub")),

@@ -46,7 +46,7 @@ EPOCHS_PER_REQUEST: Final = 4096
 _SECOND: Final = 1_000_000
 
 Wanted: TypeAlias = frozenset[AttributeUid | None]
-"""Attributes whose keys are needed; None stands for the type's own group."""
+"""Attributes whose keys are needed; None means the type's own group."""
 
 
 class BadHandout(ProtocolViolation):
@@ -65,7 +65,7 @@ class HeldEpoch:
 
 
 class KeySource(Protocol):
-    """Whoever on the driver knows keys."""
+    """A source of keys on the driver."""
 
     def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
         """Return what is held of an epoch; None if nothing is."""
