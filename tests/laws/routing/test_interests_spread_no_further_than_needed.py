@@ -99,7 +99,12 @@ def test_a_network_in_which_everybody_leaves_forgets_everything(
         assert book.types() == ()
         for hop in book.neighbours():
             link = book.link(hop)
-            assert (link.told.count, link.told.total, link.heard.count, link.heard.total) == (0, 0, 0, 0)
+            assert (link.sent.count, link.sent.total, link.received.count, link.received.total) == (
+                0,
+                0,
+                0,
+                0,
+            )
 
 
 @given(

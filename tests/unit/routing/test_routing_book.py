@@ -155,7 +155,7 @@ def test_an_offer_that_loses_its_reason_is_told_again_with_another():
     (tell,) = book.local_unadvertise(TYPE, "camera 1")
     assert isinstance(tell, TellOffer)
     assert (tell.stands, tell.baggage) == (True, "proof 2")
-    assert book.link(PARENT).told.count == 1
+    assert book.link(PARENT).sent.count == 1
 
 
 def test_a_parents_own_offer_is_not_offered_back_to_it():
@@ -250,7 +250,7 @@ def test_where_nothing_stands_that_is_said_once():
 def test_entries_end_with_the_lease_unless_renewed():
     book = book_with(PARENT, CHILD)
     book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
-    heard = book.link(CHILD).heard
+    heard = book.link(CHILD).received
     assert book.heard_renew(CHILD, heard.count, heard.digest, Instant(LEASE_US // 2)) == []
     assert book.expire(Instant(LEASE_US + LEASE_US // 2)) == []
     assert told(book.expire(Instant(LEASE_US + LEASE_US // 2 + 1)), PARENT) == (set(), {1})
