@@ -78,7 +78,7 @@ class Town:
         for _ in range(0, seconds, 10):
             self.net.advance(10)
             self.office.subscribe(ref=1)
-            heard = book.link(node).heard
+            heard = book.link(node).received
             self.holder.say(Renew(heard.count, heard.digest))
             self.holder.say(Ping(1))
 
