@@ -95,7 +95,7 @@ def test_what_is_in_doubt_stays_in_doubt_when_it_is_understood_anew():
     book.adopt("child", KEY, [sealed(1, ALWAYS, b"own")], offers=False, now=NOW)
     book.understood_anew("child", KEY, [sealed(1, over(50))], [])
     assert book.link("child").has_stale
-    assert book.link("child").heard.count == 1
+    assert book.link("child").received.count == 1
     book.heard_interest("child", KEY, [sealed(2, over(10))], [], NOW)
     tally = Tally()
     tally.add(mark_of_interest(KEY, entry_id(2), bytes([2]) * 32))
@@ -121,7 +121,7 @@ def test_the_same_id_with_other_bytes_is_another_entry():
     book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"a", digest=b"e" * 32)], [], NOW)
     tally = Tally()
     tally.add(mark_of_interest(KEY, entry_id(1), b"e" * 32))
-    assert book.link("child").heard.agrees(entries=1, digest=tally.digest)
+    assert book.link("child").received.agrees(entries=1, digest=tally.digest)
 
 
 def test_sealed_and_plain_interests_of_a_type_never_meet():
@@ -164,7 +164,7 @@ def test_an_offer_that_is_made_anew_is_passed_on_and_counts_once():
     (tell,) = book.heard_offer("child", KEY, True, "second", NOW, advertisement="2")
     assert isinstance(tell, TellOffer)
     assert (tell.stands, tell.baggage) == (True, "second")
-    assert book.link("child").heard.count == book.link("parent").told.count == 1
+    assert book.link("child").received.count == book.link("parent").sent.count == 1
     (tell,) = book.heard_offer("child", KEY, False, None, NOW)
     assert isinstance(tell, TellOffer)
     assert not tell.stands

@@ -2,7 +2,7 @@
 
     idle -> dialling -> awaiting greeting -> awaiting welcome -> ready
 
-A member dials the addresses that it was told, one after the other. Addresses
+A member dials the addresses that it knows, one after the other. Addresses
 are hints: the peer must prove the manager's own key, and show that it may be
 part of the network, before it is shown any certificate. Every stage has a
 deadline, and each failure doubles the wait before the next attempt.
@@ -43,7 +43,7 @@ _SECOND = 1_000_000
 
 
 class NotTheManager(ProtocolViolation):
-    """Somebody else answers at the address of a type's manager, or it may not be part of this network."""
+    """Another server answers at the address of a type's manager, or it may not connect to this network."""
 
     code = "PROTOCOL-NOT-THE-MANAGER"
 
@@ -77,7 +77,7 @@ class ManagerLink:
     lost_at: Instant | None = None
     """When the last attempt to reach it failed."""
     problem: str = ""
-    """The code of what was wrong with whoever answered last; empty if nobody did."""
+    """The error code of the last server that answered; empty if none did."""
     session: SessionKey | None = field(default=None, repr=False)
     instance: bytes = b""
     due: Instant | None = None
@@ -126,7 +126,7 @@ class ManagerLinks:
         cache: VerificationCache,
         standing: Witness | None = None,
     ) -> None:
-        """Begin with nobody; `standing` is what was heard about certificates, our own and others'."""
+        """Begin empty; `standing` holds the statements received, about our own and others' certificates."""
         self._settings, self._random, self._cache = settings, random, cache
         self._standing = standing
         self._instance = random(16)
@@ -135,7 +135,7 @@ class ManagerLinks:
         self._links: dict[LinkId, ManagerLink] = {}
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Ask these constitutions from now on who speaks for a quorum that owns the network."""
+        """Use these constitutions for a quorum that owns the network from now on."""
         self._settings = replace(self._settings, constitutions=constitutions)
 
     def all(self) -> list[ManagerLink]:
@@ -151,11 +151,11 @@ class ManagerLinks:
         return self._links.get(link)
 
     def open_links(self) -> list[LinkId]:
-        """Return the links that stand."""
+        """Return the open links."""
         return list(self._links)
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Forget all managers."""
         self._links.clear()
         self._managers.clear()
 
@@ -172,7 +172,7 @@ class ManagerLinks:
 
     def opened(self, opened: LinkOpened, now: Instant) -> tuple[list[Effect], list[ManagerLink]]:
         """Take a connection on; return also the managers that were not found at its address."""
-        # Several managers may be looked for at one address; whoever answers is one of them, or none.
+        # Several managers may be sought at one address; the server that answers is one of them, or none.
         waiting = self.waiting_at(opened.dialled)
         found = next((one for one in waiting if one.principal == opened.peer), None)
         if found is None:
@@ -205,7 +205,7 @@ class ManagerLinks:
     ) -> list[Effect]:
         """Check a manager's greeting, and only then show it who we are."""
         if message.version != PROTOCOL_VERSION or message.network != self._network:
-            raise NotTheManager("the manager speaks another protocol, or is one of another network")
+            raise NotTheManager("the manager uses another protocol, or is in another network")
         pool = tuple(certificate_from_bytes(one) for one in message.credentials)
         request = Request(manager.principal, Action.CONNECT, self._settings.network)
         evidence = gather_evidence(
@@ -226,7 +226,7 @@ class ManagerLinks:
         return [*self.show(manager, shown, now), *self.say(manager, hello)]
 
     def check_not_revoked(self, manager: ManagerLink, now: Instant) -> None:
-        """Refuse to go on with a manager whose right was revoked meanwhile, by what we have heard."""
+        """Refuse to go on with a manager whose right was revoked meanwhile."""
         if self._standing is None:
             return
         for signed in manager.rests_on:

@@ -1,7 +1,7 @@
 """What do a member and a manager show each other so that certificates which demand it are known to count?
 
-Statements on validity prove themselves, so whoever shows a certificate brings
-along those that its tests ask for. What the verifier has heard itself comes
+Statements on validity prove themselves, so the holder of a certificate brings
+along those that its tests demand. What the verifier has received itself comes
 first: a peer that shows an older list does not bring a revoked certificate
 back.
 """
@@ -63,7 +63,7 @@ def shown_statements(witness: Witness | None, own: Iterable[SignedCertificate], 
 
 
 class WithShown:
-    """What one has heard oneself, and where that says nothing, what the peer has shown."""
+    """The statements received here, and where there are none, those that the peer has shown."""
 
     __slots__ = ("_own", "_shown")
 
@@ -77,7 +77,7 @@ class WithShown:
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
-        """Return what speaks against a certificate."""
+        """Return the reason against a certificate."""
         for test in (self._shown, self._own):
             problem = test.problem_with(signed, at, once=once)
             if problem is not None and not isinstance(problem, CertificateStale | CertificateNotRevalidated):
@@ -91,4 +91,4 @@ def _hear(standing: ValidityState, signed: SignedStatement, now: Instant) -> Pri
     try:
         return standing.hear(signed, now).by
     except MaiaError:
-        return None  # old, over or forged: it helps nobody
+        return None  # old, over or forged: of no use

@@ -2,7 +2,7 @@
 
 Brokers ask before they seal and before they open. The epoch says which key;
 the moment of publication must fit the epoch, so that an old key seals nothing
-new: whoever was put out of a group can date a publication back, but only
+new: an evicted member can date a publication back, but only
 until the drift of the clocks is over (A50; dissertation 7.6.2). Then the key
 is gone.
 
@@ -43,7 +43,7 @@ class KeyTerms:
     """How long keys are used and kept, in seconds; the manager of a type tells its members."""
 
     refresh_s: int = 24 * 3600
-    """How often keys are refreshed even if nobody comes or goes."""
+    """How often keys are refreshed even if no member comes or goes."""
     overdue_s: int = 3600
     """By how much a refresh may be late before publishers stop sealing with the old key."""
     drift_s: int = 300
@@ -52,7 +52,7 @@ class KeyTerms:
     """By how much a publication's moment may lie outside the epoch it was sealed in."""
 
     @classmethod
-    def told(cls, record: KeyTermsRecord) -> KeyTerms:
+    def from_record(cls, record: KeyTermsRecord) -> KeyTerms:
         """Return the terms that a manager tells."""
         return cls(record.refresh_s, record.overdue_s, record.drift_s, record.back_dating_s)
 
@@ -101,7 +101,7 @@ class KeyRing:
         if newest is None:
             return None
         oldest_fit = now - (self.terms.refresh_s + self.terms.overdue_s) * _SECOND
-        # A member that hears nothing of its manager must not seal for readers who were put out long ago.
+        # A member cut off from its manager must not seal for readers that were evicted long ago.
         return newest if self._epochs[newest].since >= oldest_fit else None
 
     def key(self, group: GroupId, epoch: int) -> Secret | None:

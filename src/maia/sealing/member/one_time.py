@@ -1,7 +1,7 @@
 """Which of a manager's one-time questions does a member have answered?
 
 Those about its own certificates, for keys that it has asked this manager for,
-in this session. Whoever runs the member gets the answers and brings them
+in this session. The runner of the member gets the answers and brings them
 (`vouch`); a question belongs to the link that it came on, and what is
 answered later answers nothing.
 """
@@ -65,7 +65,7 @@ class MemberVouching:
         return None if known is None else known[0]
 
     def answer(self, number: int, answers: Iterable[SignedStatement], manager: ManagerLink) -> Vouched | None:
-        """Return the message that brings answers, if anybody waits for them still."""
+        """Return the message that brings answers, if they are still awaited."""
         principal, link, message = self._open.pop(number)
         if (principal, link) != (manager.principal, manager.link):
             return None

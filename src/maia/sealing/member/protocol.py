@@ -101,7 +101,7 @@ class ManagerTalk:
         """End a link whose other side is not to be believed."""
         fields = {"peer": str(manager.principal), "code": problem.code, "message": problem.message}
         event = "keys-forked" if isinstance(problem, EpochForked) else "refused"
-        assert manager.link is not None  # noqa: S101 - something was heard, or awaited, on it
+        assert manager.link is not None  # noqa: S101 - a message came, or is awaited, on it
         manager.problem = "" if isinstance(problem, ManagerSilent) else problem.code
         effects: list[Effect] = [
             Note(event, fields),
@@ -207,7 +207,7 @@ class ManagerTalk:
         self.past.told(message, unpack_past(manager.secured.open(message.sealed, info)))
         return []
 
-    # -------------------------------------------------------- what has to be vouched for
+    # -------------------------------------------------------- one-time tests
 
     def _challenged(self, manager: ManagerLink, message: Challenge, now: Instant) -> list[Effect]:
         """Have one-time questions answered about what we have asked for, if they are ours to ask."""
@@ -246,7 +246,7 @@ class ManagerTalk:
     # -------------------------------------------------------- statements, and time
 
     def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
-        """Show managers what was heard of `by`, if certificates that we have shown them demand it.
+        """Show managers the statements of `by`, if certificates that we have shown them demand it.
 
         A manager that may not be part of the network any more is left.
         """
@@ -273,7 +273,7 @@ class ManagerTalk:
         return []
 
     def _check(self, manager: ManagerLink, now: Instant) -> list[Effect]:
-        """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
+        """Compare epochs with the manager: a lost rekey would otherwise go unnoticed."""
         if manager.awaits_check:
             return self.leave_silent(manager, now)
         manager.check_at = later(now, self.check_s)

@@ -1,8 +1,8 @@
-"""With which certificates does somebody publish, as the type's manager has told?
+"""Which certificates does a publisher have, according to the type's manager?
 
-A broker that opens a sealed frame asks for whoever signed it. An answer is
+A broker that opens a sealed frame asks about its signer. An answer is
 remembered, the oldest are forgotten first, and nothing is believed that
-nobody has asked for.
+was not requested.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _ASKED_MAX: Final = 1024
 
 
 class MemberWriters:
-    """The publishers that this member was told about, and those that it has asked about."""
+    """The known publishers, and those that were asked about."""
 
     __slots__ = ("_asked", "_max", "_told")
 
     def __init__(self, remembered_max: int) -> None:
-        """Begin with nobody, and remember so many at most."""
+        """Begin empty, and remember so many at most."""
         self._max = remembered_max
         self._told: OrderedDict[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = OrderedDict()
         self._asked: OrderedDict[tuple[bytes, Principal], None] = OrderedDict()
 
     def get(self, type_id: bytes, principal: Principal) -> tuple[SignedCertificate, ...] | None:
-        """Return somebody's certificates; None if they were not told yet."""
+        """Return a publisher's certificates; None if they have not arrived yet."""
         return self._told.get((type_id, principal))
 
     def is_asking(self, type_id: bytes, principal: Principal) -> bool:
-        """Say whether an answer about somebody is awaited."""
+        """Return whether an answer about a publisher is awaited."""
         return (type_id, principal) in self._asked
 
     def ask(self, type_id: bytes, principal: Principal) -> None:
@@ -44,7 +44,7 @@ class MemberWriters:
             self._asked.popitem(last=False)
 
     def tell(self, message: Writer) -> bool:
-        """Remember an answer; say whether anybody had asked."""
+        """Remember an answer; return whether it was requested."""
         about = message.type_id, Principal(message.principal)
         if about not in self._asked:
             return False
