@@ -1,4 +1,4 @@
-"""Requests and publications are heard once: inside the window, outside of it, and after a restart."""
+"""Requests and publications are accepted once: inside the window, outside of it, and after a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def net() -> Net:
     return net
 
 
-def test_a_request_is_heard_once(net: Net) -> None:
+def test_a_request_is_accepted_once(net: Net) -> None:
     """A65: the same bytes again, on the same link and on another."""
     billing = net.client("billing office")
     request = billing.request(Action.SUBSCRIBE)
@@ -28,7 +28,7 @@ def test_a_request_is_heard_once(net: Net) -> None:
     assert again.code_of(again.subscribe(request=request)) == "REQUEST-REPLAYED"
 
 
-def test_a_request_that_was_refused_is_not_heard_again(net: Net) -> None:
+def test_a_request_that_was_refused_is_not_received_again(net: Net) -> None:
     """A65: a refusal uses the request up as well, on disk too."""
     billing = net.client("billing office")
     request = billing.request(Action.SUBSCRIBE)
@@ -39,7 +39,7 @@ def test_a_request_that_was_refused_is_not_heard_again(net: Net) -> None:
     assert again.code_of(again.subscribe(request=request)) == "REQUEST-REPLAYED"
 
 
-def test_a_request_is_not_heard_again_after_a_restart(net: Net) -> None:
+def test_a_request_is_not_received_again_after_a_restart(net: Net) -> None:
     """A65: the memory was on disk before the answer was given."""
     billing = net.client("billing office")
     requests = [billing.request(Action.SUBSCRIBE) for _ in range(150)]
@@ -93,7 +93,7 @@ def test_a_clock_that_steps_back_brings_nothing_back(net: Net) -> None:
     assert billing.code_of(billing.subscribe(request=request)) in {"REQUEST-STALE", "REQUEST-REPLAYED"}
 
 
-def test_a_broken_memory_hears_nothing_from_before_the_start(net: Net) -> None:
+def test_a_broken_memory_receives_nothing_from_before_the_start(net: Net) -> None:
     """A65, A81: a memory that cannot be read refuses what it might have held."""
     billing = net.client("billing office")
     request = billing.request(Action.SUBSCRIBE)
@@ -123,7 +123,7 @@ def test_old_memory_is_dropped_from_disk(net: Net) -> None:
     assert sum(name.startswith(KEPT_REQUESTS) for name in kept) == 1
 
 
-def test_nobody_uses_up_the_number_of_another_publisher(net: Net) -> None:
+def test_no_peer_uses_up_the_number_of_another_publisher(net: Net) -> None:
     """A66: the same stream and number under another key is another publication."""
     camera, ccs = net.client("camera at Victoria"), net.client("CCS")
     billing = net.client("billing office")

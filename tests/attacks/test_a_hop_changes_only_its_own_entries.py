@@ -1,4 +1,4 @@
-"""Attacks on routing: a neighbour speaks of its own interests, and uses up nobody else's numbers."""
+"""Attacks on routing: a neighbour names its own interests, and uses up no other peer's numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def told_filters(book: RoutingTable) -> list[object]:
     return [entry.predicate for entry in book.told("parent", TYPE)[0]]
 
 
-def test_nobody_removes_what_another_hop_wants(book: RoutingTable):
+def test_no_peer_removes_what_another_hop_wants(book: RoutingTable):
     """A67: a forged withdrawal has no effect."""
     assert book.heard_interest("liar", TYPE, [], [ID], NOW) == []
     assert book.heard_offer("liar", TYPE, stands=False, baggage=None, now=NOW) == []
@@ -43,7 +43,7 @@ def test_nobody_removes_what_another_hop_wants(book: RoutingTable):
 
 
 @pytest.mark.parametrize("forged", [NEVER, parse_predicate("speed > 99"), parse_predicate('plate == "X"')])
-def test_nobody_replaces_what_another_hop_wants_by_using_its_id(book: RoutingTable, forged: object):
+def test_no_peer_replaces_what_another_hop_wants_by_using_its_id(book: RoutingTable, forged: object):
     """A67: the id of an entry counts on its own link alone."""
     book.heard_interest("liar", TYPE, [RouteEntry(ID, forged)], [], NOW)
     assert FAST.predicate in told_filters(book)
@@ -118,7 +118,7 @@ def test_a_forged_replica_neither_removes_nor_replaces(book: RoutingTable):
     assert store.promoted("root", lambda type_id: True) == [Replica(TYPE, "victim", (FAST,), offers=False)]
 
 
-def test_nobody_uses_up_the_numbers_of_another_publisher():
+def test_no_peer_uses_up_the_numbers_of_another_publisher():
     """A66: the identity of a publication begins with its publisher's key."""
     memory = DuplicateMemory()
     for number in range(100):

@@ -1,7 +1,7 @@
 """Attack A54: joins and leaves at once, and messages that are lost, doubled, late or out of order.
 
-Nobody is stuck, nobody forks off: whoever is in the group ends with the
-group's secret, and whoever is not learns none.
+No peer is stuck, no peer forks off: a peer that is in the group ends with the
+group's secret, and a peer that is not learns none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_a_bad_network_costs_questions_and_never_the_secret(scheme, changes, cha
 
 
 def try_to_follow(held, message) -> None:
-    """Let somebody who left try everything it hears."""
+    """Let a peer who left try everything it receives."""
     try:
         held.apply(message)
     except PathNeeded:
@@ -101,7 +101,7 @@ def test_a_path_that_overtakes_a_message_is_good_in_either_order(scheme):
 
 
 @pytest.mark.parametrize("scheme", Scheme)
-def test_a_manager_that_forgot_a_change_forks_nobody(scheme):
+def test_a_manager_that_forgot_a_change_forks_no_peer(scheme):
     """A54, A82: a restored manager gives a number twice; whoever heard the first change asks, and is well."""
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
     heard_both, heard_one = member_of(tree, ANN), member_of(tree, BOB)
@@ -118,7 +118,7 @@ def test_a_manager_that_forgot_a_change_forks_nobody(scheme):
 
 
 @pytest.mark.parametrize("scheme", Scheme)
-def test_a_group_that_was_founded_anew_leaves_nobody_with_the_old_secret(scheme):
+def test_a_group_that_was_founded_anew_leaves_no_peer_with_the_old_secret(scheme):
     """A54, A82: a manager without its tree counts anew, and no member takes that for old news."""
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
     tree.refresh()
@@ -135,7 +135,7 @@ def test_a_group_that_was_founded_anew_leaves_nobody_with_the_old_secret(scheme)
 
 @pytest.mark.parametrize("scheme", Scheme)
 def test_entries_of_one_change_do_not_open_in_another(scheme):
-    """A46, A53: a member that sends an old change again, under the next number, moves nobody back."""
+    """A46, A53: a member that sends an old change again, under the next number, moves no peer back."""
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
     member = member_of(tree, BOB)
     change = tree.join(DEE)

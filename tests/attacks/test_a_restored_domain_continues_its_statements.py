@@ -18,7 +18,7 @@ def may(who, wallet, verifier: ValidityState, now) -> bool:
 
 
 def test_after_an_old_copy_was_put_back_nothing_revoked_comes_back_and_new_revocations_count(tmp_path: Path):
-    """A39, A82: the sequence never goes back, once the domain has heard one statement of its own."""
+    """A39, A82: the sequence never goes back, once the domain has received one statement of its own."""
     data, old = tmp_path / "now", tmp_path / "old"
     data.mkdir()
     courts, station = court(), met(sqlite_store(data / "domain.sqlite"))
@@ -76,12 +76,12 @@ def test_what_was_issued_after_the_copy_stays_revoked_too(tmp_path: Path):
 
 
 @pytest.mark.parametrize("lists_since", [1, 2, 3])
-def test_a_store_that_has_signed_lists_of_its_own_before_it_hears_what_it_said_takes_it_back_all_the_same(
+def test_a_store_that_has_signed_lists_of_its_own_before_it_receives_what_it_said_takes_it_back_all_the_same(
     lists_since,
 ):
     """A39, A82: the numbers have met, and a revocation under one of them still counts."""
     courts = court()
-    station, copy = met(), met()  # the same start: the second stands for a copy of the first
+    station, copy = met(), met()  # the same start: the second represents a copy of the first
     told(station, courts)
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
     lost = station.revoke([right.id], "appeal").statement
@@ -100,8 +100,8 @@ def test_a_store_that_has_signed_lists_of_its_own_before_it_hears_what_it_said_t
     assert copy.access.audit_head() == audit
 
 
-def test_a_domain_that_hears_its_own_lists_again_does_nothing():
-    """A39: whoever replays what a domain has said itself fills no audit and no list."""
+def test_a_domain_that_receives_its_own_lists_again_does_nothing():
+    """A39: a peer that replays what a domain has said itself fills no audit and no list."""
     courts, station = court(), met()
     told(station, courts)
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
@@ -111,7 +111,7 @@ def test_a_domain_that_hears_its_own_lists_again_does_nothing():
     assert station.access.audit_head() == audit
 
 
-def test_nobody_else_moves_a_domain_ahead():
+def test_no_other_peer_moves_a_domain_ahead():
     """A39: a statement in our name that we have not signed changes nothing."""
     station = met()
     (mine, *_) = station.beat()

@@ -1,4 +1,4 @@
-"""A domain that was put back hears what it said last; what others said in its name hides nothing."""
+"""A domain that was put back receives what it said last; what others said in its name hides nothing."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def heard_by(station: Station, said: Said) -> RecordedNotes:
 
 @pytest.mark.parametrize("how", ["no statement", "forged"])
 def test_a_statement_that_was_made_up_does_not_hide_the_one_behind_it(how: str) -> None:
-    """A39, A82: a broker on the way can put it into the state of the stream; the revocation is heard."""
-    courts, station, copy = court(), met(), met()  # the same start: the second stands for a copy of the first
+    """A39, A82: a broker on the way can put it into the state of the stream; the revocation is accepted."""
+    courts, station, copy = court(), met(), met()  # the same start: the second represents a copy of the first
     told(station, courts)
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
     last = statement_to_bytes(station.revoke([right.id], "appeal").statement)

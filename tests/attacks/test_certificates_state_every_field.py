@@ -88,7 +88,7 @@ def test_the_unchanged_certificates_are_accepted():
     ],
 )
 def test_a_missing_bound_is_refused(validity):
-    """A27: whoever means "for ever" writes it."""
+    """A27: a peer that means "for ever" writes it."""
     refuse(with_validity(validity))
 
 

@@ -1,4 +1,4 @@
-"""Whoever may connect may act as a broker; frames that it was not asked for go nowhere."""
+"""A peer that may connect may act as a broker; frames that it was not asked for go nowhere."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Town:
         return sorted(found, key=self.distance)
 
     def neighbour(self, key: SigningKey | None = None) -> Client:
-        """Connect somebody who says that it is a broker; by default, further from the rendezvous."""
+        """Connect a peer who says that it is a broker; by default, further from the rendezvous."""
         key = key or next(
             one
             for number in count(1)
@@ -107,7 +107,7 @@ class Town:
         return [str(one["code"]) for one in noted if one.get("asked") == "Carried"]
 
     def live(self, seconds: int, *awake: Client) -> None:
-        """Let time pass, in which some are heard and the office renews."""
+        """Let time pass, in which some are accepted and the office renews."""
         for _ in range(0, seconds, 10):
             self.net.advance(10)
             self.office.subscribe(ref=1)
@@ -120,7 +120,7 @@ def town() -> Town:
     return Town()
 
 
-def test_a_frame_that_nobody_asked_for_reaches_nobody(town: Town) -> None:
+def test_a_frame_that_no_peer_asked_for_reaches_no_peer(town: Town) -> None:
     """A14, A67: by a broker that neither offers the type nor leads to it, under a camera's name."""
     rogue = town.neighbour()
     assert not town.believes(rogue)
@@ -128,8 +128,8 @@ def test_a_frame_that_nobody_asked_for_reaches_nobody(town: Town) -> None:
     assert town.broker.counts["maia_frames_refused_total"] == 2
 
 
-def test_it_is_said_once_in_a_lease_and_the_neighbour_hears_what_it_was_asked_for(town: Town) -> None:
-    """A38: an engineer finds it by its code, and nobody fills the log; a mistaken neighbour finds out."""
+def test_it_is_said_once_in_a_lease_and_the_neighbour_receives_what_it_was_asked_for(town: Town) -> None:
+    """A38: an engineer finds it by its code, and no peer fills the log; a mistaken neighbour finds out."""
     rogue = town.neighbour()
     rogue.heard.clear()
     for _ in range(5):
@@ -141,7 +141,7 @@ def test_it_is_said_once_in_a_lease_and_the_neighbour_hears_what_it_was_asked_fo
     assert town.refusals() == [FrameUnasked.code] * 2
 
 
-def test_an_unasked_frame_uses_up_no_number_and_is_nobody_s_last_word(town: Town) -> None:
+def test_an_unasked_frame_uses_up_no_number_and_is_no_peer_s_last_word(town: Town) -> None:
     """A66, A37: the camera's own frame with this number comes later, and is delivered."""
     camera, rogue = town.net.client(CAMERA), town.neighbour()
     town.office.say(AskState(98, 1))  # from now on, the broker answers from what has passed by
@@ -166,7 +166,7 @@ def test_who_offers_a_type_is_believed_for_as_long_as_it_offers(town: Town) -> N
     assert edge.last(Interest).remove
 
 
-def test_an_offer_that_is_refused_makes_nobody_believed(town: Town) -> None:
+def test_an_offer_that_is_refused_makes_no_peer_believed(town: Town) -> None:
     """A67: nor does it leave any of the two seconds."""
     edge = town.neighbour()
     edge.say(Offer(town.type_id, True, None, []))
@@ -195,16 +195,16 @@ def test_who_slept_is_believed_when_it_wakes_up(town: Town) -> None:
     assert not town.believes(edge)
 
 
-def test_who_leads_to_the_rendezvous_is_believed_and_whoever_would_follow_it(town: Town) -> None:
+def test_who_leads_to_the_rendezvous_is_believed_and_a_peer_that_would_follow_it(town: Town) -> None:
     """A replica may have told the next two what is wanted here; others were told nothing."""
     leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
-    town.live(LEASE_S + 10, leads, *follow, other)  # by now everybody knows who leads
+    town.live(LEASE_S + 10, leads, *follow, other)  # by now every peer knows who leads
     assert all(town.believes(one) for one in (leads, *follow))
     assert not town.believes(other)
 
 
 def test_what_was_asked_for_a_moment_ago_is_not_blamed_on_who_leads(town: Town) -> None:
-    """The office has left, and frames for it are on the way: they go nowhere, and nobody is accused."""
+    """The office has left, and frames for it are on the way: they go nowhere, and no peer is accused."""
     leads = town.neighbour(town.nearer(1)[0])
     assert leads.last(Interest).add
     town.office.unsubscribe(1)
@@ -226,7 +226,7 @@ def test_a_way_that_changes_opens_no_other(town: Town) -> None:
 
 
 def test_who_led_to_the_rendezvous_is_believed_for_a_lease_after_others_came_between(town: Town) -> None:
-    """It was asked for the type, and may not have heard yet that it is not any more."""
+    """It was asked for the type, and may not have received yet that it is not any more."""
     *between, led = town.nearer(REPLICAS + 2)
     before = town.neighbour(led)
     after = [town.neighbour(key) for key in between]
@@ -236,7 +236,7 @@ def test_who_led_to_the_rendezvous_is_believed_for_a_lease_after_others_came_bet
     assert not town.believes(before)
 
 
-def test_while_who_leads_is_silent_nobody_else_is_believed_than_before(town: Town) -> None:
+def test_while_who_leads_is_silent_no_other_peer_is_believed_than_before(town: Town) -> None:
     """A85: silence of one neighbour is no reason to believe those that were never to follow it."""
     leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
     town.live(LEASE_S + 10, leads, *follow, other)

@@ -1,4 +1,4 @@
-"""Whoever writes to a log, or seals into it with a reader's key, makes no row appear or change."""
+"""A peer that writes to a log, or seals into it with a reader's key, makes no row appear or change."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class NoKeysNet(PublishingNet):
     keys_by_hand = False
 
 
-def test_a_refused_client_hears_nothing_of_keys_and_a_permitted_one_hears_the_reason():
+def test_a_refused_client_receives_nothing_of_keys_and_a_permitted_one_receives_the_reason():
     """A38: the refusal of a reader without a right is the same whether its broker holds keys or not."""
     net, keyed = NoKeysNet(), PublishingNet()
     keyed.hold(keyed.broker(), None)
@@ -28,7 +28,7 @@ def test_a_refused_client_hears_nothing_of_keys_and_a_permitted_one_hears_the_re
     assert not stranger.all_heard(Warned)
 
 
-def test_a_refused_publisher_hears_nothing_of_keys_either():
+def test_a_refused_publisher_receives_nothing_of_keys_either():
     """A38: the right to publish is decided before anything is said of keys."""
     net = NoKeysNet()
     net.broker()

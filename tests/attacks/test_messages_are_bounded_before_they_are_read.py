@@ -78,7 +78,7 @@ def test_announcing_a_long_message_reserves_nothing():
 
 
 def test_a_peer_that_was_refused_cannot_make_us_hold_more():
-    """A74: whoever ignores the refusal and goes on feeding does not grow the buffer."""
+    """A74: a peer that ignores the refusal and goes on feeding does not grow the buffer."""
     splitter = Splitter(16)
     with pytest.raises(MessageTooLarge):
         splitter.feed(b"\xff" * 4)
@@ -229,7 +229,7 @@ def test_lists_of_a_message_are_bounded():
 
 
 def test_a_hostile_stream_does_not_spoil_the_messages_before_it():
-    """A74: what was said in order and in bounds is still heard."""
+    """A74: what was said in order and in bounds is still received."""
     splitter = Splitter()
     assert splitter.feed(framed(encode(Ping(1))) + b"\xff\xff\xff\xff") == [encode(Ping(1))]
     with pytest.raises(MessageTooLarge):

@@ -70,7 +70,7 @@ def test_who_may_no_longer_give_orders_does_not_keep_one_because_it_may_still_li
 
 
 @pytest.mark.parametrize("shape", ["plate: string", "case: string, plate: string"])
-def test_two_appointments_that_are_called_the_same_do_not_stand_in_for_each_other(shape):
+def test_two_appointments_that_are_called_the_same_do_not_replace_each_other(shape):
     """A41: the court may still license and not order, and both are called `court_order` in certificates."""
     licence = f"licence({shape}) by council, courts named court_order"
     policy = GRANT_ON_TWO.replace("licence(plate: string) by council, courts", licence)

@@ -90,7 +90,7 @@ def test_a_thousand_names_at_one_address_cause_one_connection():
     assert tries <= 6  # after 1, 2, 4, 8, 16 and 32 seconds
 
 
-def test_whoever_answers_under_another_name_counts_as_itself():
+def test_a_peer_that_answers_under_another_name_counts_as_itself():
     """A9: the handshake says who listens there; the name that the liar gave for the address is dropped."""
     node, ask = victim_of(LIAR)
     claimed = Contact.of(b"\x07" * 32, contact(5).address)
@@ -112,8 +112,8 @@ def test_honest_names_are_tried_before_those_of_a_liar():
     assert contact(3).address in dialled(node.dial_failed(dialled(steps)[0], 0))
 
 
-def test_nobody_can_declare_somebody_else_dead():
-    """A67: a death is seen on one's own link, or found out by dialling; rumours remove nobody."""
+def test_no_peer_can_declare_another_peer_dead():
+    """A67: a death is seen on one's own link, or found out by dialling; rumours remove no peer."""
     node = OverlayMembership(OWN, limits=LIMITS)
     for number in (1, 2, 3):
         node.confirmed(contact(number), 0)

@@ -30,7 +30,7 @@ WINDOW = SKEW_S * SECOND
 
 
 def make(request, memory, *, at=NOON, peer=None, network=NETWORK):
-    """Make a request as the edge of a broker hears it: as bytes, over the link of `peer`."""
+    """Make a request as the edge of a broker receives it: as bytes, over the link of `peer`."""
     heard = request_from_bytes(request_to_bytes(request))
     peer = request.signer if peer is None else peer
     return verify_request(heard, at=at, skew_s=SKEW_S, memory=memory, network=network, peer=peer)
@@ -62,7 +62,7 @@ def test_a_replay_outside_the_window_is_refused_by_its_time_stamp():
 
 @pytest.mark.parametrize("pages", [[None], range(64)], ids=["whole", "by page"])
 def test_a_replay_after_a_restart_is_refused(pages):
-    """A65: what was heard before a restart is still known after it."""
+    """A65: what was received before a restart is still known after it."""
     memory, request = ReplayMemory(), signed()
     make(request, memory)
     restarted = ReplayMemory.from_parts([memory.to_bytes(page) for page in pages])
@@ -146,7 +146,7 @@ def test_one_client_cannot_use_up_the_memory_of_all():
     make(signed(key=OTHER), memory)
 
 
-def test_nobody_fills_the_memory_with_requests_that_they_did_not_sign():
+def test_no_peer_fills_the_memory_with_requests_that_they_did_not_sign():
     """A65: a forged request is forgotten, so it neither uses up room nor burns the victim's nonce."""
     memory, request = ReplayMemory(entries_max=1), signed()
     forged = replace(request, signature=OTHER.sign(SignedKind.REQUEST, request.body))
@@ -189,8 +189,8 @@ def test_a_clock_that_steps_back_brings_no_request_back():
         make(request, restarted, at=NOON)
 
 
-def test_a_clock_that_jumped_ahead_and_came_back_refuses_nobody_for_long():
-    """A78: the horizon follows the requests that were heard, not the clock that was wrong."""
+def test_a_clock_that_jumped_ahead_and_came_back_refuses_no_peer_for_long():
+    """A78: the horizon follows the requests that were received, not the clock that was wrong."""
     memory = ReplayMemory()
     make(signed(), memory)
     year = later(365 * 86_400)

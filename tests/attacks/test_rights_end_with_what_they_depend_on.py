@@ -1,4 +1,4 @@
-"""What something rests on is lost: it ends, in every domain, and nothing else does."""
+"""What something depends on is lost: it ends, in every domain, and nothing else does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ end
 
 
 def border(text: str = BORDER_POLICY) -> Station:
-    """A third domain, which lets in whoever the Met calls a tracker."""
+    """A third domain, which lets in a peer that the Met calls a tracker."""
     station = Station(BORDER)
     station.register_type(NUMBERPLATE.signed)
     station.hold([granted(PITO, BORDER, "subscribe", may_delegate=True)])
@@ -62,7 +62,7 @@ def border(text: str = BORDER_POLICY) -> Station:
 
 
 def everybody_at(now, *stations: Station) -> None:
-    """All clocks agree, every list is out, and everybody has heard everybody."""
+    """All clocks agree, every list is out, and every domain has received all of them."""
     for station in stations:
         station.now = now
     for station in stations:
@@ -113,7 +113,7 @@ def test_only_what_depended_on_the_order_falls_among_many():
         assert isinstance(decision, Permit) == (detective is not detectives[3])
 
 
-def test_a_domain_that_hears_nothing_more_of_the_courts_lets_go_when_their_last_list_ends():
+def test_a_domain_that_receives_nothing_more_of_the_courts_lets_go_when_their_last_list_ends():
     """A39, A40, S17: withholding the courts' statements extends nothing, not by a microsecond."""
     courts, station = court(), met()
     told(station, courts)
@@ -154,7 +154,7 @@ def test_an_old_statement_of_the_courts_brings_nothing_back():
 
 
 def test_statements_of_strangers_are_not_kept():
-    """A40: whoever depends on nobody cannot be filled with the statements of everybody."""
+    """A40: a peer that depends on no peer cannot be filled with the statements of every peer."""
     station = met()
     stranger = Station(BROWN)
     for statement in stranger.access.due(station.now):
@@ -290,7 +290,7 @@ def test_a_period_that_was_seen_to_be_over_does_not_open_again_after_a_restart_w
         again.activate(SMITH.principal, "np_tracker", None, [shown])
 
 
-def test_whoever_asks_again_for_what_it_has_fills_no_audit():
+def test_a_peer_that_asks_again_for_what_it_has_fills_no_audit():
     """A84, A40: a login that changes nothing leaves nothing behind."""
     courts, station = court(), met()
     told(station, courts)

@@ -40,7 +40,7 @@ NO_PROOF = SealedProof([], b"", b"t" * 16)
 
 
 def everything(entry_id: bytes = b"w" * 16, epoch: int = 1, proof: SealedProof = NO_PROOF) -> SealedWanted:
-    """Return an interest in everything, as somebody without keys would write it."""
+    """Return an interest in everything, as a peer without keys would write it."""
     return SealedWanted(entry_id, epoch, b"s" * 16, [], proof)
 
 
@@ -143,7 +143,7 @@ def test_an_interest_that_is_replaced_by_a_bad_one_is_gone(world):
 
 
 def test_an_epoch_that_is_far_ahead_is_refused(world):
-    """A67: nobody waits for the key of epoch 2^62."""
+    """A67: no peer waits for the key of epoch 2^62."""
     rogue = world.rogue("CCS broker")
     rogue.say(SealedInterest(world.net.type_id, [everything(epoch=1 << 62)], []))
     assert world.rows_for_rogue(world.ccs) == []
@@ -174,7 +174,7 @@ def test_an_offer_that_no_member_made_attracts_nothing_from_a_member(world):
 
 @pytest.mark.parametrize("order", ["first", "later"])
 @pytest.mark.parametrize("marks", ["none", "copied"])
-def test_a_made_up_interest_silences_nobody_at_a_broker_that_cannot_check_it(world, order, marks):
+def test_a_made_up_interest_silences_no_peer_at_a_broker_that_cannot_check_it(world, order, marks):
     """A67: the third broker has no keys; an interest in everything must not stand for the detective's."""
     if order == "later":
         world.detective()
@@ -189,7 +189,7 @@ def test_a_made_up_interest_silences_nobody_at_a_broker_that_cannot_check_it(wor
     assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
 
 
-def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_anybody(world):
+def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_any_peer(world):
     """A67: the same at a broker that is in the type's group and reads no attribute."""
     world.net.hold(world.third, None)
     world.detective()
@@ -199,8 +199,8 @@ def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_anybody(wo
     assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
 
 
-def test_an_interest_that_its_own_broker_cannot_prove_stands_for_nobody_else(world):
-    """A67, the honest way: a broker without the key of plates, and a certificate that speaks of plates."""
+def test_an_interest_that_its_own_broker_cannot_prove_represents_no_other_peer(world):
+    """A67, the honest way: a broker without the key of plates, and a certificate that names plates."""
     world.net.hold(world.third, None, LOCATION)
     *connects, whole = (signed.certificate for signed in world.net.story.certificates[:7])
     places = replace(whole, authority=replace(whole.authority, attributes=frozenset({LOCATION})))
@@ -238,7 +238,7 @@ def test_a_sealed_proof_routes_no_more_than_it_proves(world):
 
 
 @pytest.mark.parametrize("order", ["first", "later"])
-def test_a_member_that_lies_to_brokers_with_fewer_keys_silences_nobody_for_long(world, order):
+def test_a_member_that_lies_to_brokers_with_fewer_keys_silences_no_peer_for_long(world, order):
     """A67: the third broker must believe a member about a proof that it cannot read; the next does not."""
     world.net.hold(world.third, None)
     if order == "later":
@@ -283,7 +283,7 @@ def test_a_sealed_proof_of_something_else_proves_nothing(world, change):
 
 
 def test_a_plain_interest_or_offer_of_a_sealed_type_is_refused_with_the_best_of_proofs(world):
-    """A29, A67: nobody makes a broker speak of a sealed type in the open."""
+    """A29, A67: no peer makes a broker speak of a sealed type in the open."""
     world.detective()
     rogue, story = world.rogue("CCS broker"), world.net.story
     detective = Client(world.net, story.keys["Detective Smith"], story.certificates)
@@ -365,7 +365,7 @@ def test_a_filter_on_an_attribute_that_is_not_granted_is_refused_for_sealed_type
 
 
 def test_a_search_by_subscriptions_ends_at_the_quota():
-    """A52: halving an interval by one subscription after the other is refused, and then not even heard."""
+    """A52: halving an interval by one subscription after the other is refused, and then not even received."""
     from maia.broker import BrokerLimits
 
     net = SealedNet(limits=BrokerLimits(requests_per_minute=20))

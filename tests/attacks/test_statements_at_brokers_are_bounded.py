@@ -123,7 +123,7 @@ def said(net: Net, plate: str, *, sequence: int, of: bytes | None = None) -> byt
 
 
 def test_a_question_about_one_type_is_not_answered_with_another(net: Net) -> None:
-    """A67: the frame is well made, and of a type that nobody asked about."""
+    """A67: the frame is well made, and of a type that no peer asked about."""
     rogue, billing, question = asked_rogue(net)
     rogue.say(StateFrame(question, said(net, "smuggled", sequence=9, of=b"\x07" * 32)))
     assert rogue.closed
@@ -141,7 +141,7 @@ def test_an_older_word_is_not_told_after_a_newer_one(net: Net) -> None:
 def test_a_question_that_a_neighbour_hands_back_is_answered_and_stays_the_question_of_who_asked(
     net: Net,
 ) -> None:
-    """A67: a liar that asks us our own question takes it from nobody."""
+    """A67: a liar that asks us our own question takes it from no peer."""
     rogue, billing, question = asked_rogue(net)
     rogue.say(StateQuery(question, the_type(net)))
     assert rogue.last(StateDone).question == question
@@ -150,7 +150,7 @@ def test_a_question_that_a_neighbour_hands_back_is_answered_and_stays_the_questi
     assert [one.id for one in billing.all_heard(StateTold)] == [99]
 
 
-def test_who_never_answers_keeps_nobody_waiting_and_the_answer_says_that_it_may_not_be_everything(
+def test_who_never_answers_keeps_no_peer_waiting_and_the_answer_says_that_it_may_not_be_everything(
     net: Net,
 ) -> None:
     """A67: a neighbour that carries an offer and then keeps quiet."""
@@ -191,7 +191,7 @@ def test_a_broker_asks_for_itself_once_at_a_time(net: Net) -> None:
 
 @pytest.mark.parametrize("at", [CCS, MET])
 def test_a_question_is_not_asked_back(net: Net, at: str) -> None:
-    """A74: whoever asks a neighbour is not asked by it, though it offers what the question is about."""
+    """A74: a peer that asks a neighbour is not asked by it, though it offers what the question is about."""
     net.client(CAMERA, at).advertise()
     asking(net, at)
     asked = [message.question for _, _, message in net.carried if isinstance(message, StateQuery)]
@@ -205,8 +205,8 @@ def strangers(count: int) -> list[Statements]:
     return [Statements(SigningKey.from_seed(number.to_bytes(32))) for number in range(1, count + 1)]
 
 
-def test_statements_that_wait_for_a_reason_to_be_heard_are_few(net: Net) -> None:
-    """A74: anybody can sign statements, and show them without end."""
+def test_statements_that_wait_for_a_reason_to_be_received_are_few(net: Net) -> None:
+    """A74: any peer can sign statements, and show them without end."""
     client, running = net.client(BILLING), net.brokers[CCS]
     limit = state_of(running).settings.limits.statements_shown
     for number in range(6):
@@ -215,8 +215,8 @@ def test_statements_that_wait_for_a_reason_to_be_heard_are_few(net: Net) -> None
     assert len(state_of(running).links[client.link].statements) <= limit
 
 
-def test_nobody_passes_the_statements_of_strangers_on_its_own_stream(net: Net) -> None:
-    """A39: well signed, by people to whom nobody here has a reason to listen; they are not kept."""
+def test_no_peer_passes_the_statements_of_strangers_on_its_own_stream(net: Net) -> None:
+    """A39: well signed, by people to whom no peer here has a reason to listen; they are not kept."""
     issuer, running = Issuer(net), net.brokers[CCS]
     issuer.vouch(600)
     before = {name for name in running.kept if name.startswith(KEPT_STATEMENTS)}

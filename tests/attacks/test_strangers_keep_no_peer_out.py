@@ -76,7 +76,7 @@ async def flooded(address: str, *, come_from: str):
 
 @pytest.mark.parametrize("come_from", ["127.0.0.2", "127.0.0.1"], ids=["elsewhere", "the same address"])
 @in_a_loop
-async def test_whoever_may_connect_gets_in_during_a_flood(come_from: str):
+async def test_a_peer_that_may_connect_gets_in_during_a_flood(come_from: str):
     """A74 A88: each of ten attempts, one connection each, while a stranger connects without a pause."""
     limits = BrokerLimits(links_before_welcome=PLACES)
     async with (
@@ -93,7 +93,7 @@ async def test_whoever_may_connect_gets_in_during_a_flood(come_from: str):
 
 
 @in_a_loop
-async def test_peers_that_do_not_hang_up_keep_nobody_out():
+async def test_peers_that_do_not_hang_up_keep_no_peer_out():
     """A88: a stranger that was parted from, and does not go, has no place in the runtime's table either."""
     limits = BrokerLimits(links_before_welcome=4)
     async with broker(limits=LinkLimits(links=PLACES, close_s=600.0), broker_limits=limits) as running:
@@ -140,7 +140,7 @@ def test_a_full_broker_lets_a_peer_in_for_one_that_never_said_hello():
 
 
 def test_strangers_that_were_refused_and_stay_take_no_place():
-    """A88: a link is nobody's from the refusal on, however long its peer takes to hang up."""
+    """A88: a link is no peer's from the refusal on, however long its peer takes to hang up."""
     net = Net(limits=BrokerLimits(links=4))
     running = net.broker()
     for number in range(500, 510):

@@ -72,7 +72,7 @@ def test_more_versions_than_one_answer_holds_are_told_in_several() -> None:
 
 
 @in_a_loop
-async def test_whoever_asks_over_a_socket_has_the_whole_lineage():
+async def test_a_principal_that_asks_over_a_socket_has_the_whole_lineage():
     """A89: what needs several answers is asked for in several questions, over one link that stays open."""
     key, versions = STORY.keys[OWNER], lineage(STORY, "uk.test.Long", 300)
     async with broker() as running, stranger(key, running.address) as owner:

@@ -55,7 +55,7 @@ def test_short_values_of_every_kind_look_alike():
 
 
 @pytest.mark.parametrize("longest", [56, 1000, 10_000])
-def test_the_page_says_how_many_lengths_can_be_told_apart(longest):
+def test_the_page_says_how_many_lengths_can_be_distinguished(longest):
     """A55: one length in place of 57, sixteen in place of a thousand, and so on."""
     told = len({_sealed_length("x" * length) for length in range(longest + 1)})
     assert f"| a text of 0 to {longest:,} characters | {longest + 1:,} | {told} |" in PAGE
@@ -115,7 +115,7 @@ def test_what_is_signed_cannot_be_guessed_without_the_key(level, rows):
     assert not said[0] & said[1]
 
 
-def test_a_cut_shows_which_blocks_somebody_wanted():
+def test_a_cut_shows_which_blocks_a_peer_wanted():
     """A55: the blocks that are left are named in the clear; the page says so."""
     opened = open_frame(Publishing().seal(plates(1024)), keys())
     cut = cut_frame(opened, [600], sealer=sealer(seed=b"cutter"), keys=keys())

@@ -234,7 +234,7 @@ def one_answer(tables, word, *rest):
         case "delete", (where,):
             return tables.delete(RIGHTS, where)
         case "find", (where, limit, after, descending):
-            # Ties are broken by nobody, so what is compared is the field that orders.
+            # Ties are broken by no peer, so what is compared is the field that orders.
             found = tables.find(
                 RIGHTS, where, limit=limit, order="number", after=after, descending=descending
             )
@@ -291,7 +291,7 @@ def test_a_file_that_is_no_database_is_refused_with_a_code(tmp_path: Path) -> No
         sqlite_store(file)
 
 
-def test_an_address_where_nobody_listens_is_refused_without_its_secret(tmp_path: Path) -> None:
+def test_an_address_where_no_peer_listens_is_refused_without_its_secret(tmp_path: Path) -> None:
     with pytest.raises(DomainStoreUnavailable) as refused:
         postgres_store(f"host={tmp_path} user=maia password=hunter2 dbname=none")
     assert "hunter2" not in str(refused.value)

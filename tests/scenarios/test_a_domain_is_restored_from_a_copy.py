@@ -2,10 +2,10 @@
 
 Everything here is real: a broker and a domain's server in processes of their
 own, and clients over TLS. The copy was made before Smith's right was taken
-back, so its numbers lie behind those that the broker has heard, and its
-register believes in a right that is gone. The server hears on its own stream
+back, so its numbers lie behind those that the broker has received, and its
+register believes in a right that is gone. The server receives on its own stream
 how far it had come. Nothing comes back to life, Jones is not disturbed, and
-what the server revokes from then on is heard.
+what the server revokes from then on is accepted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Town:
     stack: AsyncExitStack
 
     async def connected(self, who: str, *, wallet: bool = True) -> Client:
-        """Connect somebody with what is in its folders, as it was at the login."""
+        """Connect a client with what is in its folders, as it was at the login."""
         home = self.home
         held = WalletFolder(home / f"{who}-wallet").read() if wallet else None
         shown = read_certificates([home / f"{who}-certs"])
@@ -116,7 +116,7 @@ def rights_of(town: Town, met: Serving, who: str) -> list[answers.EntryAnswer]:
 
 
 def revoke(town: Town, met: Serving, who: str) -> None:
-    """Take back whatever somebody holds; the broker has acted on it when this returns."""
+    """Take back whatever a client holds; the broker has acted on it when this returns."""
     ids = [one.id for one in rights_of(town, met, who) if one.revoked_at is None]
     with client(town.home, met.interface, "desk") as desk:
         body = bodies.Revocation(ids, "appeal")
@@ -147,7 +147,7 @@ async def ending_of(calls: Subscription) -> str:
 
 
 @in_a_loop
-async def test_nothing_comes_back_to_life_and_nobody_else_is_disturbed(town: Town) -> None:
+async def test_nothing_comes_back_to_life_and_no_other_client_is_disturbed(town: Town) -> None:
     """A39, A82, P6: the numbers never go back, and who was revoked is told so again."""
     async with town.stack:
         await story(town)

@@ -30,7 +30,7 @@ async def test_a_latecomer_begins_with_the_last_publication_and_goes_on_with_new
 
 
 @in_a_loop
-async def test_nobody_publishes_and_the_board_knows_that_it_is_empty():
+async def test_no_client_publishes_and_the_board_knows_that_it_is_empty():
     async with city(BILLING) as (_, billing):
         board = await billing.subscribe(STORY.definition, state=True)
         assert await board.state_known()

@@ -1,8 +1,8 @@
-"""P6 over real sockets: the station vouches for whoever gets keys, each time and within every lease.
+"""P6 over real sockets: the station confirms a client that gets keys, each time and within every lease.
 
 A broker and a reader of old frames hold rights that are checked by one-time
 answers. The key server asks, they have the station answer over HTTPS where
-their own certificates say, and whoever the station vouches for no more is out
+their own certificates say, and a client that the station confirms no more is out
 of the key groups by its next question.
 """
 
@@ -87,7 +87,7 @@ def warrants(keys_at: str) -> SignedDefinition:
 
 
 def reads(who: SigningKey) -> SignedCertificate:
-    """Let somebody read the type, on the Met's own word."""
+    """Let a client read the type, on the Met's own word."""
     pattern = TypePattern(MET.principal, exact_name("Warrant"), None)
     authority = Authority(pattern, frozenset({Action.SUBSCRIBE}))
     said = AuthorisationCertificate(MET.principal, who.principal, False, authority, UNBOUNDED)
@@ -111,7 +111,7 @@ class Town:
         return self.keys.status(system_now())["counters"].get("maia_challenges_total", 0)  # type: ignore[attr-defined,no-any-return]
 
     async def wallet(self, who: SigningKey) -> Wallet:
-        """Make somebody trusted, and let it log in."""
+        """Make a client trusted, and let it log in."""
         now = system_now()
         await self.station.service.ask(
             lambda access: access.assert_fact("trusted", [who.principal], actor=MET.principal, now=now)
@@ -129,7 +129,7 @@ class Town:
 
 @asynccontextmanager
 async def town(folder: Path) -> AsyncIterator[Town]:
-    """Run the station, which nobody hears lists of, and a key server."""
+    """Run the station, which no client receives lists of, and a key server."""
     (folder / "met.policy").write_text(POLICY)
     listening, keys_at = bind("127.0.0.1:0")
     definition, address = warrants(keys_at), f"127.0.0.1:{free_port()}"
@@ -171,8 +171,8 @@ def groups_of(broker: RunningBroker, here: Town) -> int:
 
 
 @in_a_loop
-async def test_a_broker_is_vouched_for_while_it_holds_keys_and_put_out_when_it_is_not(tmp_path: Path) -> None:
-    """A30, A35: the broker's own wallet says where the station is; nobody asks about anything else."""
+async def test_a_broker_is_confirmed_while_it_holds_keys_and_put_out_when_it_is_not(tmp_path: Path) -> None:
+    """A30, A35: the broker's own wallet says where the station is; no client asks about anything else."""
     async with town(tmp_path) as here:
         wallet = await here.wallet(WEST)
         own = (may(WEST.principal, Action.CONNECT), *wallet.chains)
@@ -195,8 +195,8 @@ async def test_a_broker_is_vouched_for_while_it_holds_keys_and_put_out_when_it_i
 
 
 @in_a_loop
-async def test_a_reader_of_old_frames_is_vouched_for_when_it_asks_for_keys(tmp_path: Path) -> None:
-    """A30: what the station vouches for no more opens nothing, and the reader hears the station's reason."""
+async def test_a_reader_of_old_frames_is_confirmed_when_it_asks_for_keys(tmp_path: Path) -> None:
+    """A30: what the station confirms no more opens nothing, and the reader receives the station's reason."""
     async with town(tmp_path) as here:
         wallet = await here.wallet(READER)
         versions = [verify_definition(here.definition, at=system_now())]

@@ -1,6 +1,6 @@
-"""P6 over real sockets: the station vouches for an officer's right anew, each time it is used (MAIA 6.2.3).
+"""P6 over real sockets: the station confirms an officer's right anew, each time it is used (MAIA 6.2.3).
 
-The right says where the station can be asked. Whoever logs in, connects and
+The right says where the station can be asked. A client that logs in, connects and
 subscribes does nothing for it: the broker asks, the client has the station
 answer over HTTPS, and within a lease all of that happens again.
 """
@@ -62,7 +62,7 @@ end
 
 @dataclass
 class Town:
-    """A broker, the station's server, and whoever connects."""
+    """A broker, the station's server, and a client that connects."""
 
     broker: RunningBroker
     station: RunningAccess
@@ -150,7 +150,7 @@ def challenges(here: Town) -> int:
 
 
 @in_a_loop
-async def test_a_right_is_vouched_for_when_it_is_used_and_within_every_lease(tmp_path: Path) -> None:
+async def test_a_right_is_confirmed_when_it_is_used_and_within_every_lease(tmp_path: Path) -> None:
     async with town(tmp_path, states=False) as here:
         wallet = await here.wallet(SMITH)
         assert asked_each_time(wallet)
@@ -169,15 +169,15 @@ async def test_a_right_is_vouched_for_when_it_is_used_and_within_every_lease(tmp
         assert set(delivered) == {"Brick Lane"}
         # Nothing is lost but while an answer is late: then the client asks for the right again.
         assert len(delivered) > 0.8 * published
-        # Whoever only asks for a definition is let in by the same right.
+        # A client that only asks for a definition is let in by the same right.
         settings = ClientSettings(NETWORK, (here.broker.address,), tuple(wallet.chains))
         name = WARRANTS.definition.name
         assert await fetch_definitions(SMITH, settings, name, timeout_s=60) == (WARRANTS,)
 
 
 @in_a_loop
-async def test_who_is_vouched_for_no_more_loses_the_right_at_the_next_authorisation(tmp_path: Path) -> None:
-    """The broker hears nothing of the station's lists: its next question tells."""
+async def test_who_is_confirmed_no_more_loses_the_right_at_the_next_authorisation(tmp_path: Path) -> None:
+    """The broker receives nothing of the station's lists: its next question tells."""
     async with town(tmp_path, states=False) as here:
         wallet = await here.wallet(SMITH)
         smith = await here.connected(SMITH, *wallet.chains, statements=wallet.statements)
@@ -204,7 +204,7 @@ async def test_a_list_of_the_station_still_ends_the_right_at_once(tmp_path: Path
 
 @in_a_loop
 async def test_a_station_that_is_away_for_a_while_ends_nothing_for_good(tmp_path: Path) -> None:
-    """Nobody vouches meanwhile, so nothing is delivered; the client asks again until somebody does."""
+    """No client vouches meanwhile, so nothing is delivered; the client asks again until a client does."""
     async with town(tmp_path, states=False) as here:
         wallet = await here.wallet(SMITH)
         is_away = asyncio.Event()

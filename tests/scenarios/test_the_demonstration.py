@@ -308,7 +308,7 @@ WORDS = words_to_look_for(STORY, SIGHTINGS)
 
 
 def carriage_with(home: Path, *messages: bytes, **files: bytes) -> Carriage:
-    """Look at a broker that heard and kept exactly this."""
+    """Look at a broker that received and kept exactly this."""
     with TapFile(home / RECEIVED_FILE) as heard:
         for message in messages:
             heard.write(message)
@@ -345,7 +345,7 @@ def test_an_event_in_clear_and_a_record_that_is_not_whole_are_failures(tmp_path:
     assert "not everything" in next(iter(short.broken_claims()))
 
 
-def test_statements_that_are_for_everybody_are_no_events_in_clear(tmp_path: Path) -> None:
+def test_statements_that_are_for_every_client_are_no_events_in_clear(tmp_path: Path) -> None:
     """The stream on which the Met says what is revoked is public; any other type is not."""
     public = validity_type_id(STORY.principal("Met"))
     for kind, in_clear in ((public, 0), (b"\x01" * 32, 1)):

@@ -86,8 +86,8 @@ def test_a_restart_changes_nothing(steps):
 
 
 @given(honest_series(CERTIFICATES, TESTER), st.data())
-def test_who_has_heard_more_lists_is_never_the_more_permissive_one(series, data):
-    """Until a newer list begins, a verifier that heard it refuses whatever one that did not refuses."""
+def test_who_has_received_more_lists_is_never_the_more_permissive_one(series, data):
+    """Until a newer list begins, a verifier that received it refuses whatever one that did not refuses."""
     second = data.draw(st.integers(0, 20))
     few = series[: data.draw(st.integers(1, len(series)))]
     periods = [(signed, signed.statement.period) for signed in series]

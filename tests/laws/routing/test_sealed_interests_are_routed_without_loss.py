@@ -1,4 +1,4 @@
-"""Brokers know different parts of the same filters, and learn and forget keys: nobody misses anything.
+"""Brokers know different parts of the same filters, and learn and forget keys: no broker misses anything.
 
 Each broker of a small network opens what its keys open, matches by that, and
 lets an interest stand for another only where that is proved. At rest every

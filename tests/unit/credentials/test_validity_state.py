@@ -64,10 +64,10 @@ def code_of(standing, signed, seconds, **named):
     return None if problem is None else type(problem)
 
 
-# ---------------------------------------------------------------- nothing heard
+# ---------------------------------------------------------------- nothing received
 
 
-def test_who_has_heard_nothing_refuses_whatever_demands_a_test():
+def test_who_has_received_nothing_refuses_whatever_demands_a_test():
     standing = ValidityState()
     assert code_of(standing, UNTESTED, 0) is None
     assert code_of(standing, LISTED, 0) is CertificateStale
@@ -97,7 +97,7 @@ def test_an_issuer_revokes_also_what_demands_no_test():
     assert code_of(standing, UNTESTED, 0) is CertificateRevoked
 
 
-def test_nobody_else_revokes():
+def test_no_other_principal_revokes():
     standing = ValidityState()
     standing.hear(crl(1, UNTESTED, TIMED, by=STRANGER), moment(0))
     standing.hear(crl(1, since=0), moment(0))
@@ -159,7 +159,7 @@ def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
 
 
 def test_a_list_gives_back_from_the_beginning_of_its_period_and_takes_away_at_once():
-    """RFC 2693 5.2, dissertation 6.2.3: the list of that moment decides, whatever was heard besides."""
+    """RFC 2693 5.2, dissertation 6.2.3: the list of that moment decides, whatever was received besides."""
     other = certificate(TestKind.TIMED_CRL, comment="another")
     standing = ValidityState()
     standing.hear(crl(1, TIMED, since=0), moment(0))
@@ -228,7 +228,7 @@ def test_a_late_statement_is_the_newest_word_and_makes_nothing_fresh():
 # ---------------------------------------------------------------- revalidations
 
 
-def test_a_revalidation_vouches_for_what_it_names_while_it_holds():
+def test_a_revalidation_confirms_what_it_names_while_it_holds():
     standing = ValidityState()
     standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
     other = certificate(TestKind.REVALIDATION, comment="another")
@@ -289,7 +289,7 @@ def test_newer_facts_replace_older_ones_at_once():
 
 
 def test_what_newer_facts_do_not_say_is_over_before_they_begin():
-    """A verifier whose clock is behind must not keep somebody on duty for so long."""
+    """A verifier whose clock is behind must not keep a principal on duty for so long."""
     standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True, grade=1, shift="early"), moment(0))
     heard = standing.hear(facts(2, 10, grade=True, shift="early"), moment(5))
@@ -332,7 +332,7 @@ def test_of_two_fact_lists_with_one_number_what_both_say_holds():
     assert standing.facts_about(HOLDER.principal, moment(0)) == {BY: {"on-duty": True}}
 
 
-def test_facts_that_stay_the_same_concern_nobody():
+def test_facts_that_stay_the_same_concern_no_principal():
     standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True), moment(0))
     assert standing.hear(facts(2, 30, on_duty=True), moment(20)).about == frozenset()
@@ -405,7 +405,7 @@ def test_a_one_time_answer_is_for_who_asked():
 # ---------------------------------------------------------------- limits
 
 
-def test_only_so_many_periods_are_kept_and_revocations_are_heard_nevertheless():
+def test_only_so_many_periods_are_kept_and_revocations_are_accepted_nevertheless():
     standing = ValidityState()
     for number in range(1, HOLDS_MAX + 1):
         standing.hear(crl(number, since=number * 30), moment(0))

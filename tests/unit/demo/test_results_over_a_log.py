@@ -129,7 +129,7 @@ def test_a_row_that_was_lost_doubled_or_altered_is_found(lake: Path, number: int
     assert f"the {received.office} finds" in claims(lake)
 
 
-def test_a_bill_that_charges_twice_or_forgets_somebody_is_found(lake: Path) -> None:
+def test_a_bill_that_charges_twice_or_forgets_a_peer_is_found(lake: Path) -> None:
     owed = sorted(charged_once_a_day(PLAYED.received[0].events))
     most = result(lake).most_seen
     again = next(one for one in owed if one[0] == most.plate and str(one[1]) == most.day)

@@ -71,7 +71,7 @@ def test_a_certificate_that_passes_its_test_grants():
     assert permit(decided(heard(said(1)))).view.windows
 
 
-def test_without_a_standing_nothing_was_heard():
+def test_without_a_standing_nothing_was_received():
     """A caller that forgot about revocation must not thereby switch it off."""
     refused = denial(decide(ASKED, gather_evidence(ASKED, (TO_MET, TO_SMITH), at=NOON), NO_FACTS, NOON))
     assert refused.kind is GrantStale
@@ -103,7 +103,7 @@ def test_the_requester_learns_that_and_the_owner_learns_which():
     assert TO_SMITH.id.hex()[:12] in " ".join(refused.explanation.lines(Audience.OWNER))
 
 
-def test_a_certificate_further_up_the_chain_takes_everybody_below_with_it():
+def test_a_certificate_further_up_the_chain_takes_every_principal_below_with_it():
     standing = heard(said(1), said(1, TO_MET, timed=False, by=PITO))
     assert denial(decided(standing)).kind is GrantRevoked
 
@@ -141,7 +141,7 @@ def test_a_statement_about_another_time_is_none(moment):
     assert denial(decided(heard(said(1), at=later(-2)), at=later(moment))).kind is GrantStale
 
 
-def test_a_chain_carries_its_tests_to_whoever_keeps_it():
+def test_a_chain_carries_its_tests_to_a_principal_that_keeps_it():
     proof = chain(TO_MET, TO_SMITH, subject=SMITH)
     assert proof.validity.tests == TESTED.tests
     assert NUMBERPLATE.validity.tests == ()

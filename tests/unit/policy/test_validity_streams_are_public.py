@@ -36,7 +36,7 @@ STREAM = verify_definition(validity_definition(MET), at=NOON)
 STATED = {STATEMENT.uid: b"statement"}
 
 
-def test_a_stranger_hears_every_statement():
+def test_a_stranger_receives_every_statement():
     decision = permit(ask(MALLORY, "subscribe", STREAM))
     assert see(decision.view, STATED) == STATED
     assert decision.until is None

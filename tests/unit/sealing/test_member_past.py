@@ -72,7 +72,7 @@ def test_an_old_key_opens_nothing_new(past):
         assert found is fits, (published, recorded)
 
 
-def test_keys_are_destroyed_when_nobody_needs_them(past):
+def test_keys_are_destroyed_when_no_member_needs_them(past):
     keys = [past.opening(TYPE.type_id, number)._epoch.keys[PLATE] for number in (2, 3)]
     past.forget(TYPE.type_id)
     assert all(key.wiped for key in keys)
