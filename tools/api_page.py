@@ -14,9 +14,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "domain-api.md"
 HEAD = """\
 # The HTTP interface of a domain
 
-The calls that `maia domain …` and `maia login` make, for other programs: how a call is signed, and every call with
-the right it needs. A running server serves the whole description, with the form of every body and answer, as an
-OpenAPI 3.1 document at `/openapi.json`. This page is generated from the same table.
+The calls that `maia domain …` and `maia login` make, for other programs: how a call is signed, and every
+call with the right it needs. A running server serves the whole description, with the form of every body and
+answer, as an OpenAPI 3.1 document at `/openapi.json`. This page is generated from the same table.
 
 - **The server** speaks TLS 1.3 with the one leaf of the domain's key. A client pins that key; there are no
   other authorities.

@@ -83,7 +83,7 @@ def who_can(
     }  # fmt: skip
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = every_item(client, "/v1/register/who-can", HolderPage, query)
-    lines = [line for one in found for line in _holder_lines(one)] or ["nobody"]
+    lines = [line for one in found for line in _holder_lines(one)] or ["no principal"]
     answer(lines, {"holders": [record_of(one) for one in found]}, as_json=as_json)
 
 

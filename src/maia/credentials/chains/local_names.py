@@ -1,6 +1,6 @@
 """Whom does a local name mean?
 
-Each principal has a namespace of its own. `K "brokers"` means whoever a name
+Each principal has a namespace of its own. `K "brokers"` means the subject that a name
 certificate of K says it means, and there may be many: a name is a group. Names
 link: `K "sergeant" "partner"` asks every sergeant of K for a partner. This is
 the 4-tuple reduction of SPKI (dissertation 2.6.2, 2.6.3), one rewriting step

@@ -110,7 +110,7 @@ def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], divided: Divis
 
 
 def equal_lengths(data: bytes, divided: Division) -> tuple[int, ...] | None:
-    """Return the same without a look at the values, if it is certain that all take equally many bytes."""
+    """Return the same without reading the values, if it is certain that all take equally many bytes."""
     rows = divided.rows
     start = len(array_header(rows))
     each, rest = divmod(len(data) - start, rows)

@@ -128,7 +128,7 @@ class MemberPast:
         found = self._asked.get(number)
         return None if found is None else found[0]
 
-    def told(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
+    def receive(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
         """Hold what a manager has answered."""
         type_id, epoch = self._asked.pop(message.id, (b"", 0))
         if type_id != message.type_id:

@@ -204,7 +204,7 @@ class ManagerTalk:
 
     def _told_past(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
         info = past_info(message.type_id, manager=manager.principal, reader=self.key.principal)
-        self.past.told(message, unpack_past(manager.secured.open(message.sealed, info)))
+        self.past.receive(message, unpack_past(manager.secured.open(message.sealed, info)))
         return []
 
     # -------------------------------------------------------- one-time tests

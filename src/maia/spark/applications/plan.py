@@ -47,7 +47,7 @@ def _described(node: Any, known: set[str]) -> str:
     looks_at, hands_on = _shown(node.references().toSeq(), known), _shown(node.output(), known)
     if node.children().isEmpty():
         return f"{node.nodeName().strip()}: reads {hands_on}"
-    return f"{node.nodeName()}: looks at {looks_at}; hands on {hands_on}"
+    return f"{node.nodeName()}: reads {looks_at}; passes on {hands_on}"
 
 
 def _shown(attributes: Any, known: set[str]) -> str:
