@@ -29,7 +29,7 @@ demo: environment ## Sealed events over real brokers, a crash, a revocation, the
 test: environment ## Run every test, in LANES=4 lanes (ARGS="tests/unit -x" to choose, in one)
 	@$(BIN)/python -m pytest -q $(or $(ARGS),-n $(LANES))
 
-# What is wrong with a test is told when it runs.
+# Errors in a test are reported when it runs.
 compiled: environment
 	@$(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1 || true
 

@@ -12,32 +12,32 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "domain-api.md"
 HEAD = """\
 # The HTTP interface of a domain
 
-`maia domain …` and `maia login` talk to it, and any other program can. A running server has the whole
-description, with the form of every body and answer, as an OpenAPI 3.1 document at `/openapi.json`. This page
-is written from the same table.
+The calls that `maia domain …` and `maia login` make, for other programs: how a call is signed, and every
+call with the right it needs. A running server serves the whole description, with the form of every body and
+answer, as an OpenAPI 3.1 document at `/openapi.json`. This page is generated from the same table.
 
 - **The server** speaks TLS 1.3 with the one leaf of the domain's key. A client pins that key; there are no
   other authorities.
 - **Every call is signed.** `Authorization: Maia BASE64` carries a canonical s-expression, signed by the
   caller's key. It names the domain, its present run (`instance` of `/v1/domain`), method, path and query, the
-  digests of the body and of the certificates, the idempotency key, the moment and a nonce
-  (`src/maia/wire/api_requests.py`). A call is heard once; clocks may differ by `api.skew_s`.
-- **Certificates** that allow an administrative call come along in `Maia-Credentials`, base64 with commas
+  digests of the body and of the certificates, the idempotency key, the time and a nonce
+  (`src/maia/wire/api_requests.py`). A call counts once; clocks may differ by `api.skew_s`.
+- **Certificates** that allow an administrative call are in `Maia-Credentials`, base64 with commas
   between them.
-- **Public pages** want no signature: which domain this is, and its statements. Certificates name
-  `/v1/statements` as the place to ask ([who does](domain.md#where-it-is-asked-whether-a-right-still-stands)).
+- **Public pages** need no signature: which domain this is, and its statements. Certificates name
+  `/v1/statements` as their location ([who fetches them](domain.md#where-statements-are-fetched)).
 - **Errors** are problem details (RFC 9457, `application/problem+json`). `code` never changes;
   [Errors](errors.md) explains each.
-- **Long answers** come in pages: hand `next` back as `after`. `limit` is at most 500.
+- **Long answers** come in pages: pass `next` as `after`. `limit` is at most 500.
 - **Idempotency.** A call with an `Idempotency-Key` is done once, and answered again with the first answer,
   also after a restart; a caller who may no longer make it is refused instead.
-- **What takes something away** answers when the broker has acted on the statement: status 200 and
+- **Revocations** are answered when the broker has acted on the statement: status 200 and
   `Maia-Published: yes`. If no broker could be reached in time, it is done all the same: status 202 and
   `Maia-Published: no`.
-- **The document is kept to:** the test suite has it judged by openapi-spec-validator, and drives every
+- **Conformance:** the test suite validates the document with openapi-spec-validator, and drives every
   operation with what its schema admits and does not; an answer has a documented status and form.
 - **Arguments** of facts, appointments and roles are JSON values. An object with `principal` or `timestamp`
-  stands for a key or a moment, and one with `word` for what a person typed, read by the kind that the
+  is a key or a time, and one with `word` is text that a person typed, read by the kind that the
   policy declares. Names, numbers of arguments and kinds are those of the policy in force, or the call is
   refused.
 - Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.

@@ -28,7 +28,7 @@ INTRODUCTION = """\
 
 Most of these have succeeded against a message broker or a database somewhere. Each is played by tests in
 which the attacker has to lose. S-numbers are weak points of the papers themselves, where we follow the intent
-and not the text. What is not protected at all stands under [limitations](limitations.md).
+and not the text. What is not protected at all is under [limitations](limitations.md).
 """
 TITLES = {
     "papers": "Weak points of the papers",

@@ -24,7 +24,7 @@ LOCKS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt")
 ADDRESS = re.compile(
     r"[a-z][a-z0-9+.-]*://|\bgit@|^\s*(-i|-f|--index-url|--extra-index-url|--find-links)\b", re.M
 )
-# Folders that every machine has; whatever else stands at the top belongs to one machine.
+# Folders that every machine has; whatever else is at the top belongs to one machine.
 EVERYWHERE = {
     "bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
     "sys", "tmp", "usr", "var",
@@ -81,7 +81,7 @@ def locks_have_no_address() -> Iterator[str]:
 
 
 def no_file_names_a_machine() -> Iterator[str]:
-    """A path of one machine helps nobody on another."""
+    """A path of one machine is useless on another."""
     pattern = machine_path(ROOT)
     for path in tracked():
         if path == Path(__file__).resolve():

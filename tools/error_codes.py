@@ -1,4 +1,4 @@
-"""Which errors can Maia raise, under which codes, and whose turn is it then?
+"""Which errors can Maia raise, under which codes, and who can fix each?
 
 The page `docs/errors.md` is written from the classes themselves, so it cannot
 forget one. The check refuses two classes with one code, a class that inherits
@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "errors.md"
 SHAPE = re.compile(r"[A-Z][A-Z0-9]*(-[A-Z0-9]+)*")
 
 FAMILIES: dict[type[MaiaError], tuple[str, str]] = {
-    Refusal: ("Refusals", "The person who was refused, or whoever grants the right."),
+    Refusal: ("Refusals", "The person who was refused, or the issuer of the right."),
     BrokenCredential: ("Broken credentials", "The issuer of the credential."),
     BadInput: ("Bad input", "The author of the input."),
     ProtocolViolation: ("Protocol violations", "The peer's operator."),

@@ -141,7 +141,7 @@ def test_a_wildcard_covers_no_reserved_name_however_it_is_passed_on(wide: Resour
 
 
 def test_a_blanket_grant_publishes_no_statements_of_its_issuer_at_a_broker() -> None:
-    """A86: the stream of statements, facts among them, is its issuer's; everybody may still read it."""
+    """A86: the stream of statements, facts among them, is its issuer's; every peer may still read it."""
     net = Net()
     net.broker()
     issuer, billing = Issuer(net), net.story.principal("billing office")

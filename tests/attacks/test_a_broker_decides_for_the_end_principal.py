@@ -1,4 +1,4 @@
-"""A request counts for whoever signed it and stands at the end of the link, and for nobody else."""
+"""A request counts for a peer that signed it and stands at the end of the link, and for no other peer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def net() -> Net:
     return net
 
 
-def test_a_request_of_somebody_else_is_not_made_for_them(net: Net) -> None:
+def test_a_request_of_another_peer_is_not_made_for_them(net: Net) -> None:
     """A14, A15: the billing office hands in what the detective signed."""
     detective, billing = net.client("Detective Smith"), net.client("billing office")
     ref = billing.subscribe(request=detective.request(Action.SUBSCRIBE))
@@ -27,8 +27,8 @@ def test_a_request_of_somebody_else_is_not_made_for_them(net: Net) -> None:
     assert not billing.closed
 
 
-def test_certificates_of_somebody_else_grant_nothing(net: Net) -> None:
-    """A15: everybody shows all certificates of the story, and each gets what is theirs."""
+def test_certificates_of_another_peer_grant_nothing(net: Net) -> None:
+    """A15: every peer shows all certificates of the story, and each gets what is theirs."""
     camera = net.client("camera at Victoria")
     assert camera.code_of(camera.subscribe()) is not None
     billing = net.client("billing office")

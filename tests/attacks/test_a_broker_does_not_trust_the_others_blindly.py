@@ -1,4 +1,4 @@
-"""What another broker says is checked as far as it can be, and never becomes somebody's right."""
+"""What another broker says is checked as far as it can be, and never becomes a peer's right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 
 
 def rogue_broker(net: Net, at: str = "CCS broker") -> Client:
-    """Connect somebody with a right to connect who says that it is a broker."""
+    """Connect a peer with a right to connect who says that it is a broker."""
     credentials = (connect_right(net.story, ROGUE.principal),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
@@ -71,7 +71,7 @@ def net() -> Net:
 
 
 def test_an_interest_without_proof_routes_nothing(net: Net) -> None:
-    """A67, C9: a broker that asks for everything of a type, for nobody."""
+    """A67, C9: a broker that asks for everything of a type, for no peer."""
     camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
     rogue.say(Interest(the_type(net), [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), None, [])], []))
     camera.publish(camera.advertise(), sighting())
@@ -138,7 +138,7 @@ def test_an_offer_without_proof_attracts_nothing(net: Net) -> None:
 
 
 def test_what_was_refused_does_not_make_two_honest_brokers_disagree(net: Net) -> None:
-    """A67: refused and narrowed entries are left out of the comparison, so nobody asks for ever."""
+    """A67: refused and narrowed entries are left out of the comparison, so no peer asks for ever."""
     rogue = rogue_broker(net)
     rogue.say(Interest(the_type(net), [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), None, [])], []))
     tally = Tally()
@@ -209,7 +209,7 @@ def test_rows_that_cannot_be_are_refused(net: Net, kept: list[int]) -> None:
 
 
 def test_a_value_of_another_kind_ends_the_frame_and_not_the_link(net: Net) -> None:
-    """A58: whoever passed it on may not know the type."""
+    """A58: a peer that passed it on may not know the type."""
     billing, rogue = net.client("billing office"), offering(net, rogue_broker(net))
     billing.subscribe()
     frame = frame_of([{NUMBERPLATE: 5}], {NUMBERPLATE: Kind.INT})
@@ -220,7 +220,7 @@ def test_a_value_of_another_kind_ends_the_frame_and_not_the_link(net: Net) -> No
 
 
 def test_a_broker_speaks_for_itself_alone(net: Net) -> None:
-    """A67: news of somebody's death, answers nobody asked for and foreign replicas change no link."""
+    """A67: news of a peer's death, answers no peer asked for and foreign replicas change no link."""
     met = net.broker("Met broker", seeds=["CCS broker"])
     rogue = rogue_broker(net)
     record = NodeRecord(met.key.principal.key, met.settings.address)

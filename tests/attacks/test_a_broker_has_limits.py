@@ -1,4 +1,4 @@
-"""Nobody makes a broker hold more than it was told to hold."""
+"""No peer makes a broker hold more than it was told to hold."""
 
 from __future__ import annotations
 

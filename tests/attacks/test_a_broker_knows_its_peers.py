@@ -1,4 +1,4 @@
-"""Nobody says anything to a broker before both sides have proved their right to connect."""
+"""No peer says anything to a broker before both sides have proved their right to connect."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def name(message: Message) -> str:
 
 
 @pytest.mark.parametrize("message", TOO_SOON, ids=name)
-def test_nothing_is_heard_before_the_handshake_ends(message: Message) -> None:
+def test_nothing_is_accepted_before_the_handshake_ends(message: Message) -> None:
     """A11: any message before the hello ends the link, and changes nothing."""
     net = Net()
     running = net.broker()
@@ -91,8 +91,8 @@ def test_nothing_is_heard_before_the_handshake_ends(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", TOO_SOON, ids=name)
-def test_a_broker_that_dials_hears_nothing_but_a_greeting(message: Message) -> None:
-    """A11, A19: whoever answers proves itself first, or hears no hello."""
+def test_a_broker_that_dials_receives_nothing_but_a_greeting(message: Message) -> None:
+    """A11, A19: a peer that answers proves itself first, or receives no hello."""
     net = Net()
     running = net.broker()
     stranger = SigningKey.from_seed(b"\x09" * 32).principal
@@ -114,7 +114,7 @@ def test_a_client_does_not_act_as_a_broker(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", NEVER_TO_A_BROKER, ids=name)
-def test_what_only_a_broker_says_to_clients_is_not_heard_from_them(message: Message) -> None:
+def test_what_only_a_broker_says_to_clients_is_not_received_from_them(message: Message) -> None:
     """A68: answers and deliveries go one way."""
     net = Net()
     net.broker()
@@ -124,7 +124,7 @@ def test_what_only_a_broker_says_to_clients_is_not_heard_from_them(message: Mess
 
 
 def test_a_broker_does_not_act_as_a_client() -> None:
-    """A15: a broker makes no requests of its own, so it cannot make one for somebody else either."""
+    """A15: a broker makes no requests of its own, so it cannot make one for another peer either."""
     net = Net()
     net.broker()
     key = SigningKey.from_seed(b"\x0a" * 32)
@@ -215,7 +215,7 @@ def test_a_broker_does_not_talk_to_itself() -> None:
 
 
 def test_a_greeting_is_not_reflected_as_a_hello() -> None:
-    """A16: what a broker shows of itself proves nothing about whoever repeats it."""
+    """A16: what a broker shows of itself proves nothing about a peer that repeats it."""
     net = Net()
     net.broker()
     key = SigningKey.from_seed(b"\x0d" * 32)

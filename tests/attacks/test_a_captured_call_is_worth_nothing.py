@@ -1,4 +1,4 @@
-"""Signed calls that somebody overheard or held back, at servers that were killed, or that are two."""
+"""Signed calls that a peer overheard or held back, at servers that were killed, or that are two."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Server:
         return DomainClient(self.address, domain=domain, key=key, credentials=shown)
 
     def overheard(self, *, ahead_s: int = 50) -> Call:
-        """A call that says that somebody is on duty, dated ahead so that its time fits for longer."""
+        """A call that says that a peer is on duty, dated ahead so that its time fits for longer."""
         key = load_signing_key(self.home / "desk.key")
         shown = credentials_to_header(read_certificates([self.home / "desk-certs"]))
         row = bodies.FactBody("on_duty", [bodies.TypedArgument(principal=str(key.principal))])
@@ -93,7 +93,7 @@ class Server:
         return Call(body, {"Authorization": f"Maia {signed}", "Maia-Credentials": shown})
 
     def hears(self, call: Call) -> tuple[int, str]:
-        """Whoever holds the call makes it, and hears a status and a code."""
+        """A peer that holds the call makes it, and receives a status and a code."""
         domain = read_principal(str(self.home / "met.pub"))
         with httpx.Client(verify=pinning_context(domain), trust_env=False, timeout=180) as http:
             url = f"https://{self.address}/v1/facts"

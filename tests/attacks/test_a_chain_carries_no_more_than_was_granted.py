@@ -1,4 +1,4 @@
-"""Nobody gains a right by cutting, mixing, repeating or widening certificates."""
+"""No peer gains a right by cutting, mixing, repeating or widening certificates."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a21_a_child_cannot_drop_or_loosen_a_restriction() -> None:
 
 
 def test_a21_narrowing_the_attributes_does_not_lose_the_restriction_on_a_hidden_one() -> None:
-    """A21: `{plate == "AE05 XYZ", time}` narrowed to `{time}` still speaks of one car."""
+    """A21: `{plate == "AE05 XYZ", time}` narrowed to `{time}` still names one car."""
     one_car = Comparison(PLATE, Operator.EQ, "AE05 XYZ")
     chain = verified(
         grant(OWNER, ALICE, about(restriction=one_car)),
@@ -225,7 +225,7 @@ def test_a22_the_same_name_under_another_owner_is_another_type() -> None:
         find_chain(chain, root=OWNER, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON)
 
 
-def test_a25_a_name_certificate_cycle_means_nobody() -> None:
+def test_a25_a_name_certificate_cycle_means_no_peer() -> None:
     """A25: group and name cycles end."""
     certificates = (
         grant(OWNER, named(ALICE, "team")),
@@ -245,7 +245,7 @@ def test_a25_a_name_that_grows_at_every_step_ends() -> None:
         verified(*certificates)
 
 
-def test_a25_nobody_else_can_define_a_name() -> None:
+def test_a25_no_other_peer_can_define_a_name() -> None:
     """A25: name redefined by another issuer."""
     brokers = grant(OWNER, named(ALICE, "brokers"))
     with pytest.raises(NameUnresolved):
@@ -288,7 +288,7 @@ def test_a26_no_part_of_a_certificate_can_be_taken_from_another(field: str) -> N
             verify_chain((mixed,), root=OWNER, subject=DAVE, at=NOON, cache=remembered)
 
 
-def test_a26_a_certificate_in_the_name_of_somebody_else_is_refused() -> None:
+def test_a26_a_certificate_in_the_name_of_another_peer_is_refused() -> None:
     """A26: signed by BOB, issued "by" the owner."""
     genuine = grant(OWNER, DAVE)
     forged = replace(genuine, signature=KEYS[BOB].sign(SignedKind.CERTIFICATE, genuine.body))

@@ -89,7 +89,7 @@ def test_a_login_for_one_domain_is_refused_by_another(met: DomainAtWork) -> None
         assert (refused.status_code, code(refused)) == (401, "REQUEST-ANOTHER-DOMAIN")
 
 
-def test_a_login_is_heard_once_and_in_its_time(met: DomainAtWork) -> None:
+def test_a_login_is_accepted_once_and_in_its_time(met: DomainAtWork) -> None:
     """A18, A78: the same bytes again."""
     with raw(met) as http:
         header = {"Authorization": signed(met, key_of("smith"), LOGIN_CALL)}
@@ -97,7 +97,7 @@ def test_a_login_is_heard_once_and_in_its_time(met: DomainAtWork) -> None:
         assert code(http.post("/v1/login", content=LOGIN, headers=header)) == "REQUEST-REPLAYED"
 
 
-def test_a_call_is_heard_for_a_minute_before_and_after_and_no_longer(tmp_path: Path) -> None:
+def test_a_call_is_accepted_for_a_minute_before_and_after_and_no_longer(tmp_path: Path) -> None:
     """A18, A78: too late and too early, at a domain whose clock stands still."""
     now, call = system_now(), ApiCall.of("GET", "/v1/types", body=b"")
     with domain_at_work(tmp_path, clock=lambda: now) as still, raw(still) as http:
@@ -128,7 +128,7 @@ def test_what_was_signed_is_what_is_done(met: DomainAtWork) -> None:
         )
 
 
-def test_after_a_restart_nothing_that_was_heard_before_is_heard_again(tmp_path: object) -> None:
+def test_after_a_restart_nothing_that_was_received_before_is_accepted_again(tmp_path: object) -> None:
     """A82: a request from before the restart, dated ahead so that its time would still fit."""
     ahead = lambda: Instant(system_now() + 50 * SECOND)  # noqa: E731 - a caller whose clock is ahead
     with domain_at_work(tmp_path) as first:  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def test_after_a_restart_nothing_that_was_heard_before_is_heard_again(tmp_path: 
         assert (refused.status_code, code(refused)) == (401, "REQUEST-ANOTHER-RUN")
 
 
-def test_nobody_learns_the_rights_of_others(met: DomainAtWork) -> None:
+def test_no_peer_learns_the_rights_of_others(met: DomainAtWork) -> None:
     """A38: register, rights, memberships, who-can, audit and policy are checked as the caller."""
     jones = key_of("jones").principal
     with met.client("jones") as client:
@@ -194,7 +194,7 @@ def test_an_administrator_of_another_domain_is_none_here(met: DomainAtWork) -> N
 
 
 def test_a_stolen_certificate_without_its_key_opens_nothing(met: DomainAtWork) -> None:
-    """A22: somebody shows the administrator's certificate as its own."""
+    """A22: a peer shows the administrator's certificate as its own."""
     stolen = admin_certificate(met.key, key_of("admin").principal)
     with met.client("thief", stolen) as thief, pytest.raises(Refusal):
         thief.call("GET", "/v1/audit", answer=answers.AuditPage)
@@ -210,7 +210,7 @@ def test_an_answer_of_the_first_time_is_not_given_to_who_may_no_more(met: Domain
 
 
 def test_who_may_no_more_is_not_told_again_what_it_ended_or_registered(met: DomainAtWork) -> None:
-    """A35, A38: nor where the right is asked for only because the matter is somebody else's."""
+    """A35, A38: nor where the right is asked for only because the matter is another peer's."""
     with met.client("smith") as smith:
         wallet = smith.call("POST", "/v1/login", bodies.LoginBody([]), answer=answers.WalletAnswer)
     passed_on = bodies.DelegationBody(wallet.rights[0].certificate)
@@ -286,7 +286,7 @@ def test_tls_1_2_and_plain_text_are_refused(met: DomainAtWork) -> None:
         context.wrap_socket(plain)
     with socket.create_connection((host, port)) as plain:
         plain.settimeout(PATIENCE_S)
-        with suppress(ConnectionError):  # whoever is hung up on hears nothing either
+        with suppress(ConnectionError):  # a peer that is hung up on receives nothing either
             plain.sendall(b"GET /v1/domain HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b"principal" not in plain.recv(1000)
 

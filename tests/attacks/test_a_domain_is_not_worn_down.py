@@ -1,4 +1,4 @@
-"""Who may do nothing, or one thing, at a domain's HTTP interface: it gets nothing more, and stops nobody."""
+"""Who may do nothing, or one thing, at a domain's HTTP interface: it gets nothing more, and stops no peer."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_act_that_is_repeated_does_not_claim_that_the_network_knows(met: Doma
         assert admin.last.is_published is True
 
 
-def test_a_policy_that_is_read_again_is_recorded_under_whoever_asked(tmp_path: Path) -> None:
+def test_a_policy_that_is_read_again_is_recorded_under_a_peer_that_asked(tmp_path: Path) -> None:
     """A84: the audit names the administrator, and the answer says what fell."""
     file = tmp_path / "met.policy"
     file.write_text(POLICY)
@@ -150,7 +150,7 @@ def test_a_policy_that_is_read_again_is_recorded_under_whoever_asked(tmp_path: P
         assert wallet.rights[0].id in loaded.revoked.ids
 
 
-# ------------------------------------------------------------ nobody is kept out by others
+# ------------------------------------------------------------ no peer is kept out by others
 
 
 def test_one_principal_does_not_use_up_the_memory_for_answers() -> None:
@@ -165,7 +165,7 @@ def test_one_principal_does_not_use_up_the_memory_for_answers() -> None:
 
 
 def test_the_body_of_a_stranger_is_not_even_read(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A74: whoever may not change facts cannot have thirty megabytes of them taken apart."""
+    """A74: a peer that may not change facts cannot have thirty megabytes of them taken apart."""
     with_an_officer(met)
     read: list[int] = []
 
@@ -215,7 +215,7 @@ def test_a_head_that_never_ends_is_not_waited_for(
         assert _closed_by_peer(link, while_sending=b"x")
 
 
-def test_an_answer_that_nobody_takes_is_not_kept(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_no_peer_takes_is_not_kept(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
     """A74: a reader that stops reading, in the middle of more than the buffers of both sides hold."""
     monkeypatch.setattr(listener, "READ_S", 0.5)
     host, port = host_and_port(met.address)
@@ -240,7 +240,7 @@ def _is_closed(link: socket.socket) -> bool:
         return True
 
 
-def test_strangers_that_hold_connections_keep_nobody_out(
+def test_strangers_that_hold_connections_keep_no_peer_out(
     met: DomainAtWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A74 A88: they end the handshake of TLS and ask nothing, or ask once and stay; the oldest make room."""

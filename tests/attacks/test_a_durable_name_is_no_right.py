@@ -1,4 +1,4 @@
-"""Who was away gets what they may see today, under their own name, and nobody else's."""
+"""Who was away gets what they may see today, under their own name, and no other peer's."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_evidence_against_the_holder_ends_the_catching_up() -> None:
     assert archive.ended_with(ref) is not None
 
 
-def test_whoever_comes_back_with_less_sees_less_of_what_was_recorded_before() -> None:
+def test_a_peer_that_comes_back_with_less_sees_less_of_what_was_recorded_before() -> None:
     """A37: the View of today decides about events of yesterday; the wider one is gone."""
     net = recording_net()
     principal = key_of("archive").principal
@@ -162,7 +162,7 @@ def test_a_sealed_frame_whose_signer_never_had_the_right_is_not_delivered_from_t
 
 
 def test_a_sealed_frame_whose_keys_are_gone_is_told_as_missed() -> None:
-    """A37: keys that the owner let go of open nothing more, whoever asks for it."""
+    """A37: keys that the owner let go of open nothing more, a peer that asks for it."""
     net, _ = sealed_log()
     net.restart("CCS broker")
     net.hold(net.brokers["CCS broker"], *EVERY_KEY, epochs=(2,))
@@ -175,7 +175,7 @@ def test_a_sealed_frame_whose_keys_are_gone_is_told_as_missed() -> None:
     assert back.last(Missed).code == "UNAVAILABLE-LOG-KEYS-GONE"
 
 
-def test_somebody_else_s_name_is_another_cursor() -> None:
+def test_another_peers_name_is_another_cursor() -> None:
     """A69: a name without its owner's key finds nothing, moves nothing and learns nothing."""
     net = recording_net()
     office = net.client("billing office")
@@ -219,7 +219,7 @@ def test_a_claim_of_having_seen_something_shows_nothing_of_the_log() -> None:
     assert not positions(office)
 
 
-def test_a_request_signed_by_somebody_else_names_no_cursor() -> None:
+def test_a_request_signed_by_another_peer_names_no_cursor() -> None:
     """A69, A14: the owner of a cursor is who has proved a key on this link, not who signed a request."""
     net = recording_net()
     office = net.client("billing office")

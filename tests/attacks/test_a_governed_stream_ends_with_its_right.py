@@ -86,7 +86,7 @@ def test_a_revoked_reader_gets_no_further_batch_and_no_restart(spark, tmp_path):
 
 
 def test_a_running_stream_shows_nothing_that_was_published_after_the_right(spark, tmp_path):
-    """A44: nobody has to take an expired right back."""
+    """A44: no peer has to take an expired right back."""
     log = Recorded(tmp_path / "log")
     log.publish(sightings(1))
     log.write()
@@ -106,7 +106,7 @@ def test_a_running_stream_shows_nothing_that_was_published_after_the_right(spark
 
 
 @pytest.mark.parametrize("level", [SealingLevel.ATTRIBUTE, None])
-def test_a_statement_ends_the_stream_of_the_revoked_reader_and_of_nobody_else(spark, tmp_path, level):
+def test_a_statement_ends_the_stream_of_the_revoked_reader_and_of_no_other_peer(spark, tmp_path, level):
     """A44: heard while the stream runs, sealed or not; another reader's stream at the same desk goes on."""
     log = Recorded(tmp_path / "log", level)
     mine, other = vouched(grant()), vouched(grant(key_of("other")))
@@ -116,7 +116,7 @@ def test_a_statement_ends_the_stream_of_the_revoked_reader_and_of_nobody_else(sp
         keys = log.keys(desk) if level else Keys(None, desk, {})
         known = {"log": str(log.folder), "event_type": log.event_type, "is_stream": True, "keys": keys}
         with pytest.raises(GrantStale):
-            governed(spark, reader=reader(mine), **known)  # nobody has tested it
+            governed(spark, reader=reader(mine), **known)  # no peer has tested it
         stream = governed(spark, reader=reader(mine), watch=watch, **known)
         others = governed(spark, reader=reader(other, who=key_of("other")), watch=watch, **known)
         run(stream, tmp_path / "mine")
@@ -160,8 +160,8 @@ def test_a_revocation_that_leaves_a_narrower_right_ends_the_stream_as_well(spark
     assert len(rows_of(kept)) == 3
 
 
-def test_a_stream_ends_when_nobody_vouches_for_its_reader_any_more(spark, tmp_path):
-    """A44: whoever withholds the next list ends the stream, and does not prolong it."""
+def test_a_stream_ends_when_no_peer_confirms_its_reader_any_more(spark, tmp_path):
+    """A44: a peer that withholds the next list ends the stream, and does not prolong it."""
     log, now = Recorded(tmp_path / "log", SealingLevel.ATTRIBUTE), [at(0)]
     log.publish(sightings(3))
     log.write()

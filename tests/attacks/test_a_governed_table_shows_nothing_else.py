@@ -256,7 +256,7 @@ def test_views_aliases_and_structs_lead_to_no_hidden_column(spark, tmp_path, des
 
 
 def test_a_raw_reader_of_sealed_files_sees_ciphertext(spark, tmp_path):
-    """A72: whoever goes around the table finds ciphertext where the type is sealed."""
+    """A72: a peer that goes around the table finds ciphertext where the type is sealed."""
     for level in SealingLevel:
         log = Recorded(tmp_path / level.value, level)
         log.publish(sightings(50))
@@ -268,7 +268,7 @@ def test_a_raw_reader_of_sealed_files_sees_ciphertext(spark, tmp_path):
             assert word not in cells
 
 
-def test_whoever_was_put_out_reads_nothing_of_the_past_either(spark, tmp_path, desk):
+def test_a_peer_that_was_put_out_reads_nothing_of_the_past_either(spark, tmp_path, desk):
     """A44: a revoked certificate or an evicted reader is refused at the next table, whatever the moment."""
     log = Recorded(tmp_path, SealingLevel.ATTRIBUTE)
     log.publish(sightings(3))

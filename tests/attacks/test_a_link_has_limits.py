@@ -48,7 +48,7 @@ BEFORE_THE_END: dict[str, Message] = {
 
 @pytest.mark.parametrize("early", BEFORE_THE_END.values(), ids=BEFORE_THE_END.keys())
 @in_a_loop
-async def test_nothing_but_a_hello_is_heard_before_the_handshake_has_ended(early: Message):
+async def test_nothing_but_a_hello_is_accepted_before_the_handshake_has_ended(early: Message):
     """A11: whatever comes before its turn ends the link, and leaves nothing behind."""
     async with broker() as running, stranger(STORY.keys[BILLING], running.address) as impatient:
         assert isinstance(await impatient.hear(), Greeting)
@@ -127,7 +127,7 @@ async def test_a_peer_that_never_says_hello_is_sent_away():
 
 
 @in_a_loop
-async def test_a_flood_of_half_open_connections_costs_their_places_and_nobody_elses():
+async def test_a_flood_of_half_open_connections_costs_their_places_and_no_other_peers():
     """A74: silent strangers are kept up to a number, and a real client is let in all the same."""
     limits = LinkLimits(half_open=8)
     async with broker(limits=limits) as running:
@@ -168,8 +168,8 @@ async def test_one_connection_too_many_is_refused_and_the_others_stay():
 
 
 @in_a_loop
-async def test_a_subscriber_that_does_not_read_is_cut_off_and_slows_nobody():
-    """A74: what waits for a slow reader is bounded, and everybody else gets everything at once."""
+async def test_a_subscriber_that_does_not_read_is_cut_off_and_slows_no_peer():
+    """A74: what waits for a slow reader is bounded, and every other peer gets everything at once."""
     limits = LinkLimits(outbox_bytes=1 << 20)
     rows, frames = 256, 60
     async with city(CAMERA, BILLING, limits=limits) as (running, camera, billing):

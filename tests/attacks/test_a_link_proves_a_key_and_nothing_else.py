@@ -32,7 +32,7 @@ CAMERA = "camera at Victoria"
 
 
 async def heard_by(context: ssl.SSLContext) -> list[object]:
-    """Return what a broker says to whoever comes with this context; nothing if it is not let in."""
+    """Return what a broker says to a peer that comes with this context; nothing if it is not let in."""
     async with broker() as running:
         try:
             async with stranger(MALLORY, running.address, context) as odd:
@@ -53,7 +53,7 @@ async def test_the_one_leaf_of_a_key_is_spoken_to():
 @pytest.mark.parametrize("algorithm", ["rsa", "p256", "ed448", "ed25519"])
 @in_a_loop
 async def test_a_leaf_of_another_algorithm_or_form_is_not_spoken_to(algorithm: str):
-    """A9: the null authority signs anything for anybody, and that helps nobody."""
+    """A9: the null authority signs anything for any peer, and that helps no peer."""
     key = keys()[algorithm]
     assert await heard_by(context_showing(key, leaf(key))) == []
 
@@ -71,7 +71,7 @@ async def test_a_leaf_that_says_more_or_less_is_not_spoken_to(oddity: dict[str, 
 
 
 @in_a_loop
-async def test_whoever_shows_no_certificate_hears_nothing():
+async def test_a_peer_that_shows_no_certificate_receives_nothing():
     """A10: no key is not a key."""
     assert await heard_by(context_showing(None, None)) == []
 
@@ -97,8 +97,8 @@ def context_for(key: SigningKey, alpn: str | None) -> ssl.SSLContext:
     return context_showing(secret, x509.load_der_x509_certificate(leaf_of(key.principal)), alpn=alpn)
 
 
-def test_keys_that_belong_to_everybody_have_no_leaf():
-    """A10, A17: a point of small order, for which anybody can sign, is refused in a leaf too."""
+def test_keys_that_belong_to_every_peer_have_no_leaf():
+    """A10, A17: a point of small order, for which any peer can sign, is refused in a leaf too."""
 
     class Key:
         def public_key(self) -> Ed25519PublicKey:
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_certificate_are_refused(data: bytes | None):
 
 
 def test_a_leaf_with_one_bit_flipped_is_another_leaf():
-    """A9: exactly one certificate stands for a key, to the last bit."""
+    """A9: exactly one certificate represents a key, to the last bit."""
     good = leaf_of(MALLORY.principal)
     for at in range(len(good)):
         flipped = good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]
@@ -134,7 +134,7 @@ def test_sessions_are_not_resumed_and_both_sides_must_show_a_key():
         assert context.minimum_version is context.maximum_version is ssl.TLSVersion.TLSv1_3
 
 
-def test_an_unfinished_handshake_proves_nobody():
+def test_an_unfinished_handshake_proves_no_peer():
     """A10: who has not spoken has not proved anything."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     waiting = accepting_context(MALLORY).wrap_bio(incoming, outgoing, server_side=True)
@@ -143,8 +143,8 @@ def test_an_unfinished_handshake_proves_nobody():
 
 
 @in_a_loop
-async def test_the_credentials_of_another_do_not_help_whoever_shows_them():
-    """A16: credentials are about the key of this very connection, not about whoever first showed them."""
+async def test_the_credentials_of_another_do_not_help_a_peer_that_shows_them():
+    """A16: credentials are about the key of this very connection, not about a peer that first showed them."""
     async with broker() as running, stranger(MALLORY, running.address) as mallory:
         assert isinstance(await mallory.hear(), Greeting)
         mallory.say(hello())
@@ -155,7 +155,7 @@ async def test_the_credentials_of_another_do_not_help_whoever_shows_them():
 
 @in_a_loop
 async def test_a_relay_that_ends_tls_itself_is_known_by_its_own_key():
-    """A16: what a real broker says, repeated by somebody in the middle, convinces no client."""
+    """A16: what a real broker says, repeated by a peer in the middle, convinces no client."""
     async with broker() as running:
         async with stranger(STORY.keys[CAMERA], running.address) as listening:
             greeting = await listening.hear()
@@ -179,7 +179,7 @@ async def test_a_relay_that_ends_tls_itself_is_known_by_its_own_key():
 
 @in_a_loop
 async def test_a_broker_does_not_shake_hands_with_its_own_key():
-    """A16: whoever comes with the broker's own key reflects it, or has stolen it."""
+    """A16: a peer that comes with the broker's own key reflects it, or has stolen it."""
     async with broker() as running, stranger(STORY.keys[BROKER], running.address) as reflected:
         reflected.say(hello())
         heard = await reflected.hear_until_closed()

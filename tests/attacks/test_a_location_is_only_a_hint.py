@@ -50,7 +50,7 @@ MINUTE = 60_000_000
 def demanding(
     *locations: str, kind: TestKind = TestKind.TIMED_CRL, by: Principal = TESTER.principal
 ) -> SignedCertificate:
-    """Return a certificate that must be vouched for, and says where to ask."""
+    """Return a certificate that must be confirmed, and says where to ask."""
     validity = Validity(None, None).with_tests(OnlineTest(kind, by, locations))
     return issue(replace(certificate().certificate, validity=validity), ISSUER)
 
@@ -80,7 +80,7 @@ def vouches(statements: tuple[SignedStatement, ...], right: SignedCertificate) -
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for three seconds only, where nobody will answer anyhow."""
+    """Wait for three seconds only, where no peer will answer anyhow."""
     monkeypatch.setattr(testers_calls, "CALL_S", 3.0)
 
 
@@ -90,7 +90,7 @@ def test_what_the_tester_says_at_its_place_is_believed():
         assert vouches(asyncio.run(fetch_statements([right], now=NOW)), right)
 
 
-def test_nobody_but_the_tester_hears_a_word():
+def test_only_the_tester_receives_a_word():
     """A39: another domain that answers at the address ends in the handshake, before anything is said."""
     with place(page_of(listed(1)), key=STRANGER) as liar:
         assert code_of(liar.location) == "CREDENTIAL-ANOTHER-DOMAIN"
@@ -98,8 +98,8 @@ def test_nobody_but_the_tester_hears_a_word():
 
 
 @pytest.mark.usefixtures("short_patience")
-def test_a_service_without_tls_hears_no_request():
-    """A certificate that points into somebody's network makes no program there do anything."""
+def test_a_service_without_tls_receives_no_request():
+    """A certificate that points into a peer's network makes no program there do anything."""
     with place(page_of(listed(1)), key=None) as inner:
         assert code_of(inner.location) in {"CREDENTIAL-ANOTHER-DOMAIN", "UNAVAILABLE-DOMAIN"}
         assert not any(b"GET" in one for one in inner.requests)
@@ -164,7 +164,7 @@ def test_a_forged_statement_is_not_taken_along():
         assert code_of(met.location) == "CREDENTIAL-SIGNATURE"
 
 
-def test_a_list_that_is_over_vouches_for_nothing():
+def test_a_list_that_is_over_confirms_nothing():
     """A39: an old list, from before the revocation, is handed out again."""
     with place(page_of(listed(1, since=Instant(NOW - 60 * MINUTE))), key=TESTER) as met:
         right = demanding(met.location)
@@ -172,8 +172,8 @@ def test_a_list_that_is_over_vouches_for_nothing():
         assert not vouches(found, right)
 
 
-def test_an_older_list_that_still_holds_does_not_undo_what_was_heard():
-    """A39: who has heard the revocation is shown the list before it."""
+def test_an_older_list_that_still_holds_does_not_undo_what_was_received():
+    """A39: who has received the revocation is shown the list before it."""
     right = demanding()
     heard = ValidityState()
     heard.hear(listed(2, right), NOW)
@@ -234,7 +234,7 @@ def test_an_answer_that_is_none_ends_with_a_code(talk: object, code: str):
 
 @pytest.mark.parametrize("talk", [dripping, silent])
 @pytest.mark.usefixtures("short_patience")
-def test_nobody_waits_longer_than_it_said(talk: object):
+def test_no_peer_waits_longer_than_it_said(talk: object):
     """A74: an answer that comes a byte at a time, or not at all."""
     with place(talk, key=TESTER) as met:  # type: ignore[arg-type]
         assert code_of(met.location) == "UNAVAILABLE-DOMAIN"
@@ -295,7 +295,7 @@ def test_a_wallet_makes_few_connections(monkeypatch: pytest.MonkeyPatch):
     assert len(dialled) == testers.TESTERS_MAX * testers.LOCATIONS_MAX
 
 
-def test_who_has_what_it_needs_asks_nobody():
+def test_who_has_what_it_needs_asks_no_peer():
     with place(page_of(listed(1)), key=TESTER) as met:
         right = demanding(met.location)
         held = (listed(1),)
@@ -327,8 +327,8 @@ def refused(question: OneTimeQuestion, right: SignedCertificate) -> str:
     return found.value.code
 
 
-def test_a_question_goes_to_nobody_but_the_tester():
-    """A18: whoever else answers there hears neither the question nor a signature."""
+def test_a_question_goes_to_only_the_tester():
+    """A18: a peer that else answers there receives neither the question nor a signature."""
     with place(answer_of(b"{}"), key=STRANGER) as liar:
         right = demanding(liar.location, kind=TestKind.ONE_TIME)
         assert refused(question_about(right), right) == "CREDENTIAL-ANOTHER-DOMAIN"
@@ -350,7 +350,7 @@ def test_a_certificate_without_a_location_says_so():
 
 
 def test_an_answer_to_another_question_is_none():
-    """A30: the tester's place hands out an answer that it gave to somebody else."""
+    """A30: the tester's place hands out an answer that it gave to another peer."""
     about = b'{"principal":"%s","instance":"%s","now":"","skew_s":60,"version":"","has_policy":true}'
     about %= (str(TESTER.principal).encode(), b"00" * 16)
     right_at: list[SignedCertificate] = []
@@ -369,7 +369,7 @@ def test_an_answer_to_another_question_is_none():
 
 
 def test_a_question_that_is_given_up_in_the_handshake_leaves_no_socket_behind():
-    """A74: somebody who takes the connection and says nothing holds no socket of ours."""
+    """A74: a peer who takes the connection and says nothing holds no socket of ours."""
 
     async def give_up(silent_one: socket.socket) -> None:
         here = testers_calls.Location("127.0.0.1", silent_one.getsockname()[1])

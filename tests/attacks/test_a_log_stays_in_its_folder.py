@@ -96,7 +96,7 @@ class _Bytes:
 
 
 def manifest_with(payload: bytes) -> _Bytes:
-    """Return a manifest whose checksums hold, with whatever somebody put into it."""
+    """Return a manifest whose checksums hold, with whatever a peer put into it."""
     opening = Opening(b"m" * 8, 1, NO_CHECK)
     data, check = opening_bytes(Kind.MANIFEST, opening, at=+NOON)
     records, _ = batch_bytes([payload], marker=b"m" * 8, first=1, recorded_at=+NOON, before=check)
@@ -159,7 +159,7 @@ def test_links_inside_the_folder_are_not_followed(tmp_path):
         EventLog.open(folder)
 
 
-def test_nobody_else_reads_the_files(tmp_path):
+def test_no_other_peer_reads_the_files(tmp_path):
     """A71: files and folders are the owner's alone."""
     folder = tmp_path / "log"
     with EventLog.open(folder) as log:

@@ -44,7 +44,7 @@ def another_manager() -> ManagerLink:
     return ManagerLink(OTHER.principal, session_key=SessionKey(random_from(b"another session")))
 
 
-def test_a_question_for_keys_is_refused_by_nobody_but_who_was_asked(net: OneTimeNet) -> None:
+def test_a_question_for_keys_is_refused_by_no_peer_but_who_was_asked(net: OneTimeNet) -> None:
     """A30: numbers of questions can be guessed, and a refusal would put the member off."""
     member = net.member("reader", reading("reader", PLATE))
     (challenge,) = net.challenges()
@@ -56,8 +56,8 @@ def test_a_question_for_keys_is_refused_by_nobody_but_who_was_asked(net: OneTime
     assert net.holds(member, PLATE)
 
 
-def test_nobody_is_asked_to_vouch_for_keys_of_another_manager(net: OneTimeNet) -> None:
-    """A30: a question is about keys that this manager was asked for; the tester hears of no other."""
+def test_no_peer_is_asked_to_confirm_keys_of_another_manager(net: OneTimeNet) -> None:
+    """A30: a question is about keys that this manager was asked for; the tester receives of no other."""
     member, other = net.member("reader", reading("reader", PLATE)), another_manager()
     (challenge,) = net.challenges()
     (asked,) = map(question_from_bytes, challenge.questions)
@@ -75,7 +75,7 @@ def test_nobody_is_asked_to_vouch_for_keys_of_another_manager(net: OneTimeNet) -
 
 
 def test_who_publishes_is_told_by_the_manager_of_the_type_alone(net: OneTimeNet) -> None:
-    """A74: with somebody else's word, a right to publish could be hidden from whoever asked for it."""
+    """A74: with another peer's word, a right to publish could be hidden from a peer that asked for it."""
     member, camera = net.member("reader", grant(key_of("reader"))), key_of("camera").principal
     member.node.ask_writer(net.type_id, camera, net.now)
     noticed = says(net, member, another_manager(), Writer(1, net.type_id, camera.key, []))

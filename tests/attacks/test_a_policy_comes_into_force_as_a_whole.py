@@ -74,7 +74,7 @@ def test_a_policy_that_was_cut_off_at_any_line_is_refused(cut: int) -> None:
     assert made.policy() is None
 
 
-def test_without_any_policy_nobody_gets_anything() -> None:
+def test_without_any_policy_no_principal_gets_anything() -> None:
     """A42: deny all when there is none."""
     made = Station(MET)
     for ask in (

@@ -44,7 +44,7 @@ ACTS = {
 
 
 class PowerCut(BaseException):
-    """Nobody can catch this one."""
+    """No peer can catch this one."""
 
 
 class CutStore:

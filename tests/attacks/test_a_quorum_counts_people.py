@@ -1,4 +1,4 @@
-"""k of n means k different principals of the members in force, and nobody else."""
+"""k of n means k different principals of the members in force, and no other peer."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a23_a_name_and_the_key_it_means_are_one_person() -> None:
         verified(mixed, call(ALICE, "sergeant", BOB), grant(BOB, DAVE))
 
 
-def test_a23_nobody_counts_inside_a_nested_threshold_and_beside_it() -> None:
+def test_a23_no_peer_counts_inside_a_nested_threshold_and_beside_it() -> None:
     """A23: nested thresholds; the same key outside and inside is refused, names that meet do not count."""
     with pytest.raises(BadThreshold):
         checked_threshold(k_of(2, ALICE, k_of(1, ALICE, BOB)))
@@ -225,7 +225,7 @@ def test_a23_one_member_does_not_speak_for_the_quorum() -> None:
         )
 
 
-def test_a23_a_quorum_without_its_constitution_is_nobody() -> None:
+def test_a23_a_quorum_without_its_constitution_is_no_peer() -> None:
     """A23: evidence is needed."""
     with pytest.raises(UnknownQuorum):
         shared(for_quorum(ALICE), for_quorum(BOB), constitutions=())
@@ -286,7 +286,7 @@ def test_a_verifier_that_knows_a_later_constitution_refuses_an_earlier_one() -> 
     assert verify_constitution(later, quorum=QUORUM, not_below_sequence=1).sequence == 1
 
 
-def test_a_fork_by_members_who_signed_twice_is_refused_by_whoever_remembers() -> None:
+def test_a_fork_by_members_who_signed_twice_is_refused_by_a_peer_that_remembers() -> None:
     known = verify_constitution(
         replace(EVIDENCE, changes=(changed(CONSTITUTION, k_of(2, ALICE, BOB, EVE), ALICE, BOB),)),
         quorum=QUORUM,

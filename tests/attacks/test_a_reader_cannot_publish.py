@@ -1,9 +1,9 @@
-"""Can somebody who may read a frame make another that its readers believe?
+"""Can a peer who may read a frame make another that its readers believe?
 
 In the dissertation readers and publishers share a symmetric key (section
 7.6), so every reader can forge. The attackers here hold every group key of the
 type and all that ever travelled; what they lack is the key of a publisher's
-broker. What they can do is to leave out blocks, as anybody on the way can
+broker. What they can do is to leave out blocks, as any peer on the way can
 leave out frames.
 """
 
@@ -161,7 +161,7 @@ def test_a_holder_of_all_keys_cannot_say_that_blocks_had_another_size(level, siz
         lie = replace(honest, block_rows=size)
         with pytest.raises(MaiaError):
             read(lie)
-        # Sealed again by somebody who holds every key: the seals hold, and what was signed does not.
+        # Sealed again by a peer who holds every key: the seals hold, and what was signed does not.
         with pytest.raises(BadFrameProof):
             verify_frame(
                 closed_frame(
@@ -178,7 +178,7 @@ def test_a_holder_of_all_keys_cannot_say_that_blocks_had_another_size(level, siz
 
 
 @pytest.mark.parametrize(("rows", "size"), [(60, 61), (65, 1), (600, 9)])
-def test_a_frame_of_too_many_blocks_or_too_large_ones_is_not_looked_at(rows, size):
+def test_a_frame_of_too_many_blocks_or_too_large_ones_is_not_checked(rows, size):
     """A49: nothing is computed from a division that no honest signer makes."""
     with pytest.raises(BadSealedFrame):
         closed_frame(replace(Publishing().seal(plates(rows)), block_rows=size))
@@ -243,7 +243,7 @@ def test_a_liar_among_the_signers_is_found_before_a_cut_hides_it():
 
 
 def test_what_was_opened_is_not_proved_without_the_keys():
-    """A49: a verifier that could not look at the content does not vouch for it."""
+    """A49: a verifier that could not look at the content does not confirm it."""
     frame = Publishing().seal(plates(2))
     with pytest.raises(BadFrameProof):
         verify_frame(open_frame(frame, keys()), None, SignatureChecks())
@@ -262,7 +262,7 @@ def test_a_verified_signature_proves_nothing_that_was_opened_of_another_frame():
             verify_further(verified, wrong, keys())
 
 
-def test_nobody_but_the_verifier_makes_the_proof():
+def test_only_the_verifier_makes_the_proof():
     """A49: no constructor, copy or sub-class around the check."""
     proof = read(Publishing().seal(plates(1)))
     with pytest.raises(TypeError):
@@ -321,7 +321,7 @@ def test_plaintext_of_an_attribute_that_is_not_there_is_a_lie():
     assert content(opened) == plates(1)
 
 
-def test_plaintext_is_not_believed_by_somebody_without_the_key():
+def test_plaintext_is_not_believed_by_a_peer_without_the_key():
     """A51: who cannot check it does not use it, and its right to it is doubtful anyway."""
     sealed = Publishing().seal(plates(1))
     cached = contents(open_frame(sealed, keys()), {"plate"})

@@ -96,7 +96,7 @@ def counted() -> Iterator[Kept]:
 
 
 def certificate(net: Net, number: int = 0, *, padding: int = 0, **changes: object) -> bytes:
-    """Return a certificate that the stranger gave itself: nobody who owns anything has a part in it."""
+    """Return a certificate that the stranger gave itself: no peer who owns anything has a part in it."""
     own = connect_right(net.story, STRANGER.principal).certificate
     assert isinstance(own, AuthorisationCertificate)
     comment = f"number {number:09} " + "." * padding
@@ -118,7 +118,7 @@ def many_like(data: bytes, first: int, count: int) -> list[bytes]:
 
 
 def rogue_broker(net: Net) -> Client:
-    """Connect somebody with nothing but a right to connect, who says that it is a broker."""
+    """Connect a peer with nothing but a right to connect, who says that it is a broker."""
     right = connect_right(net.story, ROGUE.principal)
     rogue = net.client("a rogue broker", key=ROGUE, credentials=(right,), address="rogue:1")
     assert rogue.last(Welcome)
@@ -201,7 +201,7 @@ def test_strangers_fill_no_log() -> None:
     assert summed["repeated"] == 240
 
 
-def test_a_key_server_hears_no_more_than_a_handshake_before_the_welcome() -> None:
+def test_a_key_server_receives_no_more_than_a_handshake_before_the_welcome() -> None:
     """A89: the same share holds there, at the edge and beyond it."""
     show = encode(Show(0, [], [revocations(1, 100)]))
     net = KeyNet(limits=DomainLimits(bytes_before_welcome=3 * len(show)))
@@ -257,7 +257,7 @@ def sealed_wanted(number: int, size: int) -> SealedWanted:
 
 
 def type_of(number: int) -> bytes:
-    """Return the id of a type that nobody has defined."""
+    """Return the id of a type that no peer has defined."""
     return sha256(b"a type, number %d" % number).digest()
 
 
@@ -349,7 +349,7 @@ def test_interests_that_are_refused_and_taken_back_leave_nothing() -> None:
 
 
 def test_offers_without_proof_fill_no_desk() -> None:
-    """A89: certificates that lead nowhere, by testers of one's own making, are nobody's to wait for."""
+    """A89: certificates that lead nowhere, by testers of one's own making, are no peer's to wait for."""
     net = Net(verify_in_transit=1.0)
     running = net.broker()
     rogue = rogue_broker(net)
@@ -438,7 +438,7 @@ def test_replicas_for_brokers_that_never_come_have_a_bound() -> None:
 
 
 def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
-    """A89: whoever owns a type of its own can prove interests in it by ever new certificates."""
+    """A89: a peer that owns a type of its own can prove interests in it by ever new certificates."""
     net = Net(verify_in_transit=1.0)
     running = net.broker()
     rogue = rogue_broker(net)

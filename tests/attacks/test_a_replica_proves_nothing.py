@@ -78,7 +78,7 @@ class Town:
         for _ in range(0, seconds, 10):
             self.net.advance(10)
             self.office.subscribe(ref=1)
-            heard = book.link(node).heard
+            heard = book.link(node).received
             self.holder.say(Renew(heard.count, heard.digest))
             self.holder.say(Ping(1))
 
@@ -88,7 +88,7 @@ EVERYTHING = Wanted(b"x" * 16, filter_to_bytes(ALWAYS), None, [])
 
 @pytest.mark.parametrize("is_sender_nearer", [True, False])
 def test_an_interest_in_a_replica_that_nothing_proves_gets_nothing(is_sender_nearer: bool) -> None:
-    """A67, A14: two brokers of somebody who may connect, and nothing else, say it of each other."""
+    """A67, A14: two brokers of a peer who may connect, and nothing else, say it of each other."""
     town = Town(is_sender_nearer=is_sender_nearer)
     town.takes_over(EVERYTHING, offers=False)
     assert not town.gets()
@@ -104,7 +104,7 @@ def test_an_interest_in_a_replica_is_served_as_far_as_it_is_proved() -> None:
     assert town.gets()
 
 
-def test_an_offer_in_a_replica_makes_nobody_believed_for_longer_than_a_lease() -> None:
+def test_an_offer_in_a_replica_makes_no_peer_believed_for_longer_than_a_lease() -> None:
     """A67: however often it is renewed; it was never proved."""
     town = Town()
     town.takes_over(EVERYTHING, offers=True)

@@ -27,7 +27,7 @@ def shown(met: DomainAtWork) -> str:
         return admin.call("GET", "/v1/policy", answer=answers.PolicyAnswer).text
 
 
-def test_a_policy_that_was_replaced_stays_replaced_until_somebody_says_otherwise(tmp_path: Path) -> None:
+def test_a_policy_that_was_replaced_stays_replaced_until_a_principal_says_otherwise(tmp_path: Path) -> None:
     """A41, A82: what was taken away over the interface does not come back by a crash."""
     file = tmp_path / "met.policy"
     file.write_text(WIDE)

@@ -143,8 +143,8 @@ def test_two_lists_with_one_number_take_away_what_either_takes_away():
         assert refused_as(standing, TIMED, 1) is CertificateRevoked
 
 
-def test_two_revalidations_with_one_number_vouch_for_what_both_vouch_for():
-    """A39: nobody is vouched for by one of two tongues."""
+def test_two_revalidations_with_one_number_confirm_what_both_confirm():
+    """A39: no peer is confirmed by one of two tongues."""
     other = certificate(TestKind.REVALIDATION, comment="another")
     one, two = revalidation(1, VOUCHED, other, since=0), revalidation(1, VOUCHED, since=0)
     for order in ((one, two), (two, one)):
@@ -165,7 +165,7 @@ def test_the_number_is_signed():
 
 
 def test_a_list_in_the_name_of_another_is_no_list():
-    """A39: nobody speaks for another key."""
+    """A39: no peer speaks for another key."""
     body = crl(1, since=0).body
     data = b"(6:signed%b(9:signature7:ed2551964:%b))" % (
         body,
@@ -274,7 +274,7 @@ def test_a_statement_that_was_refused_because_it_was_over_is_refused_after_the_c
 
 
 def test_hearing_something_later_ends_a_period_too():
-    """A78: the verifier has seen a later moment when it heard the next statement, without being asked."""
+    """A78: the verifier has seen a later moment when it received the next statement, without being asked."""
     standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     standing.hear(crl(2), moment(30))

@@ -75,8 +75,8 @@ class RevokingNet(PublishingNet):
         return ring is not None and any(ring.groups(epoch) for epoch in range(1, (ring.newest or 0) + 1))
 
 
-def test_its_keys_are_gone_and_nobody_behind_it_reads_on() -> None:
-    """A35: with the right of a broker falls what it opens for its subscribers, whoever they are."""
+def test_its_keys_are_gone_and_no_peer_behind_it_reads_on() -> None:
+    """A35: with the right of a broker falls what it opens for its subscribers, a peer that they are."""
     net = RevokingNet()
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
@@ -114,7 +114,7 @@ def test_neighbours_share_no_plaintext_with_one_that_does_not_listen() -> None:
     assert isinstance(net.carried[-1][2], Sealed), "it is still sent something"
 
 
-def test_what_it_signs_while_it_has_not_heard_of_it_is_delivered_by_nobody_who_has() -> None:
+def test_what_it_signs_while_it_has_not_received_of_it_is_delivered_by_no_peer_who_has() -> None:
     """S1, A35: the statement is withheld from the signer alone; readers' brokers go by what they know."""
     net = RevokingNet()
     camera, office = camera_and_reader(net)
@@ -136,7 +136,7 @@ def test_other_certificates_leave_its_keys_alone() -> None:
 
 
 def test_a_key_server_learns_of_it_from_those_who_stay() -> None:
-    """A35: rights that must be vouched for open key groups; the key server needs no feed of its own."""
+    """A35: rights that must be confirmed open key groups; the key server needs no feed of its own."""
     net = RevokingNet(is_vouched=True)
     net.advance(10)
     assert net.has_keys(net.met)
@@ -152,8 +152,8 @@ def test_a_key_server_learns_of_it_from_those_who_stay() -> None:
     assert net.has_keys(net.ccs)
 
 
-def test_a_key_server_that_hears_nothing_more_puts_everybody_out_in_time() -> None:
-    """A39: whoever withholds statements from members and key server prolongs nothing."""
+def test_a_key_server_that_receives_nothing_more_puts_every_peer_out_in_time() -> None:
+    """A39: a peer that withholds statements from members and key server prolongs nothing."""
     net = RevokingNet(is_vouched=True)
     net.advance(3700)
     assert net.key_members()[1] == frozenset()

@@ -30,7 +30,7 @@ def the_type(net: Net) -> bytes:
 
 
 def dishonest_edge(net: Net) -> Client:
-    """A broker of which nobody knows that it does not let go of a publisher."""
+    """A broker of which no peer knows that it does not let go of a publisher."""
     credentials = (connect_right(net.story, EDGE.principal),)
     return net.client("a dishonest edge", key=EDGE, credentials=credentials, address="edge:1")
 
@@ -139,7 +139,7 @@ def test_to_let_the_lease_of_an_offer_end_wins_a_revoked_publisher_nothing(net: 
 
 
 def test_an_offer_stands_while_its_publisher_may_publish(net: Net) -> None:
-    """A list that names somebody else takes nothing back."""
+    """A list that names another peer takes nothing back."""
     town = Town(net)
     town.issuer.revoke(of_story(net.story, "CCS to billing office", Action.SUBSCRIBE))
     net.advance(3)
@@ -171,7 +171,7 @@ def test_an_offer_on_behalf_of_another_publisher_stands(net: Net) -> None:
     assert town.refusals() == []
 
 
-def test_whoever_publishes_beside_a_revoked_publisher_goes_on() -> None:
+def test_a_peer_that_publishes_beside_a_revoked_publisher_goes_on() -> None:
     """Two cameras behind one broker; others were told of the offer on behalf of the one that is revoked."""
     net = Net(verify_in_transit=1.0)
     net.broker("PITO broker")
@@ -187,7 +187,7 @@ def test_whoever_publishes_beside_a_revoked_publisher_goes_on() -> None:
         for number, key in enumerate(keys)
     ]
     for camera in cameras:
-        camera.advertise()  # from now on, the broker hears whoever must vouch for them
+        camera.advertise()  # from now on, the broker receives a peer that must confirm them
     net.advance(5)
     offers = [camera.advertise() for camera in cameras]
     billing = net.client("billing office", "PITO broker")

@@ -42,7 +42,7 @@ class Town:
         through_ccs = of_story(net.story, "PITO to CCS", Action.PUBLISH)
         pool = (connect_right(net.story, camera.principal), through_ccs, self.rights[number])
         client = net.client(f"camera {number}", "Met broker", key=camera, credentials=pool)
-        client.advertise()  # from now on, the broker hears whoever must vouch for it
+        client.advertise()  # from now on, the broker receives a peer that must confirm it
         net.advance(5)
         ref = client.advertise()
         assert client.was_accepted(ref), client.heard
@@ -51,7 +51,7 @@ class Town:
         return told[-1]
 
     def bystander(self, number: int) -> SigningKey:
-        """Return a key whose holder is nobody's rendezvous: an edge here passes nothing on."""
+        """Return a key whose holder is no peer's rendezvous: an edge here passes nothing on."""
         name = validity_type_name(self.issuer.key.principal)
         points = [node_id_of_type(one) for one in (self.net.type_id, type_id(name.owner, name.name))]
         brokers = [node_id_of_key(one.key.principal.key) for one in self.net.brokers.values()]
@@ -149,7 +149,7 @@ def test_who_cannot_read_an_offer_is_told_that_it_is_doubted_and_tells_of_anothe
 
 
 def test_where_there_is_no_other_publisher_the_offer_of_a_broker_without_keys_falls() -> None:
-    """A35: it cannot know whose offer it carries; whoever reads it does."""
+    """A35: it cannot know whose offer it carries; a peer that reads it does."""
     town = Town()
     town.edge(0, town.keyless)
     assert town.is_wanted(town.keyless, by=town.reader)
@@ -159,7 +159,7 @@ def test_where_there_is_no_other_publisher_the_offer_of_a_broker_without_keys_fa
 
 
 def test_doubts_without_reason_take_nothing_away() -> None:
-    """A67: somebody says of every offer that it is doubted, and of some that nobody made."""
+    """A67: a peer says of every offer that it is doubted, and of some that no peer made."""
     town = Town()
     first, _ = town.edge(0, town.keyless), town.edge(1, town.keyless)
     liar = town.edge(1, town.reader)

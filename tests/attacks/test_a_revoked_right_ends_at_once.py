@@ -121,7 +121,7 @@ def test_a_revoked_client_gets_no_will_or_last_word_out(net: Net) -> None:
     assert subscriber.events() == []
 
 
-def test_the_sentence_says_nothing_about_anybody_else(net: Net) -> None:
+def test_the_sentence_says_nothing_about_any_other_peer(net: Net) -> None:
     """A38: the refusal is worded for its holder, with no other certificate, filter or name in it."""
     issuer = Issuer(net)
     issuer.vouch(600)
@@ -179,7 +179,7 @@ def test_a_durable_subscriber_that_is_catching_up_stops_at_the_revocation() -> N
     assert subscriber.ended_with(ref) == "POLICY-REVOKED"
 
 
-def test_the_last_word_of_a_revoked_publisher_is_told_to_nobody(net: Net) -> None:
+def test_the_last_word_of_a_revoked_publisher_is_told_to_no_peer(net: Net) -> None:
     """A37: not even if its publisher had taken the advertisement back before."""
     net.broker("Met broker", seeds=[AT])
     issuer = Issuer(net)
@@ -243,8 +243,8 @@ def test_statements_out_of_order_never_bring_a_right_back(net: Net, order: tuple
     assert again.code_of(again.subscribe()) == "POLICY-REVOKED"
 
 
-def test_a_list_that_is_heard_early_brings_no_right_back_before_its_time(net: Net) -> None:
-    """A39: the next list no longer names the right; a broker that heard it early is not the milder one."""
+def test_a_list_that_is_accepted_early_brings_no_right_back_before_its_time(net: Net) -> None:
+    """A39: the next list no longer names the right; a broker that received it early is not the milder one."""
     issuer, right = Issuer(net), demanding(net)
     issuer.vouch(60)
     issuer.revoke(right)
@@ -264,7 +264,7 @@ def test_withheld_statements_end_the_right_in_time(net: Net) -> None:
     began, right = net.now, demanding(net)
     subscriber = office(net, right)
     ref = subscriber.subscribe()
-    issuer.says.revoke(right)  # nobody hears it
+    issuer.says.revoke(right)  # no peer receives it
     net.now = Instant(began + 50 * SECOND - 1)
     publisher, offer = camera(net)
     publisher.publish(offer, sighting())
@@ -294,8 +294,8 @@ def test_a_clock_that_steps_back_brings_no_right_back(net: Net, offset_s: int) -
     assert again.code_of(again.subscribe()) == "UNAVAILABLE-STATEMENT-AWAITED"
 
 
-def test_nobody_states_for_somebody_else(net: Net) -> None:
-    """A39: forged, or signed by another, a statement revokes nothing and vouches for nothing."""
+def test_no_peer_states_for_another_peer(net: Net) -> None:
+    """A39: forged, or signed by another, a statement revokes nothing and confirms nothing."""
     issuer = Issuer(net)
     issuer.vouch(600)
     right = demanding(net)
@@ -318,7 +318,7 @@ def test_nobody_states_for_somebody_else(net: Net) -> None:
 
 
 def test_only_the_issuer_publishes_on_its_stream(net: Net) -> None:
-    """A39: everybody may read it, and nobody else may write it."""
+    """A39: every peer may read it, and no other peer may write it."""
     key = net.story.keys["CCS"]
     install = of_story(net.story, "PITO to CCS", Action.INSTALL)
     definition = definition_to_bytes(validity_definition(key, (install,)))
@@ -346,7 +346,7 @@ def test_what_cannot_be_read_back_is_no_start() -> None:
 
 
 def test_a_replayed_showing_does_not_lead_back(net: Net) -> None:
-    """A39, S16: a client that shows an old list wins nothing over the newest that was heard."""
+    """A39, S16: a client that shows an old list wins nothing over the newest that was received."""
     issuer = Issuer(net)
     right = demanding(net)
     old = issuer.vouch(600)
@@ -357,7 +357,7 @@ def test_a_replayed_showing_does_not_lead_back(net: Net) -> None:
 
 
 def test_strangers_fill_nobodys_memory_with_statements(net: Net) -> None:
-    """A39: statements by keys that lead to no right are not heard, however well they are signed."""
+    """A39: statements by keys that lead to no right are not received, however well they are signed."""
     subscriber = net.client(BILLING)
     assert subscriber.was_accepted(subscriber.subscribe())
     running = net.brokers[AT]

@@ -44,7 +44,7 @@ class City:
     office: Client
 
     def rogue(self, at: Running, *, offers: bool) -> Client:
-        """Connect somebody who says that it is a broker, behind others as seen from the type."""
+        """Connect a peer who says that it is a broker, behind others as seen from the type."""
         point = node_id_of_type(self.net.type_id)
         nearest = max(
             closeness(node_id_of_key(one.key.principal.key), point) for one in self.net.brokers.values()
@@ -107,7 +107,7 @@ def signers(city: City) -> dict[str, SigningKey]:
     return {"a reader": city.net._identity("Met broker")[0], "nobody known": SigningKey.from_seed(b"x" * 32)}
 
 
-# ------------------------------------------------------------ A85: nobody else's numbers are used up
+# ------------------------------------------------------------ A85: no other peer's numbers are used up
 
 
 @pytest.mark.parametrize("ends", ["goes on", "is drained", "crashes"])
@@ -119,7 +119,7 @@ def signers(city: City) -> dict[str, SigningKey]:
 def test_a_publisher_is_not_silenced_at_a_broker_without_keys(
     city: City, signed: str, offers: bool, numbers: list[int], ends: str
 ) -> None:
-    """A85, A66: there everybody may offer a sealed type, and no signer's right is known; it also records."""
+    """A85, A66: there every peer may offer a sealed type, and no signer's right is known; it also records."""
     rogue = city.rogue(city.middle, offers=offers)
     signer = signers(city).get(signed, rogue.key)
     for number in numbers:
@@ -165,7 +165,7 @@ def test_a_broker_s_own_frame_that_comes_back_to_it_is_a_repetition(city: City) 
     assert len(city.net.frames()) == before
 
 
-def test_a_publisher_that_repeats_a_frame_at_another_broker_is_heard_and_recorded_once(city: City) -> None:
+def test_a_publisher_that_repeats_a_frame_at_another_broker_is_accepted_and_recorded_once(city: City) -> None:
     """A65: two signers that may both publish, and a number that the publisher used once."""
     for signer in ("CCS broker", ANOTHER_WRITER, "CCS broker"):
         city.middle_says(city.forged(city.net._identity(signer)[0], 7))
@@ -177,7 +177,7 @@ def test_a_publisher_that_repeats_a_frame_at_another_broker_is_heard_and_recorde
 
 
 @pytest.mark.parametrize("offers", [False, True], ids=["off the path", "offers"])
-def test_what_nobody_signed_is_not_remembered_cached_recorded_or_passed_on(city: City, offers: bool) -> None:
+def test_what_no_peer_signed_is_not_remembered_cached_recorded_or_passed_on(city: City, offers: bool) -> None:
     """A90: wherever it comes from, and whether the broker has keys or not."""
     before = len(city.net.frames())
     for broker in (city.middle, city.met):
@@ -195,7 +195,7 @@ def test_what_nobody_signed_is_not_remembered_cached_recorded_or_passed_on(city:
     assert len(city.net.frames()) == before
 
 
-def test_what_comes_from_off_the_path_is_not_looked_at(city: City) -> None:
+def test_what_comes_from_off_the_path_is_not_checked(city: City) -> None:
     """A90: however well it is signed, also by the camera's own broker; it is said once in a lease."""
     rogue = city.rogue(city.middle, offers=False)
     for number in THE_NEXT_ONES:
@@ -208,14 +208,14 @@ def test_what_comes_from_off_the_path_is_not_looked_at(city: City) -> None:
     city.camera_is_heard("one")
 
 
-def test_a_signer_that_nobody_knows_keeps_no_other_waiting(city: City) -> None:
+def test_a_signer_that_no_peer_knows_keeps_no_other_waiting(city: City) -> None:
     """A85: its frame waits for its certificates; the camera's frames do not wait behind it."""
     city.middle_says(city.forged(signers(city)["nobody known"], 0))
     assert len(state_of(city.met).seals.carrying) == 1
     city.camera_is_heard("one", "two")
 
 
-def test_signers_that_nobody_knows_leave_room_for_those_that_are_known(city: City) -> None:
+def test_signers_that_no_peer_knows_leave_room_for_those_that_are_known(city: City) -> None:
     """A85: frames that wait for a new key are not crowded out by frames that wait for made-up signers."""
     room = city.met.settings.limits.frames_waiting_per_type
     unknown = city.forged(signers(city)["nobody known"], 0)

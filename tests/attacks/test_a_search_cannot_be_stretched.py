@@ -84,7 +84,7 @@ def test_a24_a_cycle_through_the_owner_and_the_principal_ends_too() -> None:
 def test_a24_a_chain_of_ten_thousand_is_refused_and_not_followed() -> None:
     """A24: depth 10^4, beyond Python's recursion limit, in a pool and in a chain.
 
-    Nobody signed these: the search must cope before it checks a signature, and
+    No peer signed these: the search must cope before it checks a signature, and
     explains the miss with a search that checks none.
     """
     people = [OWNER, *(Principal(sha256(b"%d" % number).digest()) for number in range(10_000)), DAVE]
@@ -208,7 +208,7 @@ def test_a87_signatures_are_checked_from_the_owner_on(crowd) -> None:
 
 
 def test_a87_what_may_not_be_passed_on_leads_no_further(crowd) -> None:
-    """A24, A87: nothing is checked of what somebody issued who had nothing to pass on."""
+    """A24, A87: nothing is checked of what a peer issued who had nothing to pass on."""
     behind = [grant(crowd[0], crowd[1]), grant(crowd[1], crowd[2]), grant(crowd[2], DAVE)]
     with counted() as costs, pytest.raises(NoChain):
         found([grant(OWNER, crowd[0], final=True), *behind], budget=Budget.of(100_000))

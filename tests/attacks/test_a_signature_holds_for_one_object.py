@@ -76,7 +76,7 @@ def torsion_points() -> list[bytes]:
 
 @pytest.mark.parametrize("key", torsion_points(), ids=lambda key: key.hex()[:8] + key.hex()[-4:])
 def test_keys_of_small_order_are_refused_everywhere(key):
-    """A17: under such a key anybody can sign."""
+    """A17: under such a key any peer can sign."""
     with pytest.raises(BadKey):
         principal_from_bytes(key)
     # A principal built without the check does not pass either.
@@ -94,7 +94,7 @@ def test_keys_that_are_not_reduced_are_refused(y):
 
 @pytest.mark.parametrize("y", [2, 7, P - 2])
 def test_a_key_beside_the_curve_verifies_nothing(y):
-    """A17: such bytes name nobody; no signature holds under them."""
+    """A17: such bytes name no peer; no signature holds under them."""
     nobody = principal_from_bytes(y.to_bytes(32, "little"))
     for signature in (bytes(64), b"\x01" + bytes(63), SIGNED.signature):
         with pytest.raises(BadSignature):
@@ -147,7 +147,7 @@ def test_every_single_bit_of_a_signature_counts():
 
 
 def test_another_signature_does_not_change_the_id():
-    """A17: whoever can make a second signature cannot escape a revocation."""
+    """A17: a peer that can make a second signature cannot escape a revocation."""
     for signature in (bytes(64), malleated(SIGNED.signature, 1)):
         changed = certificate_from_bytes(certificate_to_bytes(replace(SIGNED, signature=signature)))
         assert changed.id == SIGNED.id
@@ -350,7 +350,7 @@ def test_minus_zero_nan_and_other_spellings_are_refused_in_signed_bytes(forged):
 
 
 def test_a_secret_key_does_not_compare_itself():
-    """A79: two signing keys are told apart by their public halves; no comparison looks at a seed."""
+    """A79: two signing keys are distinguished by their public halves; no comparison checks a seed."""
     one, twin = SigningKey.from_seed(bytes(32)), SigningKey.from_seed(bytes(32))
     assert one != twin
     assert one.principal == twin.principal

@@ -82,7 +82,7 @@ def test_no_operand_and_no_foreign_attribute_is_in_the_text_of_a_query():
 
 @pytest.mark.parametrize("uid", ["a`b", 'a"b', "a.b", "a b", "A", "${a}", "", "a\0", "é", "a%s", "x" * 65])
 def test_a_column_cannot_have_a_name_that_is_read_as_anything_else(uid: str):
-    """A72: a uid is digits, lower case letters and inner hyphens, and whoever compiles checks it."""
+    """A72: a uid is digits, lower case letters and inner hyphens, and a peer that compiles checks it."""
     view, stored = View((Window(Exists(AttributeUid(uid)), ALL_ATTRIBUTES),)), {AttributeUid(uid): Kind.INT}
     with pytest.raises(BadAttribute):
         to_sql(view, "events", stored, ())

@@ -23,7 +23,7 @@ from support.access_control import MET, SMITH, Station, court, later, met, order
 
 
 def told_another_domain(courts: Station, station: Station) -> list[AuditHead]:
-    """What the courts keep of the Met's statements, every one of which they heard."""
+    """What the courts keep of the Met's statements, every one of which they received."""
     heard = []
     for signed in station.statements(limit=500).rows:
         assert isinstance(signed.statement, RevocationList)
@@ -181,7 +181,7 @@ def all_heads(other: Station) -> list[AuditHead]:
     return [*heads, *page.rows]
 
 
-def test_another_domain_keeps_every_head_that_it_hears_also_over_a_restart():
+def test_another_domain_keeps_every_head_that_it_receives_also_over_a_restart():
     """A84: the witness."""
     station, other = witness()
     for number in range(5):

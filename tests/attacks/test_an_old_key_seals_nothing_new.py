@@ -44,7 +44,7 @@ def later(moment: Instant, seconds: float) -> Instant:
 
 @pytest.fixture
 def after_an_eviction():
-    """A group out of which somebody was put a hundred seconds after noon."""
+    """A group out of which a peer was put a hundred seconds after noon."""
     net = KeyNet()
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     mallory = net.member("mallory", grant(key_of("mallory"), actions=WRITE))
@@ -79,7 +79,7 @@ def test_an_event_from_the_future_fits_no_epoch(after_an_eviction):
 
 
 def test_the_old_key_is_destroyed_everywhere_when_the_drift_is_over(after_an_eviction):
-    """A50: then nothing opens with it any more, because nobody has it, on disk or in memory."""
+    """A50: then nothing opens with it any more, because no peer has it, on disk or in memory."""
     net, camera, _ = after_an_eviction
     old = net.ring(camera).secret(net.group(PLATE), 1)
     managers = net.server.groups_of(net.type_id)._groups.get(net.group(PLATE)).issued[0].secret
@@ -107,7 +107,7 @@ def test_old_keys_stay_with_the_manager_only_where_history_is_kept():
 
 
 def test_a_new_member_reads_no_earlier_epoch_and_a_leaver_no_later_one():
-    """A54: neither from what it was handed, nor from everything that was ever sent to anybody."""
+    """A54: neither from what it was handed, nor from everything that was ever sent to any peer."""
     net = KeyNet()
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     early = net.member("early", grant(key_of("early"), until=50))
@@ -125,7 +125,7 @@ def test_a_leaver_that_goes_on_listening_cannot_follow_into_the_next_epoch():
     net = KeyNet()
     net.member("camera", grant(key_of("camera"), actions=WRITE))
     leaver = net.member("leaver", grant(key_of("leaver"), since=-1))
-    net.run_to(at(TERMS.refresh_s))  # everybody has a place in the key trees
+    net.run_to(at(TERMS.refresh_s))  # every peer has a place in the key trees
     keys = leaver.node._types.get(net.type_id).keys
     net.cut_off(leaver)
     net.run(5)
@@ -153,14 +153,14 @@ def test_a_member_refuses_an_epoch_that_does_not_follow_from_its_own():
     net.start_server(copied)  # a second manager went on from epoch 1 ...
     other = net.member("other", grant(key_of("other"), since=12))
     net.run(120)
-    assert net.ring(reader).key(net.group(PLATE), 2) == held  # ... and leads nobody astray
+    assert net.ring(reader).key(net.group(PLATE), 2) == held  # ... and leads no peer astray
     # The second manager says so itself, as soon as it is shown what it has not signed.
     assert "UNAVAILABLE-GROUPS-FORKED" in {note.fields.get("code") for note in reader.notes}
     assert net.holds(other, PLATE, 2)
 
 
 def test_a_manager_that_was_set_back_goes_on_from_where_its_members_are():
-    """A54, A82: an old backup was restored; numbers do not go back, and nobody is stuck."""
+    """A54, A82: an old backup was restored; numbers do not go back, and no peer is stuck."""
     net = KeyNet()
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     reader = net.member("reader", grant(key_of("reader"), since=-1))
@@ -180,7 +180,7 @@ def test_a_manager_that_was_set_back_goes_on_from_where_its_members_are():
 
 
 def test_a_secret_that_the_manager_did_not_commit_itself_to_is_refused():
-    """A54: whoever sits on the link cannot hand a member a key of its own choice."""
+    """A54: a peer that sits on the link cannot hand a member a key of its own choice."""
     net = KeyNet()
     group = net.group(PLATE)
     meant, other = (Secret.fresh(random_from(seed)) for seed in (b"meant", b"other"))
@@ -192,7 +192,7 @@ def test_a_secret_that_the_manager_did_not_commit_itself_to_is_refused():
         check_meant(meant, net.group(), said)
 
 
-def test_an_epoch_by_anybody_but_the_manager_is_refused():
+def test_an_epoch_by_any_peer_but_the_manager_is_refused():
     """A54: a member forges an epoch, or replays one of another type."""
     net = KeyNet()
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
@@ -226,7 +226,7 @@ def test_keys_that_were_sealed_to_one_session_open_in_no_other():
         assert net.holds(victim, PLATE)
 
 
-def test_a_member_that_was_put_out_and_never_heard_of_it_finds_out():
+def test_a_member_that_was_put_out_and_never_received_of_it_finds_out():
     """A54: the message that shuts it out is lost; it compares epochs, asks, and destroys what it holds."""
     net = KeyNet()
     net.member("camera", grant(key_of("camera"), actions=WRITE))
@@ -255,7 +255,7 @@ def test_a_restart_keeps_epochs_secrets_and_holders():
     net.leave(reader)
     net.restart_server()
     net.run_to(at(101))
-    assert net.epoch() == 2  # it remembered that somebody who left holds the key until then
+    assert net.epoch() == 2  # it remembered that a peer who left holds the key until then
 
 
 def test_a_restart_keeps_evictions_and_revocations():
@@ -333,7 +333,7 @@ def test_a_right_that_ended_during_a_restart_is_noticed_whatever_became_of_its_g
     assert net.holds(camera, PLATE)
 
 
-def test_a_publisher_that_hears_nothing_of_its_manager_stops_sealing_when_a_refresh_is_overdue():
+def test_a_publisher_that_receives_nothing_of_its_manager_stops_sealing_when_a_refresh_is_overdue():
     """A82: a manager that is down for ever does not leave publishers sealing for readers of long ago."""
     net = KeyNet()
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))

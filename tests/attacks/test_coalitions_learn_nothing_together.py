@@ -35,7 +35,7 @@ LONG = bool(os.environ.get("MAIA_LAWS"))
 ANN, BOB, CEM, DEE, EVA = MEMBERS
 OPERATIONS = 6
 
-# From nobody: every history of five members and six operations. From a founding: as many operations again,
+# From no peer: every history of five members and six operations. From a founding: as many operations again,
 # all six of them where that takes seconds, and for all foundings under `make laws`.
 STARTS = [(0, 6), (1, 6), (2, 6), (3, 6), (4, 6 if LONG else 5), (5, 6 if LONG else 5)]
 pytestmark = pytest.mark.laws
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.laws
 
 @pytest.mark.parametrize(("founders", "operations"), STARTS)
 def test_no_coalition_reads_what_none_of_it_was_in_the_group_for(founders, operations):
-    """A53, exhaustively: LKH leaks to nobody, whoever left, joined later or came again, all together."""
+    """A53, exhaustively: LKH leaks to no peer, a peer that left, joined later or came again, all together."""
     whole = 0
     for history, group in histories(Scheme.LKH, founders=founders, operations=operations):
         found = breaches(group)
@@ -53,14 +53,14 @@ def test_no_coalition_reads_what_none_of_it_was_in_the_group_for(founders, opera
 
 
 def test_the_papers_tree_leaks_to_one_who_left_and_one_who_came_later(capsys):
-    """A53, exhaustively: six operations from nobody are enough for two people to read what neither may."""
+    """A53, exhaustively: six operations from no peer are enough for two people to read what neither may."""
     stories = []
     for history, group in histories(Scheme.OFT, founders=0, operations=OPERATIONS):
         for breach in breaches(group):
             pair = smallest(breach, group)
             people = {stay.member for stay in pair.stays}
             if people & inside(group, breach.version):
-                continue  # somebody who came again and was in the group then: no news to that person
+                continue  # a peer who came again and was in the group then: no news to that person
             assert len(pair.stays) == 2
             if len(people) == 2:
                 stories.append(told(0, history, pair, group))
@@ -88,7 +88,7 @@ def test_the_leak_of_the_papers_tree_is_real():
 @pytest.mark.parametrize("scheme", Scheme)
 @pytest.mark.parametrize("founders", range(6))
 def test_one_stay_alone_reads_its_own_time_and_nothing_else(scheme, founders):
-    """A54: forward and backward secrecy of both trees, as long as nobody puts two stays together."""
+    """A54: forward and backward secrecy of both trees, as long as no peer puts two stays together."""
     for history, group in histories(scheme, founders=founders, operations=6 if founders < 2 else 4):
         assert not left_in_the_dark(group), history
         assert not read_alone(group), history
@@ -96,7 +96,7 @@ def test_one_stay_alone_reads_its_own_time_and_nothing_else(scheme, founders):
 
 @pytest.mark.parametrize("scheme", Scheme)
 def test_in_the_papers_tree_one_person_with_two_stays_is_a_coalition(scheme):
-    """A53: somebody who left and came again needs no accomplice against OFT; LKH gives nothing away."""
+    """A53: a peer who left and came again needs no accomplice against OFT; LKH gives nothing away."""
     alone = 0
     for _, group in histories(scheme, founders=4, operations=4):
         for breach in breaches(group):
@@ -130,7 +130,7 @@ def told_story(scheme, founders, order) -> WatchedGroup:
 
 @pytest.mark.parametrize("scheme", Scheme)
 def test_one_change_of_many_leaks_no_more_than_many_changes(scheme):
-    """A53: joins and leaves together in one change, every pair of sets; LKH leaks to nobody."""
+    """A53: joins and leaves together in one change, every pair of sets; LKH leaks to no peer."""
     leaks = 0
     for first, second in permutations([set(c) for n in range(6) for c in combinations(MEMBERS, n)], 2):
         group = WatchedGroup.new(scheme)

@@ -46,7 +46,7 @@ ALL = [certificate_to_bytes(signed) for signed in STORY.certificates]
 
 @dataclass
 class Server:
-    """A hand-made broker: it says what it was told to say, and writes down what it hears."""
+    """A hand-made broker: it says what it was told to say, and writes down what it receives."""
 
     says: list[Message]
     address: str = ""
@@ -123,7 +123,7 @@ async def test_nothing_is_shown_to_whoever_has_not_proved_a_right_to_connect(key
 
 
 @in_a_loop
-async def test_a_silent_server_hears_nothing():
+async def test_a_silent_server_receives_nothing():
     """A19: the client waits for the greeting, and says nothing until it came."""
     async with serving(STORY.keys[BROKER]) as server:
         with pytest.raises(maia.Unavailable):
@@ -133,7 +133,7 @@ async def test_a_silent_server_hears_nothing():
 
 
 @in_a_loop
-async def test_with_brokers_named_nobody_else_is_spoken_to():
+async def test_with_brokers_named_no_other_principal_is_spoken_to():
     """A19: a right to connect is not enough where the application names its brokers."""
     async with serving(STORY.keys[BROKER], greeting()) as server:
         with pytest.raises(maia.Refusal):

@@ -2,7 +2,7 @@
 
 A case says where its limit is set and how a peer fills what it bounds, message
 by message. The limit is made small, more is said than it lets in, and the size
-is looked at after each message: it grows to the limit and never beyond.
+is checked after each message: it grows to the limit and never beyond.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_a_negation_does_not_admit_what_is_missing(text, event):
     assert not admits(Not(predicate), event)
 
 
-def test_missing_null_and_empty_are_told_apart_as_sql_does():
+def test_missing_null_and_empty_are_distinguished_as_sql_does():
     """A59: null is missing; the empty string, zero and false are values."""
     for value in ("", 0, 0.0, False, b"", Instant(0)):
         assert admits(Exists("x"), {"x": value})

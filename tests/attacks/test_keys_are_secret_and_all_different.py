@@ -92,7 +92,7 @@ def test_derivation_does_not_confuse_where_one_part_ends():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_frame_is_never_sealed_with_a_key_that_is_missing(level):
-    """A48: no default stands in for a key that nobody gave."""
+    """A48: no default stands in for a key that no peer gave."""
     with pytest.raises(KeyMissing):
         Publishing(keys=keys(only=[]), level=level).seal(plates(1))
 

@@ -74,7 +74,7 @@ def test_long_lists_of_literals():
 
 
 def test_many_tiny_attributes():
-    """A76: filters that each name attributes nobody else names."""
+    """A76: filters that each name attributes no other peer names."""
     uids = [AttributeUid(f"a{number}") for number in range(KNOWN_MAX + 900)]
     filters: list[Predicate] = [
         AllOf(tuple(Comparison(uid, Operator.EQ, 1) for uid in uids[at : at + 50]))

@@ -105,7 +105,7 @@ def test_overlap_is_not_containment():
 @pytest.mark.parametrize(
     "wildcard", ["traffic.*", "*", "traffic.>", "traffic.#", "traffic.+", "$share.group.traffic"]
 )
-def test_nobody_asks_for_a_pattern(wildcard):
+def test_no_peer_asks_for_a_pattern(wildcard):
     """A1, A2: a request names one resource; a wildcard or a group prefix in it is no name."""
     for make in (
         lambda: TypeName(PITO, wildcard, "0"),

@@ -1,6 +1,6 @@
 """Can two things ever be sealed under one key and one nonce?
 
-One repeated nonce gives away two plaintexts and lets anybody forge. The
+One repeated nonce gives away two plaintexts and lets any peer forge. The
 dissertation takes nonces from a clock (section 7.5); ours are counted.
 """
 
@@ -73,7 +73,7 @@ def test_no_history_of_restarts_and_forks_repeats_a_mark(history):
             here.append(_started(next(seeds), process_ids))
         elif step == "fork":
             marks += [one.next_mark() for one in here]  # the parent goes on
-            process_ids["now"] += 1  # and what was inherited runs as somebody else
+            process_ids["now"] += 1  # and what was inherited runs as another peer
         marks += [one.next_mark() for one in here]
     pairs = [(mark.instance, nonce(mark)) for mark in marks]
     assert len(set(pairs)) == len(pairs)

@@ -1,4 +1,4 @@
-"""Insiders, whom a verifier has reasons to hear, say as much as they can: the others are heard too."""
+"""Insiders, whom a verifier has reasons to hear, say as much as they can: the others are accepted too."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def flood(standing, *insiders):
 
 @pytest.mark.parametrize("insiders", [FEW[:1], FEW])
 def test_insiders_that_fill_a_verifier_put_off_no_revocation_of_an_issuer_it_knows(insiders):
-    """A39: what the insiders say must not let a right of somebody else outlive its revocation."""
+    """A39: what the insiders say must not let a right of another peer outlive its revocation."""
     standing = ValidityState()
     standing.hear(crl(1, by=ISSUER), moment(0))
     flood(standing, *insiders)
@@ -112,7 +112,7 @@ def everything_said_by(key):
     ]
 
 
-def test_issuers_that_use_every_numbering_push_out_nobody_that_uses_one(monkeypatch):
+def test_issuers_that_use_every_numbering_push_out_no_peer_that_uses_one(monkeypatch):
     """A39: there is room for so many issuers, whatever kinds of statements the first of them are fond of."""
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) + 1)
     standing = ValidityState()
@@ -122,10 +122,10 @@ def test_issuers_that_use_every_numbering_push_out_nobody_that_uses_one(monkeypa
     assert standing.hear(crl(1, GRANTED[0], by=ISSUER), moment(0)).revoked == {GRANTED[0].id}
 
 
-def test_whoever_was_heard_once_is_heard_in_all_its_numberings_though_no_issuer_finds_room_any_more(
+def test_a_peer_that_was_received_once_is_accepted_in_all_its_numberings_though_no_issuer_finds_room_any_more(
     monkeypatch,
 ):
-    """A39: a domain whose lists are heard can still vouch for its rights, and state its facts."""
+    """A39: a domain whose lists are accepted can still confirm its rights, and state its facts."""
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) + 1)
     standing, (first, *later) = ValidityState(), everything_said_by(ISSUER)
     standing.hear(first, moment(0))

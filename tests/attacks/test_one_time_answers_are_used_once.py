@@ -51,7 +51,7 @@ def test_with_an_answer_the_request_is_permitted_and_without_one_it_is_not():
 
 
 def test_an_answer_is_accepted_once():
-    """A30: the second time its question is closed, whoever shows it."""
+    """A30: the second time its question is closed, a peer that shows it."""
     questions = OpenQuestions()
     answer = answer_question(asked(questions), MET)
     questions.redeem(answer, moment(0))
@@ -89,7 +89,7 @@ def test_an_answer_about_one_request_is_none_about_another(other):
 
 
 def test_an_answer_about_one_certificate_is_none_about_another():
-    """A30: vouching for a narrow certificate vouches for no wide one."""
+    """A30: vouching for a narrow certificate confirms no wide one."""
     narrow = granted(PITO, SMITH, "subscribe", attributes=[TIME], validity=ONCE)
     questions = OpenQuestions()
     proof = questions.redeem(answer_question(asked(questions, narrow), MET), moment(0))
@@ -108,7 +108,7 @@ def test_an_answer_that_was_altered_answers_nothing(field):
     assert len(questions) == 1
 
 
-def test_nobody_else_answers():
+def test_no_other_peer_answers():
     """A30: a stranger's answer, signed in its own name or forged in the tester's, opens nothing."""
     questions = OpenQuestions()
     question = asked(questions)
@@ -155,7 +155,7 @@ def test_after_a_restart_no_answer_is_waited_for():
         OpenQuestions().redeem(answer, moment(0))
 
 
-def test_nobody_makes_a_proof_of_their_own():
+def test_no_peer_makes_a_proof_of_their_own():
     """A30: a proof comes from an answer and from nowhere else."""
     with pytest.raises(TypeError):
         Revalidated(asked(OpenQuestions()), object())

@@ -93,7 +93,7 @@ def test_an_answer_that_was_used_opens_nothing_again(net: Net) -> None:
 
 
 def test_one_answer_brought_twice_counts_once(net: Net) -> None:
-    """A30: two certificates are not vouched for by the answer about one of them, twice."""
+    """A30: two certificates are not confirmed by the answer about one of them, twice."""
     somewhere = Comparison(LOCATION, Operator.EQ, "Victoria")
     wide = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), restriction=somewhere)
     narrow = once(net)
@@ -129,7 +129,7 @@ def test_an_answer_for_one_request_serves_no_other(net: Net) -> None:
 
 
 def test_an_answer_for_one_link_serves_no_other(net: Net) -> None:
-    """A30, A13: the number of somebody's challenge, and the answers to it, are worth nothing elsewhere."""
+    """A30, A13: the number of a peer's challenge, and the answers to it, are worth nothing elsewhere."""
     story = Story(net, answers=False)
     asked = story.billing.last(Challenge)
     second = net.client(BILLING, credentials=story.pool)
@@ -143,7 +143,7 @@ def test_an_answer_for_one_link_serves_no_other(net: Net) -> None:
     assert story.billing.was_accepted(story.ref)
 
 
-def test_an_answer_for_somebody_serves_nobody_else(net: Net) -> None:
+def test_an_answer_for_a_peer_serves_no_other_peer(net: Net) -> None:
     """A30: another principal asks for the same, with a certificate of its own."""
     story = Story(net, answers=False)
     overheard = answers_to(story.billing.last(Challenge), ccs(net))
@@ -173,7 +173,7 @@ def test_an_answer_that_differs_in_anything_answers_nothing(net: Net, field: str
     assert stands(net) == 0
 
 
-def test_the_tester_of_one_certificate_does_not_vouch_for_another(net: Net) -> None:
+def test_the_tester_of_one_certificate_does_not_confirm_another(net: Net) -> None:
     """A30: two testers are asked; each answers for itself."""
     one, two = net.story.principal("CCS"), net.story.principal("Met")
     right = once(net)
@@ -256,7 +256,7 @@ def test_an_answer_that_was_kept_over_a_restart_is_none(net: Net) -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_answer_last_longer(net: Net) -> None:
-    """A78: what was vouched for at noon is not vouched for at eleven."""
+    """A78: what was confirmed at noon is not confirmed at eleven."""
     story = Story(net)
     net.now = type(net.now)(net.now - 3_600_000_000)
     story.camera.publish(story.offer, sighting())
@@ -264,7 +264,7 @@ def test_a_clock_that_is_set_back_makes_no_answer_last_longer(net: Net) -> None:
     assert story.billing.ended_with(story.ref)
 
 
-def test_a_broker_that_slept_serves_nobody_on_answers_that_are_over(net: Net) -> None:
+def test_a_broker_that_slept_serves_no_peer_on_answers_that_are_over(net: Net) -> None:
     """A35: leases are forgiven after a sleep, and answers are not."""
     story = Story(net)
     net.now = type(net.now)(net.now + 61_000_000)
@@ -272,11 +272,11 @@ def test_a_broker_that_slept_serves_nobody_on_answers_that_are_over(net: Net) ->
     assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
 
 
-# ------------------------------------------------------------ wider than what was vouched for
+# ------------------------------------------------------------ wider than what was confirmed
 
 
 def test_a_renewal_does_not_stand_in_for_an_answer(net: Net) -> None:
-    """A30, A65: neither a lease that is renewed nor a request that is signed anew vouches for anything."""
+    """A30, A65: neither a lease that is renewed nor a request that is signed anew confirms anything."""
     story = Story(net)
     for _ in range(14):
         net.advance(4)
@@ -286,7 +286,7 @@ def test_a_renewal_does_not_stand_in_for_an_answer(net: Net) -> None:
     assert story.sees() == 0
 
 
-def test_a_request_is_heard_once_vouched_for_or_not(net: Net) -> None:
+def test_a_request_is_accepted_once_confirmed_or_not(net: Net) -> None:
     """A65: a request that waited cannot be sent again, on this link or by another client."""
     story = Story(net, answers=False)
     definitions: list[bytes] = []
@@ -308,8 +308,8 @@ def test_a_client_cannot_have_its_unvouched_request_carried_as_an_interest(net: 
     assert story.billing.bye == "PROTOCOL-BROKERS-ONLY"
 
 
-def test_no_other_broker_hears_of_a_request_that_waits(net: Net) -> None:
-    """A30: nothing leaves the edge before it was vouched for."""
+def test_no_other_broker_receives_of_a_request_that_waits(net: Net) -> None:
+    """A30: nothing leaves the edge before it was confirmed."""
     net.broker("PITO broker", seeds=["CCS broker"])
     name = net.story.definition.definition.name
     seen = type_id(name.owner, name.name)
@@ -349,7 +349,7 @@ def test_a_flood_that_demands_questions_stays_bounded(net: Net) -> None:
 
 
 def test_certificates_of_strangers_making_open_no_question(net: Net) -> None:
-    """A30: thousands of certificates with testers of one's own lead nowhere, and nobody is asked."""
+    """A30: thousands of certificates with testers of one's own lead nowhere, and no peer is asked."""
     to = net.story.principal(BILLING)
     made = []
     for number in range(40):
@@ -363,7 +363,7 @@ def test_certificates_of_strangers_making_open_no_question(net: Net) -> None:
     assert waiting(net) == {"waiting": 0, "questions": 0}
 
 
-def test_answers_nobody_asked_for_cost_nothing_and_do_nothing(net: Net) -> None:
+def test_answers_no_peer_asked_for_cost_nothing_and_do_nothing(net: Net) -> None:
     """A74: an unknown number is passed over before anything in it is read."""
     story = Story(net)
     heard = len(story.billing.heard)
@@ -376,7 +376,7 @@ def test_answers_nobody_asked_for_cost_nothing_and_do_nothing(net: Net) -> None:
 
 
 def test_a_request_numbered_like_the_connection_is_no_connection(net: Net) -> None:
-    """A30, A69: what was vouched for as a subscription is never taken for the right to connect."""
+    """A30, A69: what was confirmed as a subscription is never taken for the right to connect."""
     story = Story(net)
     zero = story.billing.subscribe(ref=0)
     vouch(story.billing)

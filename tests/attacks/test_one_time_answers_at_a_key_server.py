@@ -1,7 +1,7 @@
 """A one-time answer lets one member into key groups, once, for the keys that it asked for, for one lease.
 
 A30: answers are replayed, passed on, swapped, forged, brought late and held back; none of that brings a key
-that the tester did not vouch for just then, and nobody else is touched.
+that the tester did not confirm just then, and no other peer is touched.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STRANGER = key_of("stranger")
 
 
 def with_two(net: OneTimeNet) -> tuple[Member, Member]:
-    """Return a member whom nobody vouches for from now on, and one that is none of its business."""
+    """Return a member whom no peer confirms from now on, and one that is none of its business."""
     stays = net.member("stays", reading("stays", PLATE))
     net.holds_back = True
     return net.member("thief", reading("thief", PLATE)), stays
@@ -77,7 +77,7 @@ FORGERIES: dict[str, Forgery] = {
 
 
 @pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES)
-def test_what_was_not_said_by_the_tester_to_this_question_lets_nobody_in(forged: Forgery) -> None:
+def test_what_was_not_said_by_the_tester_to_this_question_lets_no_peer_in(forged: Forgery) -> None:
     """A30: a key server believes the answer to its own question, and no other."""
     net = OneTimeNet()
     thief, stays = with_two(net)
@@ -110,7 +110,7 @@ def test_an_answer_is_used_once() -> None:
 
 
 def test_an_answer_counts_on_the_link_that_it_was_asked_on() -> None:
-    """A30: whoever overhears a challenge cannot answer it for somebody else."""
+    """A30: a peer that overhears a challenge cannot answer it for another peer."""
     net = OneTimeNet()
     thief, stays = with_two(net)
     challenge = net.challenges()[-1]
@@ -135,7 +135,7 @@ def test_an_answer_of_one_key_server_is_worth_nothing_at_another() -> None:
     assert not there.holds(thief, PLATE)
 
 
-def test_an_answer_that_comes_late_lets_nobody_in() -> None:
+def test_an_answer_that_comes_late_lets_no_peer_in() -> None:
     """A30: the tester may have changed its mind since."""
     net = OneTimeNet()
     thief, _ = with_two(net)
@@ -168,7 +168,7 @@ def is_answer(data: bytes) -> bool:
     return isinstance(decode(data), Vouched)
 
 
-def test_whoever_stops_answering_has_no_key_of_the_next_epoch_even_if_it_hears_everything() -> None:
+def test_a_peer_that_stops_answering_has_no_key_of_the_next_epoch_even_if_it_receives_everything() -> None:
     """A30, A44: the new secret is not made of anything that the member holds."""
     net = OneTimeNet()
     stays, gone = net.member("stays", reading("stays", PLATE)), net.member("gone", reading("gone", PLATE))
@@ -194,7 +194,7 @@ def passed_on(
 
 
 def test_between_two_answers_nothing_widens() -> None:
-    """A30: what begins to count meanwhile is no part of what the tester has vouched for."""
+    """A30: what begins to count meanwhile is no part of what the tester has confirmed."""
     net, hub, member = OneTimeNet(), key_of("hub"), key_of("broker")
     whole = grant(hub, [PLATE, TIME]).certificate
     above = asked_each_time(issue(replace(whole, may_delegate=True), OWNER))
@@ -213,8 +213,8 @@ def test_between_two_answers_nothing_widens() -> None:
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_nobody_is_asked_about_what_is_not_the_members_own(is_own: bool) -> None:
-    """A18: a manager cannot have other things vouched for in a member's name."""
+def test_no_peer_is_asked_about_what_is_not_the_members_own(is_own: bool) -> None:
+    """A18: a manager cannot have other things confirmed in a member's name."""
     net = OneTimeNet()
     member = net.member("broker", reading("broker", PLATE))
     [asked], first = asked_in(net.challenges()[0]), net.challenges()[0]
@@ -232,7 +232,7 @@ def test_nobody_is_asked_about_what_is_not_the_members_own(is_own: bool) -> None
 def test_a_question_that_breaks_the_rules_ends_its_own_link_alone_when_its_turn_comes(
     is_answered: bool,
 ) -> None:
-    """A74: what waited for answers was not read to its end before; it takes nobody along."""
+    """A74: what waited for answers was not read to its end before; it takes no peer along."""
     net = OneTimeNet()
     thief, stays = with_two(net)
     joins = [decode(data) for name, _, data in net.trace if name == "thief" and is_question(data)]

@@ -84,7 +84,7 @@ NASTY = [
 
 
 @pytest.mark.parametrize("name", ["Test*", "*", "T?st", "Test>", "Test#", "Test+", ">", "#"])
-def test_nobody_asks_for_a_pattern(name):
+def test_no_principal_asks_for_a_pattern(name):
     """A1: a request names one resource, so no wildcard can overlap what is granted without lying inside."""
     for build in (
         lambda: TypeName(PITO.principal, name, FIRST_VERSION),
@@ -228,11 +228,11 @@ def test_hiding_a_restricted_attribute_does_not_lift_its_restriction():
     assert see(view, sighting("AE05 XYZ", "Soho")) == {TIME: NOON}
 
 
-# ---------------------------------------------------------------- somebody else's credentials
+# ---------------------------------------------------------------- another principal's credentials
 
 
 def test_a_chain_for_one_domain_is_worth_nothing_to_another():
-    """A22: a mismatch is a denial, and names nobody to the requester."""
+    """A22: a mismatch is a denial, and names no principal to the requester."""
     met = chain(granted(PITO, MET, "subscribe", may_delegate=True), subject=MET)
     refused = denial(ask(CCS, "subscribe", chains=[met]))
     assert refused.code == "POLICY-NO-CHAIN"

@@ -61,7 +61,7 @@ def certified(checked, member, key):
     return verify_appointment(issue_appointment(membership_certificate(checked, member), key))
 
 
-def test_a_lost_ground_falls_through_two_domains_and_touches_nobody_else():
+def test_a_lost_ground_falls_through_two_domains_and_touches_no_other_peer():
     """A40: an officer goes off duty in one domain; her guest role and her right in another end with it."""
     met, county = policy(MET), policy(COUNTY, domain=OTHER_DOMAIN)
     duty = {"on_duty": [(SMITH.principal,), (JONES.principal,)]}
@@ -120,7 +120,7 @@ grant tracker(plate)
 """
 
 
-def test_removing_one_of_several_rules_keeps_what_rests_on_the_others():
+def test_removing_one_of_several_rules_keeps_what_depends_on_the_others():
     """A41: a reload that drops a rule ends its members, and no others."""
     world = KnownWorld({"detective": [(SMITH.principal,)]}, [appointment(COURT, SMITH, "order", "A")])
     members = activate(policy(TWO_RULES), world, SMITH.principal, "tracker", None, NOON)

@@ -161,7 +161,7 @@ def test_no_shorter_tag_is_accepted(length):
 
 
 def test_an_empty_ciphertext_is_no_message():
-    """A47: a column without even a tag is refused before anybody looks for a key."""
+    """A47: a column without even a tag is refused before any peer looks for a key."""
     frame, _ = _frames(rows=1)
     empty = replace(frame, columns=[replace(frame.columns[0], sealed=b"")])
     with pytest.raises(MaiaError):

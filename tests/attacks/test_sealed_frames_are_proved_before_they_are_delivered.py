@@ -23,7 +23,7 @@ LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 
 
 def forged(net, *, signed_by, plate="FORGED", level=SealingLevel.ATTRIBUTE, at=None, epoch=1, sequence=7):
-    """Seal a frame with the group's keys and sign it with a broker's key, as whoever reads can."""
+    """Seal a frame with the group's keys and sign it with a broker's key, as a peer that reads can."""
     ring = net.ring(*EVERYTHING, epochs=(epoch,))
     keys = EpochKeys(net.type_id, epoch, lambda uid: ring.key(GroupId(net.type_id, uid), epoch))
     sealer = Sealer(net._identity(signed_by)[0], random=random_from(b"forger"), process_id=lambda: 1)
@@ -55,7 +55,7 @@ def test_a_reader_with_every_key_cannot_publish(level):
     assert plates(office) == []
     assert met.counts["maia_frames_refused_total"] == 1
     inject(net, met, forged(net, signed_by="CCS broker", level=level))
-    assert plates(office) == ["FORGED"]  # the same frame, by somebody who may publish it
+    assert plates(office) == ["FORGED"]  # the same frame, by a peer who may publish it
 
 
 def test_a_signature_of_an_entitled_broker_cannot_be_borrowed():
@@ -104,8 +104,8 @@ def test_a_right_to_publish_that_lapsed_publishes_nothing_more():
     assert plates(office) == ["IN TIME"]
 
 
-def test_a_signer_that_nobody_knows_is_not_believed():
-    """A49: without its certificates a frame waits, and is delivered to nobody."""
+def test_a_signer_that_no_peer_knows_is_not_believed():
+    """A49: without its certificates a frame waits, and is delivered to no peer."""
     net, _, _, met = the_three()
     _, office = camera_and_reader(net)
     inject(net, met, forged(net, signed_by="PITO broker"))
@@ -129,7 +129,7 @@ def test_a_forgery_uses_up_no_number_of_what_it_imitates():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_ciphertext_that_was_altered_on_the_way_ends_the_frame_and_not_the_link(level):
-    """A46: whoever passed it on could not see that, so it is not to blame."""
+    """A46: a peer that passed it on could not see that, so it is not to blame."""
     net, _, _, met = the_three(level)
     _, office = camera_and_reader(net)
     frame = forged(net, signed_by="CCS broker", level=level)

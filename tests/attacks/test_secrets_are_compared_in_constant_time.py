@@ -118,7 +118,7 @@ def _sounds_secret(name: str) -> bool:
 
 
 def test_no_module_compares_a_secret_by_itself() -> None:
-    """A79: every comparison in Maia is looked at."""
+    """A79: every comparison in Maia is checked."""
     files = sorted(HOME.rglob("*.py"))
     assert len(files) > 300
     found = {

@@ -1,4 +1,4 @@
-"""What was said last is told to whoever may have it now, and by whoever may still say it."""
+"""What was said last is told to a peer that may have it now, and by a peer that may still say it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def net() -> Net:
 
 
 def rogue_broker(net: Net, at: str) -> Client:
-    """Connect somebody with a right to connect who says that it is a broker."""
+    """Connect a peer with a right to connect who says that it is a broker."""
     credentials = (connect_right(net.story, ROGUE.principal),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
@@ -100,7 +100,7 @@ def test_the_word_of_a_publisher_goes_with_its_right(net: Net, at: str) -> None:
 
 
 def test_the_word_of_a_publisher_goes_even_if_it_has_hung_up_before(net: Net) -> None:
-    """A37: with nobody there to be told, the right is asked about when the state is."""
+    """A37: with no peer there to be told, the right is asked about when the state is."""
     camera = camera_for(net, seconds=10)
     camera.publish(camera.advertise(), sighting("cached"))
     camera.hang_up()
@@ -155,7 +155,7 @@ def a_frame(net: Net, plate: str, sequence: int = 9) -> bytes:
     return encode(Carried(the_type(net), publisher, b"s" * 16, sequence, int(net.now), 1, [], columns))
 
 
-def test_an_answer_that_nobody_asked_for_reaches_nobody(net: Net) -> None:
+def test_an_answer_that_no_peer_asked_for_reaches_no_peer(net: Net) -> None:
     """A66: a rogue broker tells a state out of the blue, under numbers that it makes up."""
     billing, rogue = net.client("billing office"), rogue_broker(net, "CCS broker")
     ref = billing.subscribe()
@@ -165,7 +165,7 @@ def test_an_answer_that_nobody_asked_for_reaches_nobody(net: Net) -> None:
     assert billing.events() == []
 
 
-def test_an_answer_counts_only_from_whoever_was_asked(net: Net) -> None:
+def test_an_answer_counts_only_from_a_peer_that_was_asked(net: Net) -> None:
     """A66: a broker that has overheard the number of a question answers before those who were asked."""
     camera = net.client("camera at Victoria", at="Met broker")
     camera.advertise()
@@ -181,7 +181,7 @@ def test_an_answer_counts_only_from_whoever_was_asked(net: Net) -> None:
 
 
 def test_an_offer_without_proof_is_not_asked_for_the_state(net: Net) -> None:
-    """A67: whoever only says that it has publishers is not asked what they said."""
+    """A67: a peer that only says that it has publishers is not asked what they said."""
     billing, rogue = net.client("billing office"), rogue_broker(net, "CCS broker")
     rogue.say(Offer(the_type(net), True, None, []))
     ref = billing.subscribe()
@@ -204,7 +204,7 @@ def test_an_answer_that_is_no_frame_ends_the_link(net: Net) -> None:
     assert rogue.closed
 
 
-def test_nobody_else_can_have_a_publishers_word_forgotten(net: Net) -> None:
+def test_no_other_peer_can_have_a_publishers_word_forgotten(net: Net) -> None:
     """A69: a rogue broker says that the camera's word is gone."""
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("kept"))
@@ -222,7 +222,7 @@ def asking_billing(net: Net) -> Client:
 
 
 def test_a_question_that_is_repeated_costs_others_nothing(net: Net) -> None:
-    """A75: a client asks again and again while somebody does not answer."""
+    """A75: a client asks again and again while a peer does not answer."""
     rogue = rogue_broker(net, "CCS broker")
     camera = net.client("camera at Victoria", at="Met broker")
     camera.advertise()

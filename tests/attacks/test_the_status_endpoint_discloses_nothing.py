@@ -1,4 +1,4 @@
-"""What can somebody on the same machine learn from, or do to, a broker's status endpoint?"""
+"""What can a peer on the same machine learn from, or do to, a broker's status endpoint?"""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def status_of(answer: bytes) -> int:
 
 
 def test_status_needs_the_token() -> None:
-    """A70: who is connected is for whoever can read the data folder, and for nobody else."""
+    """A70: who is connected is for a peer that can read the data folder, and for no other peer."""
     token = "5" * 64
     answers = asked(
         get("/status"),
@@ -84,7 +84,7 @@ def test_status_needs_the_token() -> None:
     assert json.loads(answers[-1].partition(b"\r\n\r\n")[2]) == NAMES
 
 
-def test_what_needs_no_token_names_nobody() -> None:
+def test_what_needs_no_token_names_no_peer() -> None:
     """A70: health, readiness and metrics are numbers and yes or no."""
     answers = asked(get("/health"), get("/ready"), get("/metrics"), get("/"), get("/debug/vars"))
     assert [status_of(answer) for answer in answers] == [200, 200, 200, 404, 404]
@@ -93,7 +93,7 @@ def test_what_needs_no_token_names_nobody() -> None:
 
 @pytest.mark.parametrize("host", ["evil.example:80", "evil.example", "", "127.0.0.1.evil.example:80"])
 def test_a_page_whose_name_points_here_reads_nothing(host: str) -> None:
-    """A70: a browser that was led here by a name of somebody else's is turned away."""
+    """A70: a browser that was led here by a name of another peer's is turned away."""
     (answer,) = asked(get("/metrics", host=host))
     assert status_of(answer) == 421
     assert b"maia_clients" not in answer
@@ -143,7 +143,7 @@ def test_the_token_is_for_the_brokers_user_alone(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> None:
-    """A70: nobody makes the broker write its token through a link that they put there."""
+    """A70: no peer makes the broker write its token through a link that they put there."""
     elsewhere = tmp_path / "elsewhere"
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / DOOR_FILE).symlink_to(elsewhere)

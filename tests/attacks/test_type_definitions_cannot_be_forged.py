@@ -146,7 +146,7 @@ def test_a_manager_without_install_is_refused():
 
 
 def test_a_manager_cannot_stretch_its_rights_over_two_steps():
-    """A29: whoever may only add cannot remove by pretending that an emptier version came before."""
+    """A29: a peer that may only add cannot remove by pretending that an emptier version came before."""
     adds = (manage(PITO, MANAGER, Action.MANAGE_ADD),)
     hollow = changed(PLATE, credentials=adds)
     with pytest.raises(ChangeNotGranted):
@@ -163,7 +163,7 @@ def test_a_manager_cannot_grant_itself_more_than_it_has():
         verify_definition(changed(PLATE, TIME, credentials=chain), at=NOON, previous=FIRST)
 
 
-def test_a_downgrade_is_refused_to_whoever_follows_the_newest_version():
+def test_a_downgrade_is_refused_to_a_peer_that_follows_the_newest_version():
     """A29: an old version, correctly signed, is not an upgrade."""
     second = verify_definition(changed(PLATE, TIME, signer=PITO), at=NOON)
     history = TypeHistory(FIRST.type_id).remember(FIRST).remember(second)
@@ -180,7 +180,7 @@ def test_a_fork_of_a_version_is_refused():
 
 
 def test_a_uid_with_another_kind_is_refused_next_door_and_across_history():
-    """A29: nobody, not even the owner, gives a uid another kind, at once or after a removal."""
+    """A29: no peer, not even the owner, gives a uid another kind, at once or after a removal."""
     direct = changed(attribute("numberplate", PLATE.uid, Kind.INT), signer=PITO)
     with pytest.raises(UidReused):
         verify_definition(direct, at=NOON, previous=FIRST)
@@ -233,7 +233,7 @@ def test_moving_a_boundary_between_two_fields_breaks_the_signature():
 
 
 def test_an_embedded_certificate_altered_beside_its_bytes_is_refused():
-    """A32: decisions rest on the signed bytes of the definition and of each certificate in it."""
+    """A32: decisions depend on the signed bytes of the definition and of each certificate in it."""
     real = manage(PITO, MANAGER, Action.MANAGE_ADD)
     wider = manage(PITO, MANAGER)
     mixed = SignedCertificate(wider.certificate, real.body, real.signature, real.id)
@@ -310,7 +310,7 @@ def test_a_largest_type_with_the_most_certificates_is_still_answered():
 
 
 def test_no_later_version_takes_the_seal_off():
-    """A29: whoever may change everything still cannot publish the type in clear again."""
+    """A29: a peer that may change everything still cannot publish the type in clear again."""
     seal = Sealing(SealingLevel.ATTRIBUTE, PITO.principal)
     sealed = verify_definition(sign_definition(replace(numberplate(), sealing=seal), PITO), at=NOON)
     for signer, credentials in ((PITO, ()), (MANAGER, (manage(PITO, MANAGER),))):

@@ -1,4 +1,4 @@
-"""Certificates that somebody made up cost a broker, a key server and a domain next to nothing.
+"""Certificates that a peer made up cost a broker, a key server and a domain next to nothing.
 
 All of it is counted in signature checks, certificates read and steps, never in seconds: the counts are the
 same on every machine.
@@ -139,7 +139,7 @@ def chain_to_stranger(net: Net, length: int) -> tuple[SignedCertificate, ...]:
 def test_the_budget_before_welcome_is_enough_for_any_honest_chain(
     work: int, length: int, code: str | None
 ) -> None:
-    """A80, A87: at the edge and beyond; who is refused for it hears that, and not that it has no right."""
+    """A80, A87: at the edge and beyond; who is refused for it receives that, and not that it has no right."""
     net = Net(limits=BrokerLimits(work_before_welcome=work))
     net.broker()
     chain = chain_to_stranger(net, length)
@@ -220,7 +220,7 @@ def wanted(net: Net, name: TypeName, pool: tuple[SignedCertificate, ...], number
 
 @pytest.mark.parametrize("kind", ["one forgery", "only forgeries"])
 def test_made_up_proofs_of_a_connected_broker_cost_a_few_checks_each(kind: str) -> None:
-    """A24, A67, A87: interests and offers by certificates that nobody signed."""
+    """A24, A67, A87: interests and offers by certificates that no peer signed."""
     net = Net(verify_in_transit=1.0)
     running = net.broker()
     rogue, name = rogue_broker(net), net.story.definition.definition.name
@@ -302,7 +302,7 @@ def test_a_broker_that_was_cut_off_for_its_work_does_not_come_back_without_debts
 
 
 def test_requests_that_cost_much_count_for_many() -> None:
-    """A77, A87: whoever may pass a right on can make its search dear, and pays for it with its quota."""
+    """A77, A87: a peer that may pass a right on can make its search dear, and pays for it with its quota."""
     net = Net(limits=BrokerLimits(requests_per_minute=60))
     net.broker()
     name = net.story.definition.definition.name

@@ -130,7 +130,7 @@ def test_a_folder_that_another_user_owns_or_can_change_is_not_written_to(
     opener(folder)
 
 
-def test_a_log_can_be_read_by_whoever_the_system_lets_read_it(
+def test_a_log_can_be_read_by_a_peer_that_the_system_lets_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A71: an auditor who may read the files need not own them; only a writer must."""

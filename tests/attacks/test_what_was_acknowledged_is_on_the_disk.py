@@ -113,7 +113,7 @@ def test_segments_and_the_manifest_are_on_the_disk_before_a_journal_goes(
         assert disk.lost(tmp_path / "log") == []
 
 
-def test_a_publisher_hears_of_its_frame_when_it_is_on_the_disk(disk: Synchronised, tmp_path: Path) -> None:
+def test_a_publisher_receives_of_its_frame_when_it_is_on_the_disk(disk: Synchronised, tmp_path: Path) -> None:
     """A81: through the group commit that a recording broker waits for."""
 
     async def publish() -> None:
@@ -183,7 +183,7 @@ def test_kept_state_is_on_the_disk_before_a_node_speaks(disk: Synchronised, tmp_
     assert disk.safe[folder.stat().st_ino] == {"other", "third"}
 
 
-def test_a_new_key_is_on_the_disk_before_anybody_can_rely_on_it(disk: Synchronised, tmp_path: Path) -> None:
+def test_a_new_key_is_on_the_disk_before_any_peer_can_rely_on_it(disk: Synchronised, tmp_path: Path) -> None:
     """A81: certificates are issued to a key that must not be lost."""
     make_private_folder(tmp_path / "keys")
     create_key_file(tmp_path / "keys" / "some.key", new_signing_key())

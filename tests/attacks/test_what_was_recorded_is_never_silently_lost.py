@@ -240,7 +240,7 @@ def test_a_write_that_cannot_be_taken_back_breaks_the_log_until_it_is_opened_aga
 
 
 def test_a_missing_file_is_reported():
-    """A81: a journal, a segment or the manifest that somebody removed."""
+    """A81: a journal, a segment or the manifest that a peer removed."""
     recorder = recorded((3, "roll", "large", "large", "large", "large", 1))
     journals = sorted(path for path in recorder.disk.paths() if path.startswith("journal"))
     segments = sorted(path for path in recorder.disk.paths() if path.endswith(".parquet"))

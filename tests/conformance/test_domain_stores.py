@@ -323,7 +323,7 @@ def test_a_file_that_is_no_database_is_refused_with_a_code(tmp_path: Path) -> No
         sqlite_store(file)
 
 
-def test_an_address_where_nobody_listens_is_refused_without_its_secret(tmp_path: Path) -> None:
+def test_an_address_where_no_peer_listens_is_refused_without_its_secret(tmp_path: Path) -> None:
     with pytest.raises(DomainStoreUnavailable) as refused:
         postgres_store(f"host={tmp_path} user=maia password=hunter2 dbname=none")
     assert "hunter2" not in str(refused.value)

@@ -229,7 +229,7 @@ def test_keys_that_are_shuffled_find_what_keys_that_are_broadcast_find(spark, mo
     assert broadcast == by_definition(subscriptions, events, types)
 
 
-def test_nobody_receives_anything_where_nobody_subscribes(spark):
+def test_no_peer_receives_anything_where_no_peer_subscribes(spark):
     frame = data_frame(spark, [{PLATE: "a"}], ["sighting"])
     assert by_join(spark, [], frame) == {}
 

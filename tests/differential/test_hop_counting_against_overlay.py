@@ -39,7 +39,7 @@ def test_the_arrays_keep_and_choose_what_the_overlay_keeps_and_chooses(counting,
     for place in range(BROKERS):
         own = wide(network.ids[place])
         overlay = Overlay(own)
-        # Whoever comes first holds a place of the table; here the holders came before the leaves.
+        # A peer that comes first holds a place of the table; here the holders came before the leaves.
         near = set(counting.leaves(BROKERS)[place])
         for other in sorted(network.kept[place], key=lambda other: other in near):
             overlay.learn(wide(network.ids[other]), "host:1")

@@ -106,7 +106,7 @@ def test_types_and_counters_survive_or_are_seen(home: Path) -> None:
     assert (home / "f.type").read_text() == (home / "np.type").read_text()
 
 
-def test_a_type_folder_answers_for_the_owner_and_for_nobody_else(home: Path) -> None:
+def test_a_type_folder_answers_for_the_owner_and_for_no_other_client(home: Path) -> None:
     (home / "types").mkdir()
     (home / "np.type").rename(home / "types" / "np.type")
     with running_maia("broker", "-c", "broker.toml", "--types", "types", cwd=home):
@@ -117,7 +117,7 @@ def test_a_type_folder_answers_for_the_owner_and_for_nobody_else(home: Path) -> 
         assert (other.returncode, "UNAVAILABLE-TYPE" in other.stderr) == (6, True)
 
 
-def test_whoever_may_not_connect_is_told_so(home: Path) -> None:
+def test_a_client_that_may_not_connect_is_told_so(home: Path) -> None:
     with running_maia("broker", "-c", "broker.toml", cwd=home):
         address = address_of(home)
         stranger = member(

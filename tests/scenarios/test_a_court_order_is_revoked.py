@@ -2,8 +2,8 @@
 
 Detective Smith gets a court order, logs in at the Met and follows one
 numberplate. The court takes the order back over its HTTP interface: when that
-call returns, the court's statement is on the network; the Met hears it, lets
-the role fall, and Smith's open subscription ends. Nobody else is disturbed.
+call returns, the court's statement is on the network; the Met receives it, lets
+the role fall, and Smith's open subscription ends. No other client is disturbed.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def revoked_order(city: City) -> bytes:
 
 
 def test_a_case_that_is_reassigned_in_a_file_takes_the_role_away(city: City) -> None:
-    """P3: the roster is somebody else's file; the Met looks at it again and again."""
+    """P3: the roster is another client's file; the Met checks it again and again."""
     folder = city.folder
     login = smith_gets_the_order(city)
     (folder / "cases.csv").write_text("officer,case\n")

@@ -104,8 +104,8 @@ def test_rights_go_down_two_domains_to_a_broker(home: Path) -> None:
         done(home, "domain", "fact", "assert", "part", "payroll.pub", *company, "-k", "company.key")
         done(home, "login", *company, "-k", "payroll.key", "--wallet", "payroll-certs")
     with domain(home, "payroll", BROKERS) as payroll:
-        # The company's list, which vouches for its rights, lies beside them; a broker would carry the next.
-        done(home, "domain", "hear", "payroll-certs", *payroll, "-k", "payroll.key")
+        # The company's list, which confirms its rights, lies beside them; a broker would carry the next.
+        done(home, "domain", "receive", "payroll-certs", *payroll, "-k", "payroll.key")
         done(home, "domain", "fact", "assert", "machine", "broker.pub", *payroll, "-k", "payroll.key")
         done(home, "login", *payroll, "-k", "broker.key", "--wallet", "broker-certs")
     for action, about in (("connect", ("--network", NETWORK)), ("subscribe", ("--type", "Salary"))):

@@ -116,7 +116,7 @@ def test_a_wallet_is_renewed_before_its_rights_end(home: Path) -> None:
 
 
 @pytest.mark.postgres
-def test_postgresql_keeps_what_a_domain_knows_and_its_password_is_told_to_nobody(
+def test_postgresql_keeps_what_a_domain_knows_and_its_password_is_told_to_no_client(
     home: Path, postgres_server: str
 ) -> None:
     with psycopg.connect(postgres_server, autocommit=True) as connection:

@@ -1,7 +1,7 @@
 """C4, dissertation 2.6.4, 3.4 and 5.4: three police forces own a network and a type together.
 
 Two of three must sign whatever counts. Later two of them put a fourth in the
-place of the third, while brokers run, and what rested on the third ends.
+place of the third, while brokers run, and what depended on the third ends.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def allow(home: Path, who: str, members: tuple[str, ...], action: str, *about: o
 
 
 def connected(home: Path, who: str, members: tuple[str, ...], *, may: str = "subscribe") -> None:
-    """Let somebody read, or write, by the word of some members; two that stay let everybody connect."""
+    """Let a client read, or write, by the word of some members; two that stay let every client connect."""
     allow(home, who, ("met", "kent"), "connect", "--network", NETWORK)
     allow(home, who, members, may, "--type", "Numberplate")
     subprocess.run(["cp", "police.quorum", f"{who}-certs/"], cwd=home, check=True)
@@ -168,7 +168,7 @@ def test_a_replaced_member_counts_no_more_at_a_broker_that_runs(home: Path) -> N
         assert broker.wait(180) == 0
 
 
-def test_an_open_subscription_ends_with_the_member_that_it_rests_on(home: Path) -> None:
+def test_an_open_subscription_ends_with_the_member_that_it_depends_on(home: Path) -> None:
     about = ("--network", NETWORK, "--coordinator", "police.quorum", "--credentials", "early-certs")
     with running_maia("broker", "-c", "broker.toml", cwd=home):
         address = address_of(home)
@@ -208,10 +208,10 @@ def test_a_broker_does_not_serve_an_edge_that_goes_by_the_old_constitution(home:
                 replace_essex(home)
                 subprocess.run(["cp", "2.quorum", "broker-certs/"], cwd=home, check=True)
                 until(lambda: any(note["asked"] == "Interest" for note in noted(home, "refused")))
-                assert served.poll() is None  # its own broker has not heard of it
+                assert served.poll() is None  # its own broker has not received of it
 
 
-def test_an_old_constitution_in_the_place_of_the_new_one_brings_nobody_back(home: Path) -> None:
+def test_an_old_constitution_in_the_place_of_the_new_one_brings_no_client_back(home: Path) -> None:
     replace_essex(home)
     subprocess.run(["cp", "2.quorum", "broker-certs/police.quorum"], cwd=home, check=True)
     with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:

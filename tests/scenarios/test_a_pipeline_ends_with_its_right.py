@@ -1,7 +1,7 @@
-"""`maia pipeline run --stream` reads for as long as somebody vouches for its reader, and not a batch longer.
+"""`maia pipeline run --stream` reads for as long as a client confirms its reader, and not a batch longer.
 
 A real process with a real Spark, and a domain's real server, which the job
-itself asks where its certificate says; nobody renews the wallet. A44.
+itself asks where its certificate says; no client renews the wallet. A44.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def batches(home: Path) -> int:
 
 
 def dismissed(met: DomainAtWork, who: str, fact: str) -> None:
-    """Take back the fact that somebody's role, and so its right, rests on."""
+    """Take back the fact that a client's role, and so its right, depends on."""
     row = bodies.FactBody(fact, [bodies.TypedArgument(principal=str(key_of(who).principal))])
     with met.admin() as admin:
         admin.call("POST", "/v1/facts/retraction", row, answer=answers.RevokedAnswer)

@@ -50,7 +50,7 @@ ATTRIBUTES = ("numberplate:string", "timestamp:timestamp", "location:string")
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """One network with a key server, a broker, a camera, an office and somebody else, as files."""
+    """One network with a key server, a broker, a camera, an office and another client, as files."""
     for who in ("pito", "keys", "broker", "camera", "office", "stranger"):
         assert maia("key", "new", f"{who}.key", cwd=tmp_path).returncode == 0
     named = [word for one in ATTRIBUTES for word in ("-a", one)]
@@ -200,7 +200,7 @@ def test_a_durable_office_that_was_away_while_keys_changed_gets_what_it_missed(h
 
 
 def refused(home: Path, keys: str) -> None:
-    """Neither a stranger nor somebody whose certificates name no network gets anything."""
+    """Neither a stranger nor a client whose certificates name no network gets anything."""
     stranger = maia("pipeline", "run", "billing", *wallet("stranger", keys), cwd=home)
     assert stranger.returncode != 0
     assert "[POLICY-" in stranger.stderr

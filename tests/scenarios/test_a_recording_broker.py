@@ -1,4 +1,4 @@
-"""A broker that records: what was published is on disk before its publisher hears of it."""
+"""A broker that records: what was published is on disk before its publisher receives of it."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def written(domain: Domain, story: NumberplateStory, *, join: list[str], types: 
 
 @asynccontextmanager
 async def process_of(domain: Domain) -> AsyncIterator[str]:
-    """Run a broker in a process of its own that records what it hears; yield where it listens."""
+    """Run a broker in a process of its own that records what it receives; yield where it listens."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "support.recording_broker", str(domain.home)),
@@ -152,7 +152,7 @@ def everything_in(home: Path) -> dict[str, bytes]:
 
 
 def messages_in(heard: bytes) -> list[object]:
-    """Return the whole messages in a file that somebody may be writing to."""
+    """Return the whole messages in a file that a client may be writing to."""
     found, at = [], 0
     while (begins := at + 4) < len(heard):
         at = begins + int.from_bytes(heard[begins - 4 : begins], "big")

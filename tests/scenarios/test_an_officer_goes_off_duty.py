@@ -1,7 +1,7 @@
 """E7, P3 over real sockets: the roster is a database, and a condition ends when a row of it does.
 
 The station's server watches the roster. Its list of facts holds for a day,
-and nobody waits for the next one: the broker of another district hears at
+and no client waits for the next one: the broker of another district receives at
 once that an officer is off duty, and that she is on duty again.
 """
 
@@ -57,7 +57,7 @@ end
 
 
 class Roster:
-    """Somebody else's database."""
+    """Another client's database."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class Roster:
 
 @dataclass
 class Town:
-    """Two brokers, the station's server, and whoever connects."""
+    """Two brokers, the station's server, and a client that connects."""
 
     west: RunningBroker
     east: RunningBroker
@@ -147,7 +147,7 @@ async def town(folder: Path) -> AsyncIterator[Town]:
 
 
 async def listening(client: Client) -> Subscription:
-    """Subscribe as soon as the broker has heard that the officer is on duty."""
+    """Subscribe as soon as the broker has received that the officer is on duty."""
     async with asyncio.timeout(120):
         while True:
             try:

@@ -114,7 +114,7 @@ def test_a_strict_lower_bound_on_a_publisher_leaves_no_attribute_unspoken(market
 
 
 def test_an_upper_bound_on_a_certificate_refuses_wider_filters(market: Path, address: str) -> None:
-    """3.4: whoever relies on this certificate hears of products alone."""
+    """3.4: a client that relies on this certificate receives of products alone."""
     assert subscribes(market, "agency", address, CHEAP).returncode == 0
     assert (
         code_of(subscribes(market, "agency", address, "temperature > 25")) == "POLICY-SUBSCRIPTION-TOO-WIDE"
@@ -126,7 +126,7 @@ def test_a_lower_bound_on_a_subscriber_refuses_narrower_filters(market: Path, ad
     assert code_of(subscribes(market, "modest", address, CHEAP)) == "POLICY-SUBSCRIPTION-TOO-NARROW"
 
 
-def test_a_strict_bound_shows_what_the_filter_speaks_of_and_nothing_else(market: Path, address: str) -> None:
+def test_a_strict_bound_shows_what_the_filter_names_and_nothing_else(market: Path, address: str) -> None:
     """3.5, his example: the colour is screened out, for this subscriber and for no other."""
     wider = subscribes(market, "screened", address, f"{CHEAP} and exists(color)")
     assert code_of(wider) == "POLICY-SUBSCRIPTION-TOO-WIDE"
@@ -152,7 +152,7 @@ def test_a_strict_bound_shows_what_the_filter_speaks_of_and_nothing_else(market:
 
 
 def test_bounds_on_a_hundred_others_are_no_burden_to_a_client(market: Path, address: str) -> None:
-    """A decision looks at 64 bounds at most; a file may set them for many more clients."""
+    """A decision checks 64 bounds at most; a file may set them for many more clients."""
     assert subscribes(market, "free", address, "true").returncode == 0
 
 

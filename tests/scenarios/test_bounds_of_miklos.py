@@ -153,12 +153,12 @@ def test_a_strict_lower_bound_screens_too():
 # ---------------------------------------------------------------- whom a bound limits
 
 
-def test_a_bound_limits_its_holder_and_nobody_else():
+def test_a_bound_limits_its_holder_and_no_other_client():
     decision = bounded("subscribe", Bound.UPPER, NEW_PRODUCT, "exists(price)", holder=OTHER.principal)
     assert see(permit(decision).view, {"price": 3}) == {"price": 3}
 
 
-def test_a_bound_on_a_credential_limits_whoever_relies_on_it():
+def test_a_bound_on_a_credential_limits_a_client_that_relies_on_it():
     refused = denial(bounded("subscribe", Bound.UPPER, NEW_PRODUCT, "exists(price)", holder=EVERYTHING.id))
     assert refused.explanation.owner[0].certificate == EVERYTHING.id
 

@@ -1,6 +1,6 @@
 """The chains that the dissertation draws: sections 2.6, 3.4, 5.1, 5.2.1 and 5.4.
 
-Figure 2.8 speaks of reading and writing an object; here that is subscribing
+Figure 2.8 names reading and writing an object; here that is subscribing
 to and publishing an event type.
 """
 
@@ -238,7 +238,7 @@ def test_figure_5_5_broker_and_detective_connect_through_one_tree() -> None:
         found(pool, MET_BROKER, Action.INSTALL, NETWORK)
 
 
-def test_section_5_3_2_the_loop_closes_only_at_whoever_proved_the_key() -> None:
+def test_section_5_3_2_the_loop_closes_only_at_a_client_that_proved_the_key() -> None:
     chain = (grant(PITO, MET, numberplate()), grant(MET, SMITH, numberplate()))
     assert verify_chain(chain, root=PITO, subject=SMITH, at=NOON).subject == SMITH
     with pytest.raises(LoopNotClosed):

@@ -31,7 +31,7 @@ from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_def
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 VALID = Validity(Instant.parse("2026-11-01T00:00:00Z"), Instant.parse("2026-12-01T00:00:00Z"))
 
-# The organisation of figure 5.4: those who see salaries, and everybody else, five levels below the owner.
+# The organisation of figure 5.4: those who see salaries, and every other client, five levels below the owner.
 PAY_ROLL = BrokerGroup("pay roll", ("pay roll broker",))
 OFFICES = DomainGroup("offices", (BrokerGroup("reception", ("reception broker", "lift broker")),))
 FINANCE = DomainGroup("finance", (DomainGroup("books", (PAY_ROLL,)),))

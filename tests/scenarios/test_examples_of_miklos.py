@@ -46,7 +46,7 @@ def test_1_a_filter_covers_but_does_not_strictly_cover_a_notification_with_a_fur
     assert not filter_strictly_covers_notification(filter=NEW_PRODUCT, notification=notification)
 
 
-def test_2_a_filter_that_speaks_of_every_attribute_covers_and_strictly_covers():
+def test_2_a_filter_that_names_every_attribute_covers_and_strictly_covers():
     notification: Event = {MESSAGE: "new_product", PRICE: 1}
     wanted = all_of(NEW_PRODUCT, price_below(5))
     assert filter_covers_notification(filter=wanted, notification=notification)

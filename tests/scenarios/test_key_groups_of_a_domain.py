@@ -1,7 +1,7 @@
 """A domain's server runs key groups for members whose rights it grants, and may take back.
 
-The certificates come from `maia login`, so they must be vouched for by the
-domain; the key server hears the domain's own lists in the same process.
+The certificates come from `maia login`, so they must be confirmed by the
+domain; the key server receives the domain's own lists in the same process.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def numberplate(home: Path) -> VerifiedType:
 
 @asynccontextmanager
 async def member_of(home: Path, address: str, who: str):
-    """Run the key member of somebody who has logged in."""
+    """Run the key member of a client who has logged in."""
     key, wallet, standing = (
         load_signing_key(home / f"{who}.key"),
         WalletFolder(home / f"{who}-wallet"),
@@ -109,7 +109,7 @@ def test_a_member_whose_right_the_domain_takes_back_is_put_out_without_a_restart
                 for one in (smith, jones):
                     await until_in_loop(lambda one=one: one.groups(type_id), "a member joins")
                 await until_in_loop(lambda: system_now() > vouched_until(tmp_path), "those lists are over")
-                await asyncio.sleep(0.1)  # whoever nobody vouches for is out by now
+                await asyncio.sleep(0.1)  # a client that no client confirms is out by now
                 assert all(one.groups(type_id) for one in (smith, jones))
                 before = smith.ring(type_id).newest
                 ids = [one.id.hex() for one in WalletFolder(tmp_path / "smith-wallet").read().certificates]

@@ -62,7 +62,7 @@ def test_a_broker_whose_authority_outlasts_the_timer_is_shut_out_with_the_period
     assert net.epoch() == 2
     assert why(net)[-1] == {"timer"}
     net.run_to(at(REFRESH_S * 1.9))
-    assert net.epoch() == 2  # its end is nobody's concern any more
+    assert net.epoch() == 2  # its end is no client's concern any more
 
 
 # ------------------------------------------------------------ around the figure
@@ -111,7 +111,7 @@ def test_a_member_that_comes_back_before_anything_changed_is_handed_the_same_key
     assert net.holds(reader)
 
 
-def test_only_the_groups_that_somebody_lost_are_refreshed():
+def test_only_the_groups_that_a_client_lost_are_refreshed():
     net = KeyNet()
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     other = net.member("other", grant(key_of("other"), [TIME]))
@@ -140,7 +140,7 @@ def test_a_right_that_begins_later_opens_its_group_at_that_moment():
     assert not net.holds(reader, PLATE, epoch=1)
 
 
-def test_a_group_that_everybody_left_is_refreshed_when_somebody_comes_back():
+def test_a_group_that_every_client_left_is_refreshed_when_a_client_comes_back():
     net = KeyNet(SealingLevel.EVENT)
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     net.leave(camera)

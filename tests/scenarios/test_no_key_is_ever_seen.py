@@ -80,7 +80,7 @@ def everybody(nodes: LiveNodes) -> list[LiveBroker]:
 
 
 async def played(nodes: LiveNodes) -> None:
-    """Publish until everybody has seen events before and after keys were changed, with one broker less."""
+    """Publish until every client has seen events before and after keys were changed, with one broker less."""
     async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(180):
         await network.settle()
         begun = epoch_of(nodes)

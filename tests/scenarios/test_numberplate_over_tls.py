@@ -28,7 +28,7 @@ CAMERA, BILLING, STATISTICS, SMITH = (
 
 
 @in_a_loop
-async def test_everybody_sees_their_part_of_a_car_and_nobody_sees_more():
+async def test_every_client_sees_their_part_of_a_car_and_no_client_sees_more():
     async with city(CAMERA, BILLING, STATISTICS, SMITH) as (_, camera, billing, statistics, smith):
         bills = await billing.subscribe(STORY.definition)
         counts = await statistics.subscribe(STORY.definition)
@@ -210,7 +210,7 @@ def leases(running) -> dict[int, Instant]:
 
 
 @in_a_loop
-async def test_leases_are_renewed_for_as_long_as_somebody_is_there():
+async def test_leases_are_renewed_for_as_long_as_a_client_is_there():
     async with city(CAMERA, BILLING, lease_s=8) as (running, camera, billing):
         bills = await billing.subscribe(STORY.definition)
         cars = await camera.advertise(STORY.definition)
@@ -228,7 +228,7 @@ async def test_leases_are_renewed_for_as_long_as_somebody_is_there():
 
 
 @in_a_loop
-async def test_a_broker_that_is_killed_and_started_again_finds_everybody_as_before(tmp_path: Path):
+async def test_a_broker_that_is_killed_and_started_again_finds_every_client_as_before(tmp_path: Path):
     at = f"127.0.0.1:{free_port()}"
     async with (
         broker_process(tmp_path, at) as first,
@@ -244,8 +244,8 @@ async def test_a_broker_that_is_killed_and_started_again_finds_everybody_as_befo
         await until(lambda: billing.broker is None and camera.broker is None, "the loss to be noticed")
         await cars.publish(numberplate="meanwhile")
         async with broker_process(tmp_path, at):
-            # Whoever subscribes again later than the publisher publishes again misses that frame, as
-            # everybody does who is not there. Both are back before the next one.
+            # A client that subscribes again later than the publisher publishes again misses that frame, as
+            # every client does who is not there. Both are back before the next one.
             await until(lambda: billing.broker and camera.broker, "both to be connected again")
             await cars.flush()
             await until_delivered(cars, bills, "after")

@@ -1,4 +1,4 @@
-"""The numberplate story told over one broker and over three: everybody receives exactly what is theirs.
+"""The numberplate story told over one broker and over three: every client receives exactly what is theirs.
 
 Dissertation 3.7 and 5.2: PITO, CCS and Met each run a broker; cameras and
 offices are clients of CCS, Detective Smith is one of Met.
@@ -27,7 +27,7 @@ def city(brokers: tuple[str, ...] = THREE, **settings: object) -> Net:
 
 
 class Cast:
-    """Everybody of the story, connected and subscribed."""
+    """Every client of the story, connected and subscribed."""
 
     def __init__(self, net: Net) -> None:
         ccs, met = "CCS broker", "Met broker" if "Met broker" in net.brokers else "CCS broker"
@@ -49,7 +49,7 @@ class Cast:
 
 
 @pytest.mark.parametrize("brokers", [("CCS broker",), THREE], ids=["one broker", "three brokers"])
-def test_everybody_receives_exactly_what_is_theirs(brokers: tuple[str, ...]) -> None:
+def test_every_client_receives_exactly_what_is_theirs(brokers: tuple[str, ...]) -> None:
     net = city(brokers)
     cast = Cast(net)
     cast.camera.publish(cast.ref, sighting("LC04 ABC", "Hyde Park"), sighting(SUSPECT))
@@ -63,7 +63,7 @@ def test_everybody_receives_exactly_what_is_theirs(brokers: tuple[str, ...]) -> 
     ]
 
 
-def test_cars_that_are_nobody_elses_business_stay_at_the_broker_of_the_camera() -> None:
+def test_cars_that_are_no_other_clients_business_stay_at_the_broker_of_the_camera() -> None:
     """B3: events are filtered as near to the publisher as possible."""
     net = city()
     cast = Cast(net)
@@ -101,7 +101,7 @@ def test_it_does_not_matter_who_comes_first() -> None:
 
 @pytest.mark.parametrize("order", [THREE, THREE[::-1], (THREE[1], THREE[2], THREE[0])])
 def test_brokers_may_join_after_the_clients(order: tuple[str, ...]) -> None:
-    """B2: whoever joins later finds interests and offers in place."""
+    """B2: a client that joins later finds interests and offers in place."""
     net = Net()
     net.broker(order[0])
     clients: dict[str, Client] = {}
@@ -157,7 +157,7 @@ def test_a_broker_that_leaves_says_goodbye() -> None:
     assert len(cast.detective.events()) == 1
 
 
-def test_a_client_that_comes_back_is_heard_again() -> None:
+def test_a_client_that_comes_back_is_accepted_again() -> None:
     net = city()
     cast = Cast(net)
     cast.detective.hang_up()
@@ -205,7 +205,7 @@ def test_months_of_upkeep_change_nothing() -> None:
 def test_interests_of_a_silent_broker_end_with_its_lease() -> None:
     net = city()
     cast = Cast(net)
-    # The Met broker stops without any link being closed: nobody hears of it but by its silence.
+    # The Met broker stops without any link being closed: no client receives of it but by its silence.
     net.brokers["Met broker"].alive = False
     for _ in range(4):
         net.advance(30)
@@ -262,7 +262,7 @@ def _is_root(net: Net, name: str) -> bool:
 
 @pytest.mark.parametrize("victim", range(8))
 def test_any_one_of_eight_brokers_may_be_lost(victim: int) -> None:
-    """B4: wherever the rendezvous is, and whoever is lost, the others go on."""
+    """B4: wherever the rendezvous is, and a client that is lost, the others go on."""
     names = tuple(f"broker {number}" for number in range(8))
     net = Net()
     for at, name in enumerate(names):

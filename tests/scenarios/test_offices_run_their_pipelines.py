@@ -1,6 +1,6 @@
 """The numberplate story in Spark (dissertation, 3.7): each office runs its own application over one log.
 
-What the cameras published lies recorded. Nobody hands an office a table: it
+What the cameras published lies recorded. No client hands an office a table: it
 names the log, shows its certificates, and gets what they grant.
 """
 
@@ -88,7 +88,7 @@ def test_each_office_gets_what_its_certificates_grant_and_its_answer_is_right(ci
 
 def test_what_an_office_may_not_read_is_not_there_for_its_pipeline(city):
     sightings, run = city
-    # The statistics office holds no plates, so it can bill nobody; the billing office knows no place.
+    # The statistics office holds no plates, so it can bill no client; the billing office knows no place.
     assert run("statistics office", "run", "billing")[1]["charges"] == 0
     assert run("billing office", "run", "statistics")[1]["sightings"] == 0
     # The detective may read everything about one vehicle, and nothing about any other.

@@ -1,6 +1,6 @@
 """P6 from the command line: `maia login`, then `maia subscribe` and `maia publish` with what it gave.
 
-A real broker, a real domain and real files: nobody who types these commands
+A real broker, a real domain and real files: no client who types these commands
 does anything for the one-time test that the domain's policy demands.
 """
 
@@ -93,7 +93,7 @@ def town(tmp_path: Path) -> Iterator[tuple[Path, str, str]]:
         yield tmp_path, f"127.0.0.1:{broker}", server
 
 
-def test_who_has_logged_in_subscribes_and_publishes_and_is_vouched_for(town: tuple[Path, str, str]) -> None:
+def test_who_has_logged_in_subscribes_and_publishes_and_is_confirmed(town: tuple[Path, str, str]) -> None:
     folder, broker, server = town
     at = ("--server", server, "--domain", "met.pub")
     desk = (*at, "-k", "desk.key", "--credentials", "desk-certs")

@@ -43,7 +43,7 @@ class Place:
         self.says = Statements(self.story.keys["CCS"])
 
     def right(self, name: str, **changes: object) -> SignedCertificate:
-        """Let CCS grant somebody to see numberplates, for as long as it vouches for that."""
+        """Let CCS grant a client to see numberplates, for as long as it confirms that."""
         named = {"now": system_now(), "attributes": frozenset({NUMBERPLATE, TIMESTAMP})} | changes
         to = key_of(name).principal
         return grant_demanding(self.story, "CCS", to, seeing(self.story), Action.SUBSCRIBE, **named)
@@ -75,7 +75,7 @@ class Place:
         )
 
     async def issuer(self) -> Publisher:
-        """Connect CCS to its broker, to state what it vouches for."""
+        """Connect CCS to its broker, to state what it confirms."""
         ccs = await self.member("CCS", "CCS broker")
         install = of_story(self.story, "PITO to CCS", Action.INSTALL)
         return await ccs.advertise(validity_definition(self.story.keys["CCS"], (install,)))
@@ -154,7 +154,7 @@ async def test_a_right_is_taken_back_in_three_domains_at_once() -> None:
 
 @in_a_loop
 async def test_a_subscription_waits_for_the_word_that_it_needs() -> None:
-    """The application does not notice that its broker had to ask who vouches for its certificate."""
+    """The application does not notice that its broker had to ask who confirms its certificate."""
     async with three_domains() as place:
         right = place.right("early")
         client = await place.office("early", "Met broker", right)

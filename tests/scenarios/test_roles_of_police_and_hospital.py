@@ -83,7 +83,7 @@ def test_roles_with_parameters_say_who_and_where():
     }
 
 
-def test_an_officer_hears_of_burglaries_at_her_own_station():
+def test_an_officer_receives_of_burglaries_at_her_own_station():
     world = KnownWorld(ON_DUTY, SHOWN)
     (member,) = [
         one for one in activate_all(POLICE, world, JONES.principal, NOON) if one.role == "officer_on_duty"
@@ -93,7 +93,7 @@ def test_an_officer_hears_of_burglaries_at_her_own_station():
     assert right.authority.attributes == {"1", "2"}
 
 
-def test_whoever_is_taken_off_the_roster_is_off_duty_and_keeps_her_rank():
+def test_a_client_that_is_taken_off_the_roster_is_off_duty_and_keeps_her_rank():
     world = KnownWorld(ON_DUTY, SHOWN)
     members = activate_all(POLICE, world, SMITH.principal, NOON)
     down = ended_memberships(members, lost={fact_support("roster", [SMITH.principal, "Parkside"])})
@@ -142,7 +142,7 @@ def test_leaving_the_building_ends_nothing_that_was_only_asked_on_the_way_in():
     assert [found.membership.role for found in down] == ["treating_doctor"]
 
 
-def test_losing_the_licence_ends_every_role_that_rests_on_it():
+def test_losing_the_licence_ends_every_role_that_depends_on_it():
     members = activate_all(CLINIC, KnownWorld(RECORDS, LICENSED), DOCTOR.principal, NOON)
     down = ended_memberships(members, lost={members[0].depends_on[0].support})
     assert {found.membership.role for found in down} == {"doctor", "treating_doctor"}

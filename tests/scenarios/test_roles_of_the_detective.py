@@ -1,7 +1,7 @@
 """The story of the dissertation's section 6.1.1, with the policy that is written in `examples/`.
 
 A court orders that Detective Smith may track one numberplate. The police let
-in detectives with an order who work on its case. Everything the story rests on
+in detectives with an order who work on its case. Everything the story depends on
 is then taken away, one thing at a time.
 """
 

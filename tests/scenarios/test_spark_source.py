@@ -1,4 +1,4 @@
-"""Spark reads from the network and publishes to it, under the rights of whoever runs the job."""
+"""Spark reads from the network and publishes to it, under the rights of a reader that runs the job."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def test_a_stream_has_the_columns_of_the_type_and_what_its_reader_may_see(spark,
     assert all(row.timestamp is not None for row in table.rows)
 
 
-def test_a_live_stream_hears_what_comes_while_it_runs(spark, city, table) -> None:
+def test_a_live_stream_receives_what_comes_while_it_runs(spark, city, table) -> None:
     query = table.start(stream(spark, city, SMITH))
     try:
-        while not table.rows and query.isActive:  # nobody keeps what came before it listened
+        while not table.rows and query.isActive:  # no reader keeps what came before it listened
             city.publish("LB99 KRT", SUSPECT)
             time.sleep(0.3)
         assert query.exception() is None, query.exception()

@@ -23,7 +23,7 @@ from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
 from maia.demo.carriers import CARRIER, add_carrier
 from maia.demo.live_brokers import starting_nodes
 from maia.demo.live_network import connected
-from maia.demo.live_processes import HEARD_FILE
+from maia.demo.live_processes import RECEIVED_FILE
 from maia.demo.met_domain import MET_DOMAIN, add_met_domain
 from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT, tell_numberplate_story
 from maia.demo.performance import OFFICES, Received, ask, play
@@ -308,8 +308,8 @@ WORDS = words_to_look_for(STORY, SIGHTINGS)
 
 
 def carriage_with(home: Path, *messages: bytes, **files: bytes) -> Carriage:
-    """Look at a broker that heard and kept exactly this."""
-    with TapFile(home / HEARD_FILE) as heard:
+    """Look at a broker that received and kept exactly this."""
+    with TapFile(home / RECEIVED_FILE) as heard:
         for message in messages:
             heard.write(message)
     for name, content in files.items():
@@ -334,10 +334,10 @@ def test_an_event_in_clear_and_a_record_that_is_not_whole_are_failures(tmp_path:
     assert carriage_with(tmp_path / "clear", plain).in_clear == 1
     whole = carriage_with(tmp_path / "cut", plain, plain)
     assert (whole.is_whole, whole.messages) == (True, 2)
-    cut = (tmp_path / "cut" / HEARD_FILE).read_bytes()[:-1]
-    (tmp_path / "cut" / HEARD_FILE).write_bytes(cut)
+    cut = (tmp_path / "cut" / RECEIVED_FILE).read_bytes()[:-1]
+    (tmp_path / "cut" / RECEIVED_FILE).write_bytes(cut)
     assert not carriage_of("third", tmp_path / "cut", WORDS).is_whole
-    with TapFile(tmp_path / "full" / HEARD_FILE, bytes_max=len(plain) + 4) as full:
+    with TapFile(tmp_path / "full" / RECEIVED_FILE, bytes_max=len(plain) + 4) as full:
         for _ in range(3):
             full.write(plain)
     short = carriage_of("third", tmp_path / "full", WORDS)
@@ -345,12 +345,12 @@ def test_an_event_in_clear_and_a_record_that_is_not_whole_are_failures(tmp_path:
     assert "not everything" in next(iter(short.broken_claims()))
 
 
-def test_statements_that_are_for_everybody_are_no_events_in_clear(tmp_path: Path) -> None:
+def test_statements_that_are_for_every_client_are_no_events_in_clear(tmp_path: Path) -> None:
     """The stream on which the Met says what is revoked is public; any other type is not."""
     public = validity_type_id(STORY.principal("Met"))
     for kind, in_clear in ((public, 0), (b"\x01" * 32, 1)):
         (home := tmp_path / kind.hex()[:8]).mkdir()
         message = Carried(kind, STORY.principal("Met").key, b"s" * 16, 1, int(NOON), 1, [], [])
-        with TapFile(home / HEARD_FILE) as heard:
+        with TapFile(home / RECEIVED_FILE) as heard:
             heard.write(encode(message))
         assert carriage_of("third", home, WORDS, public={public}).in_clear == in_clear

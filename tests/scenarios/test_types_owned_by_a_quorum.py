@@ -76,7 +76,7 @@ def test_no_member_signs_a_definition_in_the_name_of_all():
             verify(signed)
 
 
-def test_without_its_constitution_nobody_speaks_for_a_quorum():
+def test_without_its_constitution_no_principal_speaks_for_a_quorum():
     with pytest.raises(UnknownQuorum):
         verify_definition(version_by_manager(*FORCES[:2]), at=NOON)
 

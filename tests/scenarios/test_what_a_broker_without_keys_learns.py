@@ -1,6 +1,6 @@
 """What does a broker of a third domain learn of a sealed type that it carries?
 
-Measured, not claimed: everything that reached the broker is looked at, and
+Measured, not claimed: everything that reached the broker is checked, and
 the table in `docs/limitations.md` has to name exactly what was found there.
 """
 
@@ -62,7 +62,7 @@ class Overheard:
 
 
 def the_id_of_the_type(seen: Overheard) -> bool:
-    """Whoever knows the owner's key and guesses the name knows which type it is."""
+    """A client that knows the owner's key and guesses the name knows which type it is."""
     name = seen.net.story.definition.definition.name
     return {one.type_id for one in seen.frames(seen.first)} == {type_id(name.owner, name.name)}
 
@@ -135,7 +135,7 @@ MEASURED = {
     "the publisher's key and stream": the_publisher_and_its_stream,
     "the publisher's broker": the_broker_of_the_publisher,
     "numbers and moments": numbers_and_moments,
-    "which frames somebody behind it wanted": which_frames_were_wanted,
+    "which frames are wanted behind it": which_frames_were_wanted,
     "which parts of filters are equal": equal_parts_of_filters,
     "how many interests and offers there are": how_many_interests_and_offers,
     "when keys change": when_keys_change,

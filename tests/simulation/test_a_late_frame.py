@@ -31,7 +31,7 @@ def rendezvous(city: City) -> int:
 
 @with_seeds(5)
 def test_a_frame_that_was_held_up_on_its_way_is_not_shown_after_a_later_one(seed):
-    """G2: the first frame is on a slow line when the office moves, hears the second, and moves back."""
+    """G2: the first frame is on a slow line when the office moves, receives the second, and moves back."""
     city = City(seed, brokers=3, lease_s=600)
     far, near = (1, 2) if rendezvous(city) == 2 else (2, 1)
     camera = city.camera("camera", "Soho", via=[0])

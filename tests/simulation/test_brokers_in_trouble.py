@@ -23,7 +23,7 @@ def live_through(city: City, seconds: float) -> None:
 
 
 def assert_repaired(city: City) -> None:
-    """Everything stands again after a while, and every office hears what is theirs."""
+    """Everything stands again after a while, and every office receives what is theirs."""
     city.network.run_for(REPAIR_S)
     city.settle()
     city.probe()
@@ -68,7 +68,7 @@ def test_the_loss_of_any_one_broker_loses_no_subscription(seed):
 
 
 @with_seeds(10)
-def test_a_frame_whose_answer_was_lost_is_sent_again_and_heard_once(seed):
+def test_a_frame_whose_answer_was_lost_is_sent_again_and_received_once(seed):
     """The camera's broker passes frames on and fails before it can say so; another broker gets them again."""
     city = City(seed, brokers=4)
     camera = city.camera("camera", "Soho", via=[0, 1])
@@ -85,7 +85,7 @@ def test_a_frame_whose_answer_was_lost_is_sent_again_and_heard_once(seed):
 
 
 @with_seeds(5)
-def test_brokers_come_and_go_and_everybody_still_hears(seed):
+def test_brokers_come_and_go_and_every_client_still_receives(seed):
     city = City(seed, brokers=6)
     city.populate()
     city.settle()

@@ -1,4 +1,4 @@
-"""Brokers that crashed may send a publication again; the application hears it once.
+"""Brokers that crashed may send a publication again; the application receives it once.
 
 A broker keeps its memory of publications once in a lease. Here every broker
 loses all of it, and the publisher sends again what was not answered for. What

@@ -67,7 +67,7 @@ def past_of(city: SealedCity) -> int:
 
 @pytest.mark.parametrize("level", SealingLevel)
 @with_seeds(2)
-def test_whoever_was_away_across_many_epochs_gets_everything_in_order(seed, level):
+def test_a_client_that_was_away_across_many_epochs_gets_everything_in_order(seed, level):
     city, archive = city_of(seed, level, keeps_history=True)
     before = live_on(city, 30)
     city.network.crash(archive.office.name)

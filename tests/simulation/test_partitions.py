@@ -1,4 +1,4 @@
-"""A83: who is cut off extends no trust, and when the parts meet again nobody hears anything twice."""
+"""A83: who is cut off extends no trust, and when the parts meet again no client receives anything twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def everybody_at(city: City, *brokers: int) -> list[str]:
 
 @with_seeds(5)
 def test_both_parts_go_on_by_themselves_and_meet_again_without_duplicates(seed):
-    """A83: clients stay with their brokers; each part hears itself, and after the heal both hear both."""
+    """A83: clients stay with their brokers; each part receives itself, and after the heal both hear both."""
     city = City(seed, brokers=5)
     west = city.camera("camera west", "Victoria", via=[0])
     east = city.camera("camera east", "Soho", via=[4])

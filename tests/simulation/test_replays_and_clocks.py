@@ -16,7 +16,7 @@ REFUSED = {"REQUEST-REPLAYED", "REQUEST-TOO-LATE", "REQUEST-STALE"}
 
 @with_seeds(3)
 @pytest.mark.parametrize("pause_s", [0, SKEW_S // 2, 2 * SKEW_S])
-def test_a_request_is_heard_once_whether_or_not_the_broker_crashed_in_between(seed, pause_s):
+def test_a_request_is_accepted_once_whether_or_not_the_broker_crashed_in_between(seed, pause_s):
     """A65: inside the window the memory refuses it, outside the clock does."""
     city = City(seed, brokers=3, skew_s=SKEW_S)
     city.office("office", via=[0])
@@ -61,7 +61,7 @@ def test_a_request_that_was_accepted_just_before_a_crash_is_refused_after_it(see
 @with_seeds(3)
 @pytest.mark.parametrize("ahead_s", [-SKEW_S + 2, SKEW_S - 2])
 def test_a_clock_just_inside_the_window_is_good_enough(seed, ahead_s):
-    """A78: an office whose clock is almost too far off hears everything."""
+    """A78: an office whose clock is almost too far off receives everything."""
     city = City(seed, brokers=3, skew_s=SKEW_S)
     city.camera("camera", "Soho", via=[0])
     office = city.office("office", via=[1], skew_s=ahead_s)

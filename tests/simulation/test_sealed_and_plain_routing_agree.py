@@ -1,4 +1,4 @@
-"""The same city twice, once with a plain and once with a sealed type: everybody hears the same.
+"""The same city twice, once with a plain and once with a sealed type: every broker receives the same.
 
 Subscriptions have filters of every kind: granted, asked for, on attributes
 that a certificate hides. One broker has no key at all, is the rendezvous of the
@@ -74,7 +74,7 @@ def heard(city: City, moments: list[int]) -> dict[str, list[int]]:
 
 
 def all_cities(seed: int, story: Callable[[City], list[int]]) -> list[dict[str, list[int]]]:
-    """Tell one story in a plain city and in a sealed one of each level; return who heard what."""
+    """Tell one story in a plain city and in a sealed one of each level; return who received what."""
     outsider = rendezvous_of(seed, brokers=BROKERS)
     homes = [number for number in range(BROKERS) if number != outsider]
     answers = []
@@ -129,7 +129,7 @@ def test_after_trouble_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed):
         return moments
 
     answers = all_cities(seed, story)
-    assert [set(answer) for answer in answers] == [set(answers[0])] * 3  # each was checked by `heard`
+    assert [set(answer) for answer in answers] == [set(answers[0])] * 3  # each was checked by `received`
 
 
 @pytest.mark.parametrize("level", LEVELS)

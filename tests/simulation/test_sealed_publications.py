@@ -35,7 +35,7 @@ def check_nothing_was_lost(city: SealedCity, sent: list[int]) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @with_seeds(2)
-def test_everybody_sees_what_the_certificates_say_of_a_sealed_type(seed, level):
+def test_every_client_sees_what_the_certificates_say_of_a_sealed_type(seed, level):
     city = SealedCity(seed, level=level)
     city.populate()
     city.settle()
@@ -67,14 +67,14 @@ def test_rotation_with_clocks_that_differ_loses_nothing(seed):
 
 @with_seeds(2)
 def test_brokers_go_on_while_the_key_server_is_down(seed):
-    """Keys are held, so a manager that is away for a while stops nobody.
+    """Keys are held, so a manager that is away for a while stops no client.
 
     Old keys are good for longer than a broker takes to find its manager again.
     """
     city = SealedCity(seed, terms=replace(TERMS, drift_s=120, back_dating_s=90))
     city.populate()
     city.settle()
-    city.probe()  # so that everybody has met the signers
+    city.probe()  # so that every client has met the signers
     city.network.crash(KEYS)
     sent = publish_for(city, 60)
     city.network.restart(KEYS)
@@ -121,7 +121,7 @@ def test_a_broker_without_rights_carries_everything_and_learns_nothing(seed, lev
 
 
 @with_seeds(3)
-def test_trouble_among_sealed_brokers_never_shows_anybody_too_much(seed):
+def test_trouble_among_sealed_brokers_never_shows_any_client_too_much(seed):
     """Crashes and cuts while keys rotate: afterwards everything flows as before."""
     city = SealedCity(seed)
     city.populate()

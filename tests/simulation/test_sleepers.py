@@ -1,4 +1,4 @@
-"""A broker that was stopped for longer than a lease blames nobody for what it did not hear."""
+"""A broker that was stopped for longer than a lease blames no client for what it did not hear."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blamed_by(city: City, name: str) -> list[str]:
 
 @with_seeds(10)
 def test_who_renewed_meanwhile_keeps_what_stood(seed):
-    """What stood, whoever it was for, stands on: nothing ends and nobody is told so."""
+    """What stood, a client that it was for, stands on: nothing ends and no client is told so."""
     city = City(seed, brokers=4)
     city.populate()
     city.settle()
@@ -65,7 +65,7 @@ def test_however_long_brokers_sleep_everything_is_repaired(seed):
     city.probe()
 
 
-def test_a_sleeper_looks_at_the_clock_before_it_reads():
+def test_a_sleeper_checks_the_clock_before_it_reads():
     network = SimulatedNetwork(1)
     add_echo(network, "a", dials=["b"])
     add_echo(network, "b")
@@ -79,7 +79,7 @@ def test_a_sleeper_looks_at_the_clock_before_it_reads():
     assert network.host("a").life == before
 
 
-def test_whoever_fails_in_its_sleep_wakes_up_with_nothing():
+def test_a_client_that_fails_in_its_sleep_wakes_up_with_nothing():
     network = SimulatedNetwork(1)
     add_echo(network, "a", dials=["b"])
     add_echo(network, "b")

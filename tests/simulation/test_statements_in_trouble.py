@@ -34,7 +34,7 @@ def films(city: VouchedCity, seconds: int) -> None:
 
 
 @with_seeds(4)
-def test_a_revoked_office_hears_nothing_after_a_moment_and_the_others_go_on(seed):
+def test_a_revoked_office_receives_nothing_after_a_moment_and_the_others_go_on(seed):
     """A35: over three brokers, with everything connected, the statement arrives as fast as events do."""
     city = populated(seed)
     loser = named(city, "office 2")

@@ -1,4 +1,4 @@
-"""The story of the dissertation over many brokers: everybody hears what is theirs, and nothing else."""
+"""The story of the dissertation over many brokers: every client receives what is theirs, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.simulated_city import City
 
 @pytest.mark.parametrize("brokers", [1, 3, 9])
 @with_seeds(3)
-def test_every_office_hears_what_its_certificates_and_its_filter_say(seed, brokers):
+def test_every_office_receives_what_its_certificates_and_its_filter_say(seed, brokers):
     city = City(seed, brokers=brokers)
     city.populate()
     city.settle()
@@ -68,7 +68,7 @@ def test_an_office_that_asks_about_what_it_may_not_read_is_refused_by_its_broker
 
 
 @with_seeds(3)
-def test_a_withdrawn_subscription_hears_nothing_more_and_the_others_go_on(seed):
+def test_a_withdrawn_subscription_receives_nothing_more_and_the_others_go_on(seed):
     city = City(seed, brokers=5)
     city.populate()
     city.settle()
@@ -83,7 +83,7 @@ def test_a_withdrawn_subscription_hears_nothing_more_and_the_others_go_on(seed):
 
 
 @with_seeds(3)
-def test_an_office_that_comes_late_hears_from_then_on(seed):
+def test_an_office_that_comes_late_receives_from_then_on(seed):
     city = City(seed, brokers=5)
     city.populate()
     city.settle()

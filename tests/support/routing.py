@@ -224,7 +224,7 @@ class SimulatedNetwork:
 
     def check_link(self, sender: int, receiver: int) -> None:
         """Claim: both ends agree, and what was told is as little as covering allows."""
-        told, heard = self.books[sender].link(receiver).told, self.books[receiver].link(sender).heard
+        told, heard = self.books[sender].link(receiver).sent, self.books[receiver].link(sender).received
         assert (told.count, told.digest) == (heard.count, heard.digest)
         assert not self.books[receiver].link(sender).has_stale
         for type_id in TYPES:

@@ -33,7 +33,7 @@ _LETTERS: Final = {
 }  # fmt: skip
 _DROP_SPACE: Final = str.maketrans("", "", " \t\v\f\r\n")
 
-# Text is longer than what it stands for: `\x00` and spread-out lists spend several characters a byte.
+# Text is longer than its bytes: `\x00` and spread-out lists spend several characters a byte.
 _TEXT_FACTOR: Final = 8
 
 
@@ -123,7 +123,7 @@ class _AdvancedReader:
         return self.checked_string(string, length, began)
 
     def read_length(self) -> int | None:
-        """Read the length that may stand before a string."""
+        """Read the optional length before a string."""
         found = _LENGTH.match(self.text, self.at)
         if not found:
             return None
@@ -166,7 +166,7 @@ class _AdvancedReader:
         return b"".join(parts)
 
     def read_escape(self, end: int) -> bytes:
-        """Read one escape; a control character never stands for itself."""
+        """Read one escape; a raw control character is refused."""
         escape = _ESCAPE.match(self.text, self.at, end)
         if not escape:
             self.refuse(
@@ -215,7 +215,7 @@ class _AdvancedReader:
             self.refuse(f"the transport form does not hold a canonical expression: {problem.message}", began)
 
     def read_until(self, closing: str) -> str:
-        """Return what stands before `closing`, without white space, and step over it."""
+        """Return the text before `closing`, without white space, and step over it."""
         end = self.text.find(closing, self.at + 1)
         if end < 0:
             self.refuse(f"there is no closing `{closing}`")

@@ -1,6 +1,6 @@
 """How does a person read this S-expression?
 
-In the advanced form of RFC 9804: words stand as they are, text in quotes,
+In the advanced form of RFC 9804: words as they are, text in quotes,
 keys and digests in hexadecimal, longer binary strings in base64, and lists
 that do not fit on a line are spread over several. Only printable ASCII is
 written, so that no two different strings look alike; `read_advanced` gives

@@ -1,4 +1,4 @@
-"""Which bytes stand for this S-expression when it is hashed, signed or sent?
+"""Which bytes encode this S-expression when it is hashed, signed or sent?
 
 There is exactly one answer, the canonical form of RFC 9804. The writer works
 through an explicit stack, so that no depth of nesting can exhaust Python's.

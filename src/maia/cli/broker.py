@@ -57,7 +57,7 @@ def broker(
     ] = None,
     status: StatusAddress = None,
     lease_s: Annotated[
-        str | None, typer.Option("--lease-s", help="Seconds that a subscription stands unrenewed.")
+        str | None, typer.Option("--lease-s", help="Seconds that a subscription lasts without renewal.")
     ] = None,
     log_folder: Annotated[
         str | None, typer.Option(help="Record events in this folder; needs --data, too.")
@@ -103,7 +103,7 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         *prepared_lines(prepared, what="broker"),
         f"types        {len(prepared.definitions)} definitions",
         f"listen       {config.listen}",
-        f"join         {' '.join(config.join) or 'nobody: the first of its network'}",
+        f"join         {' '.join(config.join) or 'none: the first broker of its network'}",
         f"data         {config.data or 'none: nothing survives a restart'}",
         f"log          {_log_line(prepared)}",
         "checked      the broker can run with this configuration",

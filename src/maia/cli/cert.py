@@ -71,7 +71,7 @@ OwnDomain: TypeAlias = Annotated[
     ),
 ]
 By: TypeAlias = Annotated[
-    str | None, typer.Option("--by", help="Who vouches in these tests: key or .pub file; default: you.")
+    str | None, typer.Option("--by", help="The tester: key or .pub file; default: you.")
 ]
 StatementsAt: TypeAlias = Annotated[
     list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
@@ -214,7 +214,7 @@ def revoke(
     reason: ReasonText = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take certificates back at the domain whose key signed them, in its register or not."""
+    """Revoke certificates at the domain whose key signed them, in its register or not."""
     from maia.api.client import new_once
     from maia.api.requests import Revocation
     from maia.api.responses import RevokedAnswer
@@ -242,7 +242,7 @@ def hand_over(
         str | None, typer.Option("--type", help="Hand over this type of yours alone.")
     ] = None,
     for_good: Annotated[
-        bool, typer.Option("--for-good", help="Yes: nobody can take it back, you included.")
+        bool, typer.Option("--for-good", help="Yes: it can never be revoked, not by you either.")
     ] = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -254,11 +254,11 @@ def hand_over(
     signing_key, successor = open_key(key), read_principal(subject)
     owner = signing_key.principal
     if network is not None and type_name is not None:
-        raise BadGrant("say --network NAME or --type NAME, or neither for everything that you own")
+        raise BadGrant("give --network NAME or --type NAME, or neither for everything that you own")
     if not for_good:
         raise BadGrant(
-            f"this would let `{successor}` do and grant whatever you may, for ever; nobody could take it "
-            "back, and you would keep your own rights: say --for-good if you mean it"
+            f"this would let `{successor}` do and grant whatever you may, for ever; it could never be taken "
+            "back, and you would keep your own rights: give --for-good if you mean it"
         )
     resource = NetworkName(owner, network) if network is not None else None
     chosen = TypeName(owner, type_name, FIRST_VERSION) if type_name is not None else resource
@@ -303,9 +303,7 @@ def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
         raise BadGrant("there is no authorisation certificate to reduce")
     last = steps[-1].certificate.subject
     if not isinstance(last, Principal):
-        raise BadGrant(
-            "the chain ends at a name or a threshold; `maia cert verify` with --subject says for whom"
-        )
+        raise BadGrant("the chain ends at a name or a threshold; `maia cert verify` takes --subject")
     chain = verify_chain(certificates, root=steps[0].certificate.issuer, subject=last, at=moment(at))
     _answer_chain(chain, as_json=as_json)
 
@@ -337,7 +335,7 @@ def find(
 
     owner = read_owner(root)
     if (network is None) == (type_name is None):
-        raise BadGrant("say --network NAME or --type NAME")
+        raise BadGrant("give --network NAME or --type NAME")
     resource = (
         NetworkName(owner, network) if network is not None else TypeName(owner, str(type_name), version)
     )
@@ -377,13 +375,13 @@ def _tests(
     online: list[str] | None, by: str | None, places: list[str] | None, issuer: Principal
 ) -> list[OnlineTest]:
     if not online and (by is not None or places):
-        raise BadGrant("--by and --statements-at say something about --online, which is not given")
+        raise BadGrant("--by and --statements-at need --online, which is not given")
     kinds = () if online == ["dates"] else online or ()
     return online_tests(kinds, issuer if by is None else read_principal(by), places or ())
 
 
 def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) -> list[str] | None:
-    """Return what is demanded where nothing is said: a timed list, if the issuer is a domain."""
+    """Return the default tests: a timed list, if the issuer is a domain."""
     from maia.credentials import Action
 
     is_named = domain is not None and (domain.startswith("ed25519:") or Path(domain).is_file())
@@ -426,11 +424,11 @@ def validity_from_options(*, days: int | None, not_before: str | None, not_after
     start = Instant(now - now % SECOND)
     if days is not None:
         if not_before is not None or not_after is not None:
-            raise BadGrant("--days stands alone; otherwise give --not-before and --not-after")
+            raise BadGrant("--days goes without --not-before and --not-after; give one or the other")
         return Validity(start, Instant.from_datetime(start.to_datetime() + timedelta(days=days)))
     if not_before is None or not_after is None:
         raise BadGrant(
-            "say how long: --days N, or both --not-before and --not-after (a moment, or 'unbounded')"
+            "give a period: --days N, or both --not-before and --not-after (a time, or 'unbounded')"
         )
     return Validity(_bound(not_before), _bound(not_after))
 

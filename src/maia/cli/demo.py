@@ -119,7 +119,7 @@ def _ending_on_sigterm() -> Iterator[None]:
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:

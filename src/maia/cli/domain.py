@@ -1,4 +1,4 @@
-"""`maia domain`: run a domain's server, look at one that runs, and ask it things."""
+"""`maia domain`: run a domain's server, show its status, and query it."""
 
 from __future__ import annotations
 

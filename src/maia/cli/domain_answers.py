@@ -50,29 +50,29 @@ def membership_line(one: MembershipAnswer) -> str:
 def answer_revoked(
     client: DomainClient, found: RevokedAnswer, *, as_json: bool, first: Sequence[str] = ()
 ) -> None:
-    """Say what was taken away, and whether the network knows; `first` is said before."""
+    """Print what was revoked, and whether a broker has acted; `first` goes before."""
     lines = [*first, *revoked_lines(found), *published_line(client)]
     answer(lines, revoked_record(found, client), as_json=as_json)
 
 
 def revoked_lines(found: RevokedAnswer) -> list[str]:
-    """Return what was taken away, one line each."""
+    """Return what was revoked, one line each."""
     lines = [f"fell         {membership_line(one)}" for one in found.memberships]
     lines += [f"revoked      {one}" for one in found.ids]
     lines += [
-        f"still open   {one.id} demands no test: a verifier that does not hear this domain accepts it "
+        f"still open   {one.id} demands no test: a verifier that gets no list of this domain accepts it "
         + ("for ever" if one.until is None else f"until {one.until}")
         for one in found.still_open
     ]
     if found.closes_at is not None and len(found.ids) > len(found.still_open):
-        lines.append(f"at latest    {found.closes_at}: then a verifier that heard nothing refuses it too")
+        lines.append(f"at latest    {found.closes_at}: then a verifier that received nothing refuses it too")
     if found.is_silent:
         lines.append("warning      the list is full: every right goes stale when the present list ends")
     return lines or ["nothing      rested on it"]
 
 
 def revoked_record(found: RevokedAnswer, client: DomainClient) -> dict[str, object]:
-    """Return what was taken away as named fields."""
+    """Return what was revoked as named fields."""
     return {
         "revoked": list(found.ids),
         "memberships": [record_of(one) for one in found.memberships],
@@ -84,11 +84,11 @@ def revoked_record(found: RevokedAnswer, client: DomainClient) -> dict[str, obje
 
 
 def published_line(client: DomainClient) -> list[str]:
-    """Say whether the network knows what was taken away."""
+    """Return whether a broker has acted on the revocation."""
     match client.last.is_published:
         case True:
             return ["published    the broker has acted on it"]
         case False:
-            return ["published    no: no broker has taken it on yet; verifiers learn it with the next list"]
+            return ["published    no: no broker has accepted it yet; verifiers learn it with the next list"]
         case _:
             return []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 audit_app = typer.Typer(
-    help="Read what was done in a domain, and check that nobody changed the record.",
+    help="Read the audit log of a domain, and check that it was not changed.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -31,9 +31,11 @@ def add_commands(app: typer.Typer) -> None:
     """Add these commands to `maia domain`."""
     app.add_typer(audit_app, name="audit")
     app.command(
-        epilog="Example: maia domain statements -o heard --server 127.0.0.1:7600 --domain met.pub -k me.key"
+        epilog="Example: maia domain statements -o kept --server 127.0.0.1:7600 --domain met.pub -k me.key"
     )(statements)
-    app.command(epilog="Example: maia domain hear heard/*.statement -k admin.key --credentials certs")(hear)
+    app.command(epilog="Example: maia domain receive kept/*.statement -k admin.key --credentials certs")(
+        receive
+    )
 
 
 @audit_app.command(
@@ -51,7 +53,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was done, by whom and when."""
+    """List administrative acts, with principal and time."""
     import msgspec
 
     from maia.api.responses import AuditPage
@@ -70,7 +72,7 @@ def show(
 
 
 @audit_app.command(
-    epilog="Example: maia domain audit verify met-audit.jsonl --of met.pub --against heard/*.statement"
+    epilog="Example: maia domain audit verify met-audit.jsonl --of met.pub --against kept/*.statement"
 )
 def verify(
     log: Annotated[Path, typer.Argument(help="A file of `maia domain audit show -o`, from the start.")],
@@ -81,7 +83,7 @@ def verify(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check that an audit is whole, and leads through every head that its domain ever stated."""
+    """Check that an audit is whole, and leads through every head that its domain has published."""
     from maia.credentials.encoding.statements import check_statement
     from maia.domain.access.audit import check_against
 
@@ -115,7 +117,7 @@ def statements(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch what a domain says about its certificates; it is public, and proves itself."""
+    """Fetch a domain's validity statements; they are public, and prove themselves."""
     from maia.api.responses import StatementPage
     from maia.credentials.encoding.statements import check_statement, statement_from_bytes
 
@@ -140,7 +142,7 @@ def statements(
     )
 
 
-def hear(
+def receive(
     files: Annotated[list[Path], typer.Argument(help="*.statement files of other domains.")],
     server: Server,
     domain: DomainKey,
@@ -148,7 +150,7 @@ def hear(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hand the domain statements of other issuers; whatever rested on what they take back falls."""
+    """Send the domain statements of other issuers; what depends on what they revoke ends."""
     from maia.api.requests import StatementBody
     from maia.api.responses import RevokedAnswer
     from maia.credentials.encoding.statements import statement_to_bytes
@@ -161,7 +163,7 @@ def hear(
             found = client.call("POST", "/v1/statements", body, answer=RevokedAnswer)
             lines += [*revoked_lines(found), *published_line(client)]
             records.append(revoked_record(found, client))
-    answer(lines, {"heard": records}, as_json=as_json)
+    answer(lines, {"received": records}, as_json=as_json)
 
 
 def _keep(found: list[SignedStatement], folder: Path) -> None:
@@ -230,16 +232,16 @@ def _statement_record(one: SignedStatement) -> dict[str, object]:
     }
 
 
-def _facts(said: Statement) -> list[dict[str, object]] | None:
-    """Return what a list of facts says of whom; None for any other statement."""
+def _facts(statement: Statement) -> list[dict[str, object]] | None:
+    """Return the facts of a list by principal; None for any other statement."""
     from maia.credentials.validity.statements import FactList
     from maia.events import Instant
 
-    if not isinstance(said, FactList):
+    if not isinstance(statement, FactList):
         return None
     return [
         {"about": str(whom), "fact": name, "value": str(value) if isinstance(value, Instant) else value}
-        for (whom, name), value in sorted(said.facts.items(), key=lambda one: one[0])
+        for (whom, name), value in sorted(statement.facts.items(), key=lambda one: one[0])
     ]
 
 
@@ -249,10 +251,10 @@ def _statement_line(one: SignedStatement) -> str:
     return f"{record['kind']} {record['sequence']}  {period}  {_content(one.statement)}"
 
 
-def _content(said: Statement) -> str:
-    """Return how much a statement says."""
+def _content(statement: Statement) -> str:
+    """Return the size of a statement's content."""
     for what in ("revoked", "valid", "facts"):
-        listed = getattr(said, what, None)
+        listed = getattr(statement, what, None)
         if listed is not None:
             return f"{len(listed)} {what}"
     return ""

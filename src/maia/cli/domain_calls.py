@@ -88,7 +88,7 @@ class _Page(Protocol[_Item_co]):
 
 
 class BadArgumentWord(BadInput):
-    """A word cannot be read as an argument of a role, an appointment or a fact."""
+    """A text cannot be read as an argument of a role, an appointment or a fact."""
 
     code = "INPUT-ARGUMENT-WORD"
 
@@ -97,7 +97,7 @@ class BadArgumentWord(BadInput):
 def calling(
     *, server: str, domain: str, key: Path, credentials: Sequence[Path] | None
 ) -> Iterator[DomainClient]:
-    """Talk to a domain while the body runs; what it refuses comes with a hint, where there is one."""
+    """Connect to a domain while the body runs; its refusals get a hint, where there is one."""
     from maia.api.client import DomainClient
 
     with DomainClient(
@@ -117,7 +117,7 @@ def calling(
 def every_item(
     client: DomainClient, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
 ) -> list[_Item_co]:
-    """Ask for page after page until there are no more, and return what is on all of them."""
+    """Fetch all pages of a long answer and return their items."""
     found: list[_Item_co] = []
     after = (query or {}).get("after")
     for _ in range(PAGES_MAX):
@@ -173,7 +173,7 @@ def _argument(word: str) -> ApiArgument:
 
 
 def _key_file(word: str) -> str:
-    """Return a word that names a key's file; a slip in it would otherwise say something of nobody."""
+    """Return an argument that names a key file; a misspelt one would otherwise be taken for text."""
     if not Path(word).is_file():
         raise BadArgumentWord(f'there is no file `{word[:64]}`: write `"{word[:64]}"` if it is meant as text')
     return word

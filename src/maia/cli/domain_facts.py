@@ -43,7 +43,7 @@ def assert_(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say that a fact holds."""
+    """Assert a fact."""
     from maia.api.client import new_once
     from maia.api.requests import FactBody
     from maia.api.responses import News
@@ -67,7 +67,7 @@ def retract(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say that a fact holds no more; whatever watched it falls."""
+    """Retract a fact; the roles that depend on it end."""
     from maia.api.client import new_once
     from maia.api.requests import FactBody
     from maia.api.responses import RevokedAnswer
@@ -96,7 +96,7 @@ def replace(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make exactly the rows of a file hold; whatever watched one that is gone falls."""
+    """Replace a fact by the rows of a file; the roles that depend on a removed row end."""
     import msgspec
 
     from maia.api.client import new_once

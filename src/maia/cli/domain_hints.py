@@ -1,4 +1,4 @@
-"""What can somebody do who has just been refused by a domain?
+"""What can a user do after a refusal by a domain?
 
 The sentence of an error says what is wrong. For codes that have one usual
 cause, a hint beside it says where to look; it names commands and options, so
@@ -19,7 +19,7 @@ HINTS: Final[Mapping[str, str]] = {
     "UNAVAILABLE-DOMAIN": "is `maia domain serve` running, and is this what it says after `answering at`?",
     "CREDENTIAL-ANOTHER-DOMAIN": "`--server` leads to one domain and `--domain` names another",
     "POLICY-NO-CHAIN": "`--credentials` shows certificates, and they must have been issued to your `--key`",
-    "POLICY-EXPIRED": "ask whoever issued it for a new one, and show that with `--credentials`",
+    "POLICY-EXPIRED": "ask its issuer for a new one, and show that with `--credentials`",
     "POLICY-REVOKED": "`maia domain audit show` tells another administrator when, by whom and why",
     "INPUT-UNKNOWN-CERTIFICATE": "`maia domain register` and `maia domain appointments` show the ids; "
     "`maia cert revoke FILE` takes what the domain's key signed elsewhere",

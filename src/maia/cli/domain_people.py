@@ -62,7 +62,7 @@ def appoint(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Appoint somebody to something: the domain signs a certificate that policies can ask for."""
+    """Appoint a principal: the domain signs a certificate that policies can require."""
     from maia.api.client import new_once
     from maia.api.requests import Appointing, Period
     from maia.api.responses import AppointmentAnswer
@@ -92,7 +92,7 @@ def appointments(
     holder: Annotated[str | None, typer.Option(help="Only this one's: key or .pub file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the appointments that stand."""
+    """List the appointments in force."""
     from maia.api.responses import AppointmentPage
 
     query = {} if holder is None else {"holder": str(read_principal(holder))}
@@ -143,7 +143,7 @@ def deactivate(
     reason: ReasonText = "",
     as_json: AsJson = False,
 ) -> None:
-    """End a membership: your own, or anybody's if you may change rights."""
+    """End a membership: your own, or any if you may change rights."""
     from maia.api.client import new_once
     from maia.api.requests import Reason
     from maia.api.responses import RevokedAnswer

@@ -49,7 +49,7 @@ def check(
     from maia.keystore.key_files import new_signing_key
     from maia.roles import Policy, parse_policy
 
-    # Without a domain, `here` is a key that nobody has: everything can be checked but whom it means.
+    # Without a domain, `here` is a key without an owner: everything can be checked but that key.
     here = new_signing_key().principal if domain is None else read_principal(domain)
     known, read = _types(types or []), dict[str, Policy]()
     for name, path in _parents(parent).items():
@@ -71,7 +71,7 @@ def load(
     parent: Parents = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a policy in force; one with errors changes nothing. What it no longer grants falls."""
+    """Put a policy in force; one with errors changes nothing. What it no longer grants ends."""
     from maia.api.client import new_once
     from maia.api.requests import PolicyBody
     from maia.api.responses import PolicyAnswer
@@ -113,7 +113,7 @@ def shown_role(role: RoleDeclaration) -> str:
 
 
 def _types(paths: list[Path]) -> dict[str, VerifiedType]:
-    """Verify definitions from files; the last word of a name is enough where no two types share it."""
+    """Verify definitions from files; the last part of a name is enough where no two types share it."""
     from maia.config.constitutions import read_constitutions
     from maia.config.input_files import QUORUM_SUFFIX, read_definitions
     from maia.config.type_folder import verified_lineage

@@ -41,7 +41,7 @@ def add_commands(app: typer.Typer) -> None:
         epilog="Examples: maia domain rights -k smith.key; maia domain rights smith.pub -k audit.key "
         "--credentials audit-certs"
     )(rights)
-    app.command(epilog="Example: maia domain register --standing -k audit.key --credentials audit-certs")(
+    app.command(epilog="Example: maia domain register --in-force -k audit.key --credentials audit-certs")(
         register
     )
     app.command(
@@ -73,7 +73,7 @@ def who_can(
     at: At = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say who can do something with an event type, by which certificates, until when."""
+    """List the principals that can act on an event type, by which certificates, until when."""
     from maia.api.responses import HolderPage
 
     whose = None if owner is None else str(read_principal(owner))
@@ -83,7 +83,7 @@ def who_can(
     }  # fmt: skip
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = every_item(client, "/v1/register/who-can", HolderPage, query)
-    lines = [line for one in found for line in _holder_lines(one)] or ["nobody"]
+    lines = [line for one in found for line in _holder_lines(one)] or ["no principal"]
     answer(lines, {"holders": [record_of(one) for one in found]}, as_json=as_json)
 
 
@@ -97,7 +97,7 @@ def rights(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the certificates of the register that speak to a principal."""
+    """List the certificates of a principal in the register."""
     from maia.api.responses import EntryPage
 
     whose = open_key(key).principal if principal is None else read_principal(principal)
@@ -112,13 +112,13 @@ def register(
     domain: DomainKey,
     key: CallerKey,
     credentials: Shown = None,
-    standing: Annotated[bool, typer.Option("--standing", help="Only what stands now.")] = False,
+    in_force: Annotated[bool, typer.Option("--in-force", help="Only what is in force now.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the register of rights."""
     from maia.api.responses import EntryPage
 
-    query = {"standing_at": "now"} if standing else {}
+    query = {"standing_at": "now"} if in_force else {}
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = every_item(client, "/v1/register", EntryPage, query)
     lines = [line for one in found for line in _entry_lines(one)] or ["empty"]
@@ -134,7 +134,7 @@ def would(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a member of a role would be able to do."""
+    """List what a member of a role would be able to do."""
     from maia.api.requests import WouldBody
     from maia.api.responses import AbilitiesAnswer
 
@@ -163,7 +163,7 @@ def revoke(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take certificates back, and whatever rests on them; returns when the network knows."""
+    """Revoke certificates, and whatever depends on them; returns when a broker has acted."""
     from maia.api.client import new_once
     from maia.api.requests import Reason, Revocation
     from maia.api.responses import RevokedAnswer
@@ -180,14 +180,14 @@ def revoke(
 
 
 def delegated(
-    file: Annotated[Path, typer.Argument(help="The certificate by which you passed a right on.")],
+    file: Annotated[Path, typer.Argument(help="The certificate by which you delegated a right.")],
     server: Server,
     domain: DomainKey,
     key: CallerKey,
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the register that you passed a right on."""
+    """Register a right that you delegated."""
     from maia.api.client import new_once
     from maia.api.requests import DelegationBody
     from maia.api.responses import EntryAnswer
@@ -207,7 +207,7 @@ def hold(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hand the domain certificates that lead from owners to it, so that it can pass rights on."""
+    """Give the domain certificates that lead from owners to it, so that it can delegate rights."""
     from maia.api.client import new_once
     from maia.api.requests import CertificatesBody
     from maia.api.responses import Count
@@ -227,7 +227,7 @@ def register_type(
     credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
-    """Register a version of an event type, so that policies can speak of it."""
+    """Register a version of an event type, so that policies can use it."""
     from maia.api.client import new_once
     from maia.api.requests import TypeBody
     from maia.api.responses import TypeAnswer
@@ -243,7 +243,7 @@ def register_type(
 def types(
     server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
 ) -> None:
-    """List the event types that policies can speak of."""
+    """List the event types that policies can use."""
     from maia.api.responses import TypePage
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:

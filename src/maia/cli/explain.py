@@ -54,7 +54,7 @@ def explain(
     at: At = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say whether a principal may do something, and which certificate, field and attribute decide it."""
+    """Decide whether a principal may do something, and name the certificate, field and attribute."""
     from maia.config.bounds_file import read_bounds
     from maia.config.constitutions import read_constitutions
     from maia.credentials import ASSUMED_GOOD
@@ -93,9 +93,9 @@ def explain(
 
 
 def _assumed(evidence: Evidence) -> list[str]:
-    """Say which tests a verifier will make, and this command has not made."""
+    """Return the tests that a verifier makes and this command does not."""
     tests = dict.fromkeys(test for chain in evidence.chains for test in chain.validity.tests)
-    return [f"{test.by} vouches for the certificates ({test.kind.value})" for test in tests]
+    return [f"{test.by} confirms the certificates ({test.kind.value})" for test in tests]
 
 
 def _request(
@@ -118,7 +118,7 @@ def _request(
     if network is not None and coordinator is not None:
         return Request(who, wanted, NetworkName(read_owner(coordinator), network))
     if definition is None:
-        raise BadGrant("say what it is about: --definition FILE, or --network NAME with --coordinator")
+        raise BadGrant("name the resource: --definition FILE, or --network NAME with --coordinator")
     verified: VerifiedType | None = None
     for path in [*previous, definition]:
         verified = verify_definition(read_definition(path), at=now, previous=verified, constitutions=quorums)
@@ -142,7 +142,7 @@ def _facts(said: list[str]) -> Facts:
 
 def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
     if word not in audiences:
-        raise BadGrant(f"`{word[:32]}` is no audience; say {' or '.join(audiences)}")
+        raise BadGrant(f"`{word[:32]}` is no audience; give {' or '.join(audiences)}")
     return audiences[word]
 
 
@@ -167,7 +167,7 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
 
 
 def _names(event_type: VerifiedType | None) -> dict[AttributeUid, str]:
-    """Return what the version of the request calls its attributes."""
+    """Return the names of attributes in the version of the request."""
     return {} if event_type is None else {one.uid: one.name for one in event_type.attributes}
 
 

@@ -30,7 +30,7 @@ def check(
     definition: Definition = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a filter is well formed, and how Maia reads it."""
+    """Check whether a filter is well formed, and print how Maia reads it."""
     from maia.canonical import write_canonical
     from maia.predicates import (
         attributes_of,
@@ -46,7 +46,7 @@ def check(
     text = format_predicate(predicate, names or None)
     empty = provably_empty(predicate)
     speaks_of = sorted(names.get(uid, uid) for uid in attributes_of(predicate))
-    lines = [f"reads as     {text}", f"speaks of    {', '.join(speaks_of) or 'nothing'}"]
+    lines = [f"reads as     {text}", f"mentions     {', '.join(speaks_of) or 'nothing'}"]
     if empty:
         lines.append("warning      no event can ever satisfy it")
     encoded = write_canonical(predicate_to_expression(predicate))
@@ -61,7 +61,7 @@ def covers(
     definition: Definition = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say whether WIDE provably admits everything that NARROW admits (exit status 1 if not)."""
+    """Check whether WIDE provably admits everything that NARROW admits (exit status 1 if not)."""
     from maia.predicates import covers as provably_covers
     from maia.predicates import parse_predicate
 

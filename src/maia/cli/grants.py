@@ -44,7 +44,7 @@ __all__ = [
 
 
 class BadGrant(BadInput):
-    """The options do not say clearly what is granted."""
+    """The options do not state clearly what is granted."""
 
     code = "INPUT-GRANT"
 
@@ -63,7 +63,7 @@ def authority_from_options(
     condition: str | None = None,
     during: str | None = None,
 ) -> Authority:
-    """Build an authority from what the user typed; say what is missing or contradictory."""
+    """Build an authority from the options; refuse what is missing or contradictory."""
     from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
     from maia.predicates import ALWAYS, parse_predicate
 
@@ -83,7 +83,7 @@ def authority_from_options(
 
 
 def _condition(condition: str | None, hours: str | None) -> Predicate:
-    """Read what must be true for a right to count: about facts, and about the time."""
+    """Read the condition of a right: over facts, and over the time."""
     from maia.policy.clock_facts import check_clock_facts
     from maia.predicates import ALWAYS, AllOf, parse_predicate
 
@@ -97,7 +97,7 @@ def _condition(condition: str | None, hours: str | None) -> Predicate:
 
 
 def _hours(text: str) -> Predicate:
-    """Read a time of the day and week, in the words of a policy."""
+    """Read a time of the day and week, in the syntax of a policy."""
     from maia.policy.clock_facts import during
     from maia.predicates.language.scanner import Scanner
     from maia.roles.premises import take_window
@@ -116,13 +116,13 @@ def _hours(text: str) -> Predicate:
 
 
 def one_action(word: str) -> Action:
-    """Read one action; a word that stands for several cannot be asked about at once."""
+    """Read one action; a name for several actions is refused."""
     from maia.credentials import actions_from_words
 
     actions = sorted(actions_from_words([word]), key=lambda action: action.value)
     if len(actions) != 1:
         choices = ", ".join(action.value for action in actions)
-        raise BadGrant(f"`{word[:32]}` stands for several actions; ask for one of {choices}")
+        raise BadGrant(f"`{word[:32]}` means several actions; give one of {choices}")
     return actions[0]
 
 
@@ -138,7 +138,7 @@ def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str
         body = [f"subject      {shown_subject(certificate.subject)}", f"may pass on  {passes}"]
         body += authority_lines(certificate.authority, names)
     comment = [f"comment      {certificate.comment}"] if certificate.comment else []
-    for_good = ["hands over   root authority, for good: nobody can take it back"]
+    for_good = ["hands over   root authority, for good: it cannot be revoked"]
     tail = for_good if is_for_good(certificate) else []
     return [*head, *body, *validity_lines(certificate.validity), *comment, *tail]
 
@@ -209,7 +209,7 @@ def shown_subject(subject: Subject) -> str:
 
 
 def validity_lines(validity: Validity) -> list[str]:
-    """Return a period, and who must vouch for the certificate meanwhile, one a line."""
+    """Return a period, and the testers of the certificate, one a line."""
     tests = [f"tested       {_shown_test(test)}" for test in validity.tests]
     return [f"valid        {shown_validity(validity)}", *tests]
 
@@ -221,7 +221,7 @@ def shown_validity(validity: Validity) -> str:
 
 
 def validity_record(validity: Validity) -> dict[str, str]:
-    """Return a period as named fields; a bound that is not there is said to be so."""
+    """Return a period as named fields; a missing bound is stated."""
     start, end = validity.not_before, validity.not_after
     return {
         "not_before": "unbounded" if start is None else str(start),
@@ -238,7 +238,7 @@ def online_record(validity: Validity) -> dict[str, object]:
 
 
 def online_tests(kinds: Iterable[str], by: Principal, locations: Iterable[str]) -> list[OnlineTest]:
-    """Read what `--online`, `--by` and `--statements-at` say."""
+    """Read `--online`, `--by` and `--statements-at`."""
     from maia.credentials import OnlineTest, TestKind
 
     known = {kind.value: kind for kind in TestKind}
@@ -250,16 +250,16 @@ def online_tests(kinds: Iterable[str], by: Principal, locations: Iterable[str]) 
 
 
 def revocation_lines(certificate: Certificate) -> list[str]:
-    """Say whether a certificate can be revoked, how, and where that would not be noticed."""
+    """Return whether and how a certificate can be revoked, and where that would not be noticed."""
     tests, end = certificate.validity.tests, certificate.validity.not_after
     closing = [test for test in tests if test.kind.value != "crl"]
     if closing:
         who = ", ".join(dict.fromkeys(str(test.by) for test in closing))
-        return [f"revocable    by {who}: who hears nothing of it refuses the certificate"]
+        return [f"revocable    by {who}: a verifier without its statement refuses the certificate"]
     until = "for ever" if end is None else f"until {end}"
     return [
-        "revocable    by a list of its issuer, where that is heard; it demands no test that fails without",
-        f"             news, so a verifier that hears none accepts it {until} (--online timed-crl)",
+        "revocable    by a list of its issuer, at verifiers that receive it; it demands no test, so a",
+        f"             verifier that receives none accepts it {until} (--online timed-crl)",
     ]
 
 
@@ -280,7 +280,7 @@ def _resources(
 
     whose = None if owner is None or owner == "*" else read_owner(owner)
     if sum(one is not None for one in (network, type_name, topic)) > 1:
-        raise BadGrant("a certificate speaks of a network, of types or of topics, and of one of them only")
+        raise BadGrant("a certificate is about a network, types or topics, and one of them only")
     if topic is not None:
         return TopicPattern(whose, parse_name_pattern(topic))
     if network is not None:
@@ -290,7 +290,7 @@ def _resources(
     if owner == "*":
         return AnyResource()
     raise BadGrant(
-        "say what is granted: --network NAME, --type NAME, --topic PATH or --definition FILE, with --owner; "
+        "name the resource: --network NAME, --type NAME, --topic PATH or --definition FILE, with --owner; "
         "`--owner '*'` alone means everything"
     )
 

@@ -49,7 +49,7 @@ At: TypeAlias = Annotated[
 
 
 def write_new(path: Path, text: str, *, overwrite: bool) -> None:
-    """Write a file; one that is already there is kept unless the user said otherwise."""
+    """Write a file; an existing one is kept unless `force` is set."""
     try:
         with path.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
@@ -65,7 +65,7 @@ def vocabulary_from(definition: Path | None) -> Vocabulary | None:
 
 
 def moment(text: str | None) -> Instant:
-    """Return the moment the user named, or now."""
+    """Return the time in the option, or now."""
     from maia.clock import system_now
 
     return system_now() if text is None else Instant.parse(text)

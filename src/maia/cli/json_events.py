@@ -41,7 +41,7 @@ def event_from_line(line: str, event_type: TypeShape, *, now: Instant) -> dict[s
 
 
 def event_from_words(words: Iterable[str], event_type: TypeShape, *, now: Instant) -> dict[str, Value]:
-    """Read one event from `name=value` words."""
+    """Read one event from `name=value` options."""
     event: dict[str, Value] = {}
     for word in words:
         name, equals, text = word.partition("=")

@@ -26,7 +26,7 @@ KeyFile: TypeAlias = Annotated[
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")]
 
 
-@app.command(epilog="Example: maia key new pito.key   (writes pito.key, and pito.pub for everybody)")
+@app.command(epilog="Example: maia key new pito.key   (writes pito.key, and pito.pub to hand out)")
 def new(
     file: Annotated[
         Path, typer.Argument(help="Where to keep the secret key; its public half goes beside it, as .pub.")

@@ -32,7 +32,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder of the event log.")]
 
 @app.command(epilog="Examples: maia log verify events; maia log verify events --json")
 def verify(folder: Folder, as_json: AsJson = False) -> int:
-    """Read every byte of a log and report what is not as it was written; exit status 1 if anything is."""
+    """Read every byte of a log and report damage; exit status 1 if there is any."""
     from maia.log.disk.log_view import LogView
 
     view = LogView(folder)
@@ -44,7 +44,7 @@ def verify(folder: Folder, as_json: AsJson = False) -> int:
 
 @app.command(name="list", epilog="Examples: maia log list events; maia log list events --json")
 def list_log(folder: Folder, as_json: AsJson = False) -> None:
-    """Show what a log holds, by type: segments, frames, events, bytes and the days they were published."""
+    """Show the contents of a log, by type: segments, frames, events, bytes and days of publication."""
     from maia.log.disk.log_view import LogView
 
     view = LogView(folder)

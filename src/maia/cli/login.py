@@ -48,7 +48,7 @@ def login(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show your appointments to a domain, and put what it gives you into a wallet."""
+    """Show your appointments to a domain, and put the certificates that it issues into a wallet."""
     from maia.keystore.wallet_folder import WalletFolder
 
     folder = WalletFolder(wallet)
@@ -57,13 +57,13 @@ def login(
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         if not watch:
             found, files = _once(client, folder)
-            _tell(found, files, folder, as_json=as_json)
+            _print_answer(found, files, folder, as_json=as_json)
             return
         _watch(client, folder, every, as_json=as_json)
 
 
 def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int]:
-    """Log in; a domain that gives nothing any more leaves nothing of its own in the wallet."""
+    """Log in; certificates that the domain no longer issues leave the wallet."""
     from maia.api.requests import LoginBody
     from maia.api.responses import WalletAnswer
     from maia.credentials.appointments import appointment_to_bytes
@@ -81,7 +81,7 @@ def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int
 
 
 def _with_others_word(found: WalletAnswer) -> WalletAnswer:
-    """Add what other domains say of the certificates above, where these say how to ask them."""
+    """Add other domains' statements about the certificates above, from the locations in them."""
     import asyncio
 
     import msgspec
@@ -112,7 +112,7 @@ def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, a
     while True:
         try:
             found, files = _once(client, folder)
-            _tell(found, files, folder, as_json=as_json)
+            _print_answer(found, files, folder, as_json=as_json)
             again_s, wait_s = _AGAIN_S, _until_renewal(found, moment(None), every)
         except (Refusal, Unavailable) as problem:
             # What was given may come back, and a server too: both are asked again.
@@ -133,7 +133,7 @@ def _until_renewal(found: WalletAnswer, now: Instant, every: float | None) -> fl
     return min(max(left / 2, _LEAST_S), most)
 
 
-def _tell(found: WalletAnswer, files: int, folder: WalletFolder, *, as_json: bool) -> None:
+def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_json: bool) -> None:
     lines = [
         f"role         {shown_call(one.membership.role, one.membership.arguments)}"
         for one in found.memberships

@@ -84,7 +84,7 @@ def _nothing_to_do_before() -> None:
 
 
 def _run(words: list[str]) -> object:
-    """Run a command; of the errors of tasks that ended together, the user hears one."""
+    """Run a command; of the errors of tasks that ended together, print one."""
     import typer  # not before: it takes a moment, in which Ctrl-C is to end in one line, too
 
     try:
@@ -103,7 +103,7 @@ def _run(words: list[str]) -> object:
 
 
 def _one_of(group: BaseExceptionGroup) -> BaseException:
-    """Return the most telling error of a group: one of ours, else the first."""
+    """Return the most useful error of a group: one of ours, else the first."""
     leaves = [_one_of(one) if isinstance(one, BaseExceptionGroup) else one for one in group.exceptions]
     return next((one for one in leaves if isinstance(one, MaiaError)), leaves[0])
 
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("maia: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away, as `| head` does; there is nobody left to tell.
+        # The reader of our output went away, as `| head` does; no error can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as problem:

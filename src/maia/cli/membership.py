@@ -92,7 +92,7 @@ class Membership:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
 
     def settings(self) -> ClientSettings:
-        """Return what a session of this member is told."""
+        """Return the settings of a session of this member."""
         from maia.client import ClientSettings
 
         return ClientSettings(self.network, self.brokers, self.credentials, constitutions=self.constitutions)
@@ -163,7 +163,7 @@ def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefi
 def verified(
     history: list[SignedDefinition], constitutions: tuple[VerifiedConstitution, ...] = ()
 ) -> VerifiedType:
-    """Verify a definition after those it was made from; the last one is what is meant."""
+    """Verify a definition after those it was made from; return the last."""
     from maia.types import verify_definition
 
     now = moment(None)

@@ -29,7 +29,7 @@ _STATUS: Final[tuple[tuple[type[MaiaError], int], ...]] = (
 
 
 def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool) -> None:
-    """Print the answer of a command in the form that was asked for."""
+    """Print the answer of a command, as text or JSON."""
     if as_json:
         sys.stdout.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
     else:

@@ -1,4 +1,4 @@
-"""`maia pipeline`: make events, run the papers' applications over them in Spark, and look at the result."""
+"""`maia pipeline`: make events, run the papers' applications over them in Spark, and show the result."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def run(
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
 ) -> None:
-    """Run an application over events and say what its result comes to."""
+    """Run an application over events and print a summary of its result."""
     from maia.spark.applications.runs import interruptible
     from maia.spark.applications.runs import run as run_application
 
@@ -195,7 +195,7 @@ def explain(
     statements: StatementsOf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how Spark will go about it: operators and columns, never a value that is compared with."""
+    """Show Spark's plan: operators and columns, never a value that is compared with."""
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
     )
@@ -206,8 +206,8 @@ def explain(
         result = application.of(events.table(), terms)
         lines, read = plan_lines(result), sorted(events.attributes(columns_read(result)))
     never = sorted(application.never_reads)
-    told = [f"reads       {', '.join(read)}", f"never reads {', '.join(never) or '(nothing is left out)'}"]
-    answer([*lines, *told], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
+    columns = [f"reads       {', '.join(read)}", f"never reads {', '.join(never) or '(nothing is left out)'}"]
+    answer([*lines, *columns], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
 
 
 @app.command(epilog="Example: maia pipeline verify billing --from city")
@@ -228,7 +228,7 @@ def verify(
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
 ) -> int:
-    """Run as a batch and as a stream, compare row by row, and look for columns that must not be read."""
+    """Run as a batch and as a stream, compare row by row, and check for columns that must not be read."""
     from maia.spark.applications.runs import run as run_application
 
     asked = Asked(
@@ -298,7 +298,7 @@ def _check_plots(paths: Sequence[Path]) -> None:
         if path.suffix.lstrip(".") not in FORMS:
             raise BadPlot(f"`{path}` does not end in .{', .'.join(FORMS)}")
         if not path.parent.is_dir():
-            raise BadPlot(f"`{path.parent}` is no folder, so nothing can be drawn into it")
+            raise BadPlot(f"`{path.parent}` is no folder, so no picture can be written into it")
     if paths and find_spec("matplotlib") is None:
         raise PlotsUnavailable(
             "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia[plots]'"

@@ -27,7 +27,7 @@ def _bar(*, is_quiet: bool) -> Progress:
 
 @contextmanager
 def counted(what: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how much of a known amount is done; call what is handed out with each part."""
+    """Show how much of a known amount is done; call the yielded function with each part."""
     with _bar(is_quiet=is_quiet) as progress:
         task = progress.add_task(what, total=total)
         yield lambda done: progress.advance(task, done)
@@ -35,7 +35,7 @@ def counted(what: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int]
 
 @contextmanager
 def spark_steps(spark: SparkSession, *, is_quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show Spark's tasks while they run; call what is handed out when another step begins."""
+    """Show Spark's tasks while they run; call the yielded function when another step begins."""
     with _bar(is_quiet=is_quiet) as progress:
         task, ended = progress.add_task("starting", total=None), threading.Event()
 

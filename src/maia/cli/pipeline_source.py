@@ -1,6 +1,6 @@
 """Which events does a command of `maia pipeline` read?
 
-Files that anybody can read, such as generated ones; or a recording broker's
+Files without access control, such as generated ones; or a recording broker's
 log, under the rights of a reader. Keys of sealed events, and the certificates
 of those who published them, are fetched from the type's key manager; keys are
 gone when the command ends.
@@ -107,7 +107,7 @@ StatementsOf: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
         "--statements",
-        help="With --log: statements by those who vouch for certificates, files or folders, beside those in "
+        help="With --log: validity statements about certificates, files or folders, beside those in "
         "the wallets that --credentials names.",
     ),
 ]
@@ -122,14 +122,14 @@ BatchBytes: TypeAlias = Annotated[
 
 
 class StatementsMissing(Unavailable):
-    """A certificate must be vouched for, and no statement is at hand that does so now."""
+    """A certificate demands a validity statement, and no valid one is at hand."""
 
     code = "UNAVAILABLE-STATEMENTS"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the options say about the source."""
+    """The options about the source."""
 
     path: Path | None
     log: Path | None = None
@@ -149,13 +149,13 @@ class Asked:
         from maia.spark.applications.runs import BadSource, parquet_columns
 
         if (self.path is None) == (self.log is None):
-            raise BadSource("say where the events are: either --from PATH or --log FOLDER")
+            raise BadSource("name the source of events: either --from PATH or --log FOLDER")
         place = self.path or self.log
         if place is not None and not place.exists():
             raise BadSource(f"`{place}` is not there; `maia pipeline generate` makes events to begin with")
         if self.log is not None and not (self.definitions and self.key and self.credentials):
             raise BadSource(
-                "a log is read under somebody's rights: say --definition, --key and --credentials"
+                "a log is read under a reader's rights: give --definition, --key and --credentials"
             )
         if self.path is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.path)))
@@ -188,12 +188,12 @@ class Asked:
         with (
             job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk,
             right_watch(desk, heard, folders=folders, asking=asking) as watch,
-            _told(watch),
+            _end_of_right(watch),
         ):
             yield self._governed(spark, application, desk, watch, asking)
 
     def _asking(self) -> Asking:
-        """Return whom this command asks by itself: whoever its own certificates say, and nobody else."""
+        """Return the testers that this command asks: those in its own certificates, and no others."""
         from maia.spark.governed.validity_watch import Asking
 
         assert self.key is not None  # noqa: S101 - checked above
@@ -273,14 +273,14 @@ class Asked:
         if len(named) == 1 and self.network is None and self.coordinator is None:
             return named.pop()
         raise BadSource(
-            "the type is sealed, so its key server is asked, and none or several of your certificates name "
-            "its network: say --network and --coordinator"
+            "the type is sealed and needs its key server, and none or several of your certificates name "
+            "its network: give --network and --coordinator"
         )
 
 
 @contextmanager
-def _told(watch: RightWatch) -> Iterator[None]:
-    """Say that the right was gone where that is why Spark gave up: of a worker's error it keeps the text."""
+def _end_of_right(watch: RightWatch) -> Iterator[None]:
+    """Raise the end of the right where Spark failed for it: of a worker's error Spark keeps the text."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
 
@@ -292,12 +292,12 @@ def _told(watch: RightWatch) -> Iterator[None]:
         if not watch.ended:
             raise
         raise GrantEnded(
-            "the right behind this run was taken back, or nobody vouches for it any more; nothing is kept"
+            "the right behind this run was revoked, or has no valid statement any more; nothing is kept"
         ) from problem
 
 
 def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType) -> None:
-    """Refuse, before anybody else is asked, a reader without any right to the type."""
+    """Refuse, before any other process is asked, a reader without any right to the type."""
     from maia.credentials import Action
     from maia.policy import Request
     from maia.spark.governed.periods import slices_of
@@ -307,23 +307,23 @@ def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType) ->
 
 
 def _hinted(watch: RightWatch, work: Callable[..., _Result], /, *words: object, **named: object) -> _Result:
-    """Do something that needs a right; say what to do about one that nobody vouches for."""
+    """Do something that needs a right; give a hint where a statement is missing."""
     from maia.policy import GrantStale, GrantTestedOnce
 
     try:
         return work(*words, **named)
     except GrantTestedOnce as problem:
-        # The tester's own words say more than that nobody has vouched.
+        # The tester's own refusal says more than that a statement is missing.
         raise next(iter(watch.unanswered.values()), problem) from problem
     except GrantStale as problem:
         raise StatementsMissing(
             f"{problem.message}; log in again (`maia login`) and name the wallet with --credentials, or name "
-            "statements that hold now with --statements; those who vouch were asked where certificates say so"
+            "valid statements with --statements; testers were asked at the locations in the certificates"
         ) from problem
 
 
 def network_of(signed: SignedCertificate) -> NetworkName | None:
-    """Return the network to which a certificate lets somebody connect, if it names exactly one."""
+    """Return the network to which a certificate grants connect, if it names exactly one."""
     from maia.credentials import Action, AuthorisationCertificate, NetworkName
     from maia.credentials.authority import NetworkPattern
 
@@ -343,7 +343,7 @@ def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution
 
 
 def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
-    """Return which attributes stand in the columns of a log; the newest version has the last word."""
+    """Return which attributes are in the columns of a log; the newest version wins."""
     from maia.log.format.rows import HEADER_COLUMNS, SEALED_COLUMN, column_name
 
     names: dict[str, str | None] = dict.fromkeys((*HEADER_COLUMNS, SEALED_COLUMN))

@@ -93,21 +93,21 @@ def publish(
     try:
         asyncio.run(_publish(member, history, where, _paced(events, rate), sent))
     except KeyboardInterrupt:
-        sys.stderr.write(f"maia: {sent.taken_on} of {_counted(sent.handed_over)} had been published\n")
+        sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
-    taken_on = sent.taken_on
-    answer([f"published {_counted(taken_on)}"], {"published": taken_on}, as_json=as_json)
+    accepted = sent.accepted
+    answer([f"published {_counted(accepted)}"], {"published": accepted}, as_json=as_json)
 
 
 @dataclass(slots=True)
 class _Sent:
-    """How many events the broker was to have, and how many of them it has taken on."""
+    """How many events were sent to the broker, and how many it has accepted."""
 
-    handed_over: int = 0
+    handed_in: int = 0
     publisher: Publisher | None = None
 
     @property
-    def taken_on(self) -> int:
+    def accepted(self) -> int:
         return 0 if self.publisher is None else self.publisher.published_rows
 
 
@@ -128,13 +128,13 @@ async def _publish(
         try:
             async for event in events:
                 await publisher.publish(event)
-                sent.handed_over += 1
+                sent.handed_in += 1
             await publisher.flush()
         except BadEventLine as problem:
             await _flushed(publisher)
             raise BadEventLine(f"{problem.message}; {_before_it(sent)}") from problem
         except MaiaError as problem:
-            problem.add_note(f"{sent.taken_on} of {_counted(sent.handed_over)} went out")
+            problem.add_note(f"{sent.accepted} of {_counted(sent.handed_in)} went out")
             raise
         except asyncio.CancelledError:  # Ctrl-C
             await _flushed(publisher)
@@ -142,22 +142,22 @@ async def _publish(
 
 
 def _print_warning(problem: MaiaError | None) -> None:
-    told = (
+    line = (
         "events can be sent on again" if problem is None else f"warning: {problem.message} [{problem.code}]"
     )
-    sys.stderr.write(f"maia: {told}\n")
+    sys.stderr.write(f"maia: {line}\n")
 
 
 async def _flushed(publisher: Publisher) -> None:
-    """Let the broker answer for what it was sent; why it does not is told by the count."""
+    """Wait for the broker's answers; the count says what is missing."""
     with suppress(MaiaError):
         await publisher.flush(timeout_s=_LAST_FLUSH_S)
 
 
 def _before_it(sent: _Sent) -> str:
-    if sent.taken_on == sent.handed_over:
-        return f"the {sent.taken_on} before it were published"
-    return f"of the {sent.handed_over} before it {sent.taken_on} were published"
+    if sent.accepted == sent.handed_in:
+        return f"the {sent.accepted} before it were published"
+    return f"of the {sent.handed_in} before it {sent.accepted} were published"
 
 
 def _counted(events: int) -> str:
@@ -188,7 +188,7 @@ async def _from_input(count: int | None, event_type: VerifiedType) -> AsyncItera
 async def _paced(
     events: AsyncIterator[dict[str, Value]], rate: float | None
 ) -> AsyncIterator[dict[str, Value]]:
-    """Hand events on at their rate, counted from the first, so that a slow one is made up for."""
+    """Yield events at their rate, counted from the first, so that a delay is made up for."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -218,7 +218,7 @@ async def _lines(source: Iterable[str]) -> AsyncIterator[str]:
         except (RuntimeError, ValueError, OSError):
             return  # the loop has ended, or the input has
 
-    # A daemon, because a thread that waits for a keyboard cannot be told to stop.
+    # A daemon, because a thread that waits for a keyboard cannot be stopped.
     threading.Thread(target=read, daemon=True).start()
     while (line := await queue.get()) is not None:
         if len(line) > LINE_MAX:

@@ -79,7 +79,7 @@ def sign(file: QuorumFile, key: KeyFile, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: maia quorum show police.quorum")
 def show(file: QuorumFile, as_json: AsJson = False) -> None:
-    """Say who speaks for a quorum, and whether the last change has enough signatures."""
+    """Show the members of a quorum, and whether the last change has enough signatures."""
     lines, record = _described(_read(file))
     answer(lines, record, as_json=as_json)
 
@@ -98,7 +98,7 @@ def _member(key: Path, agreed: QuorumEvidence) -> SigningKey:
     opened = open_key(key)
     current = verify_constitution(agreed, quorum=quorum_of(agreed))
     if opened.principal not in set(leaves(current.threshold)):
-        raise BadFile(f"`{key}` is not the key of a present member, and only those agree to a change")
+        raise BadFile(f"`{key}` is not the key of a present member, and only those can sign a change")
     return opened
 
 
@@ -120,7 +120,7 @@ def _save(evidence: QuorumEvidence, out: Path, *, force: bool, as_json: bool) ->
 
 
 def _described(evidence: QuorumEvidence) -> tuple[list[str], dict[str, object]]:
-    """Return who speaks for a quorum; where the last change waits for signatures, who would."""
+    """Return the members of a quorum; where the last change lacks signatures, the proposed ones."""
     from maia.credentials import QuorumEvidence, QuorumNotReached, quorum_of, verify_constitution
 
     quorum, signed = quorum_of(evidence), len(evidence.changes[-1].signatures) if evidence.changes else 0

@@ -1,4 +1,4 @@
-"""How does a command run a server until it is told to stop? One line says when it is ready.
+"""How does a command run a server until it is stopped? One line says when it is ready.
 
 A flag that was not given is `None`, so that the configuration file and the
 environment have their say.
@@ -51,7 +51,7 @@ CheckOnly: TypeAlias = Annotated[
 
 
 class _Listening(Protocol):
-    """Where a server listens, as whom, and where it tells how it is."""
+    """The address, key and status endpoint of a server."""
 
     @property
     def address(self) -> str: ...
@@ -62,7 +62,7 @@ class _Listening(Protocol):
 
 
 class _Logged(Protocol):
-    """A configuration that says how to log."""
+    """A configuration with log settings."""
 
     @property
     def log_format(self) -> str: ...
@@ -111,7 +111,7 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
 
 
 def prepared_lines(prepared: _OfNetwork, *, what: str) -> list[str]:
-    """Return who would serve, in which network, and with which right, in lines."""
+    """Return the key, network and right of a server, in lines."""
     record = prepared_record(prepared)
     return [
         f"{what:<12} {record['principal']}",

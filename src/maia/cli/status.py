@@ -1,4 +1,4 @@
-"""`maia status`: what is connected to a broker on this machine, and what stands there?"""
+"""`maia status`: what is connected to a broker on this machine, and what is registered there?"""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _lines(found: Mapping[str, object]) -> list[str]:
 
 
 def _log_lines(log: object) -> list[str]:
-    """Say how far the event log is, and how far its slowest reader."""
+    """Return the position of the event log, and of its slowest reader."""
     if not isinstance(log, dict):
         return []
     safe = f"position {log.get('position')}, {log.get('unsafe')} on the way, {log.get('bytes', 0)} bytes"
@@ -88,14 +88,14 @@ def _overlay_lines(overlay: object) -> list[str]:
 
 
 def _rendezvous_lines(types: object) -> list[str]:
-    """Say of each type where it leads to, and what is wanted behind which neighbour."""
+    """Return for each type its next hop, and what is wanted behind each neighbour."""
     lines = []
     for type_id, book in types.items() if isinstance(types, dict) else ():
         towards = "its rendezvous is here" if book.get("is_here") else f"rendezvous by {book.get('parent')}"
         lines.append(f"{'type ' + str(type_id)[:12]:<20} {towards}")
-        for hop, told in book.get("hops", {}).items():
-            offers = ", offers" if told.get("offers") else ""
-            lines.append(f"{'':<20} {hop}: {told.get('wanted')} filters{offers}")
+        for hop, routes in book.get("hops", {}).items():
+            offers = ", offers" if routes.get("offers") else ""
+            lines.append(f"{'':<20} {hop}: {routes.get('wanted')} filters{offers}")
     return lines
 
 

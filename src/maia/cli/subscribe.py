@@ -41,7 +41,7 @@ EXAMPLES: Final = (
 
 
 class TooFewEvents(Unavailable):
-    """The time that was given is over, and fewer events came than were asked for."""
+    """The time is over, and fewer events arrived than requested."""
 
     code = "UNAVAILABLE-EVENTS"
 
@@ -84,7 +84,7 @@ def subscribe(
         bool, typer.Option("--json", help="Also print who published each event, and when, and warnings.")
     ] = False,
 ) -> None:
-    """Print events as they arrive, until Ctrl-C; standard error says when the subscription stands."""
+    """Print events as they arrive, until Ctrl-C; standard error says when the subscription is registered."""
     import asyncio
 
     member = membership(
@@ -106,7 +106,7 @@ def subscribe(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     where: str
     durable: str | None
@@ -150,7 +150,7 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
         except TimeoutError:
             if wanted.count is not None:
                 raise TooFewEvents(
-                    f"{seen} of {wanted.count} events came within {wanted.seconds:g} seconds"
+                    f"{seen} of {wanted.count} events arrived within {wanted.seconds:g} seconds"
                 ) from None
         finally:
             _print_missed(subscription)
@@ -159,9 +159,9 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
 
 
 def _print_warning(problem: MaiaError | None, *, as_json: bool) -> None:
-    """Say on standard error why nothing can arrive; a program that reads the events is told among them."""
-    told = "events can arrive again" if problem is None else f"warning: {problem.message} [{problem.code}]"
-    sys.stderr.write(f"maia: {told}\n")
+    """Print on standard error why nothing can arrive; with --json also among the events."""
+    line = "events can arrive again" if problem is None else f"warning: {problem.message} [{problem.code}]"
+    sys.stderr.write(f"maia: {line}\n")
     sys.stderr.flush()
     if as_json:
         record = {"warning": None if problem is None else problem.as_record()}

@@ -204,7 +204,7 @@ def diff(
     new: Annotated[Path, typer.Argument(help="The version after it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Say what changed from OLD to NEW."""
+    """Print what changed from OLD to NEW."""
     from maia.types import describe
     from maia.types import diff as changes_between
 
@@ -263,7 +263,7 @@ def fetch(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a definition, and verify it against the owner's key, whoever handed it over."""
+    """Fetch a definition, and verify it against the owner's key, whatever its source."""
     from maia.config.constitutions import read_constitutions
     from maia.config.type_folder import TypeFolder
 
@@ -342,7 +342,7 @@ def _sealing(
     before: Sealing | None,
     signer: Principal,
 ) -> Sealing | None:
-    """Return what the options say of sealing; what they leave out stays as it was."""
+    """Return the sealing in the options; what they leave out stays as it was."""
     from maia.credentials import Principal as Key
     from maia.types import Sealing, SealingLevel
 

@@ -2,7 +2,7 @@
 
 An appointment certificate is lasting evidence: a court order, a medical
 licence, a contract of employment. A role membership certificate says that a
-domain has let somebody into one of its roles. Both name an issuer, a holder,
+domain has admitted a principal to one of its roles. Both name an issuer, a holder,
 a name and parameters; policies of any domain may ask for either (dissertation
 6.1; Bacon et al. 3.2). Neither grants anything by itself.
 
@@ -98,7 +98,7 @@ class Appointment:
 
 @dataclass(frozen=True, slots=True)
 class SignedAppointment:
-    """A certificate as read: its exact signed bytes and the signature, which nobody has verified.
+    """A certificate as read: its exact signed bytes and the unverified signature.
 
     `id` is SHA-256 over the signed bytes and never over the signature, so that
     no second signature of the same text escapes a revocation.
@@ -120,7 +120,7 @@ class VerifiedAppointment:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_appointment makes a VerifiedAppointment")
 

@@ -2,7 +2,7 @@
 
 Parameters are values with a kind: the kinds of attributes without bytes, and
 principals. Kinds never mix: 1, 1.0 and true are three different arguments, so
-whoever compares or keeps arguments does it by `argument_key`, and never by
+arguments are compared and kept by `argument_key`, and never by
 Python's equality.
 """
 

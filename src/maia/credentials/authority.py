@@ -7,7 +7,7 @@ authorities, so a wider link further down is harmless (dissertation 5.1.3).
 
 The restriction is kept apart from the attribute set on purpose. A link that
 shows fewer attributes must not thereby drop a restriction on one it hides:
-`{plate == "AE05 XYZ", time}` narrowed to `{time}` still speaks of one car.
+`{plate == "AE05 XYZ", time}` narrowed to `{time}` is still about one car.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class UnknownAction(BadInput):
 
 
 def actions_from_words(words: Iterable[str]) -> frozenset[Action]:
-    """Read actions as people write them: `manage` stands for all four changes, `*` for everything."""
+    """Read actions as people write them: `manage` means all four changes, `*` for everything."""
     found: set[Action] = set()
     for word in words:
         found |= _actions_of_word(word)

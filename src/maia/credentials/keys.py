@@ -1,8 +1,8 @@
 """Is this a key, and did that key sign these bytes?
 
-Everybody who reads a certificate or a signed definition asks here. A public
+Every reader of a certificate or a signed definition asks here. A public
 key is accepted in exactly one form, and never one of the few keys for which
-anybody can sign. A signature is accepted for exactly one kind of object, so
+every signature can be forged. A signature is accepted for exactly one kind of object, so
 that what was signed as a certificate is never taken for a type definition.
 """
 
@@ -111,7 +111,7 @@ class SigningKey:
 
     @property
     def principal(self) -> Principal:
-        """Return the public half, which everybody may know."""
+        """Return the public half."""
         return self._principal
 
     def sign(self, kind: SignedKind, body: bytes) -> bytes:
@@ -145,7 +145,7 @@ def principal_from_bytes(key: bytes) -> Principal:
         raise BadKey("a public key is not in its canonical form")
     # The only points with x = 0, whose sign bit would be a second way to write them, are in here too.
     if y in _SMALL_ORDER_Y:
-        raise BadKey("a public key of small order belongs to everybody and is refused")
+        raise BadKey("a public key of small order has no secret and is refused")
     return Principal(bytes(key))
 
 

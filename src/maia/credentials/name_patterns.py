@@ -4,7 +4,7 @@ Owners write patterns in certificates: a name, or `p*`, `*s`, `p*s`, `*i*`,
 `*`. A chain of certificates means the names that all its patterns match. That
 is in general no pattern of these six forms, so a `NamePattern` holds a
 conjunction of them. Its intersection is exact, always: never a pattern that
-merely overlaps (see docs/decisions/name-patterns.md). A wildcard stands for
+merely overlaps (see docs/decisions/names.md). A wildcard means
 no name that the system reserves, unless the pattern begins with one.
 """
 
@@ -31,7 +31,7 @@ __all__ = [
 
 INFIXES_MAX: Final = 16
 
-# What can stand in a label or in a topic path; nothing else can, so no other sign can mean anything.
+# The signs of a label or a topic path; nothing else can, so no other sign can mean anything.
 _FRAGMENT: Final = re.compile(r"[A-Za-z0-9_ ./-]*", re.ASCII)
 _NEVER: Final = re.compile(r"\.\.|//", re.ASCII)
 
@@ -142,7 +142,7 @@ def pattern_of_parts(texts: Iterable[str]) -> NamePattern:
         pattern = _both(pattern, part)
     if pattern is None or pattern.parts() != texts:
         raise BadPattern(
-            "the parts of a name pattern contradict or repeat each other, or stand in the wrong order"
+            "the parts of a name pattern contradict or repeat each other, or are in the wrong order"
         )
     return pattern
 

@@ -1,4 +1,4 @@
-"""What is a resource called, so that nobody can forge or collide with its name?
+"""What is a resource called, so that its name cannot be forged or collide?
 
 A name begins with its owner: the key, or the quorum, that alone can grant
 rights to it (dissertation, sections 4.2.1 and 5.2). Readable parts are plain
@@ -38,7 +38,7 @@ Version: TypeAlias = str
 FIRST_VERSION: Final[Version] = "0"
 
 # What the system itself acts on, under every key: the administration of a domain, and streams such as
-# `maia.validity`. Whatever it will need next is called the same way (docs/decisions/reserved-names.md).
+# `maia.validity`. Whatever it will need next is called the same way (docs/decisions/names.md).
 _RESERVED: Final = ("/admin/", "maia.")
 
 # Segments between dots; inner spaces and hyphens only. No empty segment, no `..`, no wildcard, no control
@@ -105,7 +105,7 @@ class NetworkName:
         checked_label(self.name)
 
     def __str__(self) -> str:
-        """Return the name as a sentence speaks of it."""
+        """Return the name for a sentence."""
         return f"network `{self.name}` of `{self.owner}`"
 
 
@@ -123,7 +123,7 @@ class TypeName:
         checked_version(self.version)
 
     def __str__(self) -> str:
-        """Return the name as a sentence speaks of it."""
+        """Return the name for a sentence."""
         return f"type `{self.name}`, version {self.version}, of `{self.owner}`"
 
 
@@ -139,7 +139,7 @@ class TopicName:
         checked_topic_path(self.path)
 
     def __str__(self) -> str:
-        """Return the name as a sentence speaks of it."""
+        """Return the name for a sentence."""
         return f"topic `{self.path}` of `{self.owner}`"
 
 

@@ -41,7 +41,7 @@ Owner: TypeAlias = Principal | QuorumId
 
 @dataclass(frozen=True, slots=True)
 class LocalName:
-    """A name in somebody's namespace, such as Met's `Met Brokers`; more than one word links names."""
+    """A name in a principal's namespace, such as Met's `Met Brokers`; more than one word links names."""
 
     space: Principal
     names: tuple[str, ...]
@@ -56,4 +56,4 @@ class Threshold:
 
 
 Subject: TypeAlias = Principal | LocalName | Threshold
-"""To whom a certificate may speak."""
+"""The subject of a certificate."""

@@ -55,24 +55,24 @@ class Stage:
     ready_s: float = 0.0
     repaired_s: float = 0.0
     standing: ValidityState = field(default_factory=ValidityState)
-    """What the kernel has heard about certificates, from the Met and from nobody else."""
+    """The validity statements that the kernel has received, from the Met alone."""
     desk: MetDesk | None = None
     right: DetectivesRight | None = None
     revocation: Revocation | None = None
 
     async def publish(self, sightings: Sequence[Sighting], *, by: str) -> Performance:
         """Publish, and wait until every office has what the kernel says that it should have by now."""
-        told = play(self.story, sightings, now=self.now, by=by, standing=self.standing)
-        self.expected = self.expected.and_then(told)
+        expected = play(self.story, sightings, now=self.now, by=by, standing=self.standing)
+        self.expected = self.expected.and_then(expected)
         await self.network.publish(sightings, by=by)
         await self.network.receive({one.office: len(one.events) for one in self.expected.received})
-        return told
+        return expected
 
 
 Act = Callable[[Stage], Awaitable[None]]
 
 
-async def everybody_is_reached(stage: Stage) -> None:
+async def every_office_is_reached(stage: Stage) -> None:
     """Wait until events reach all offices for the first time."""
     stage.ready_s = await stage.network.settle()
     stage.say(f"both offices receive, {stage.ready_s:.2f} s after the camera's first event")
@@ -116,7 +116,7 @@ async def an_office_asks_for_too_much(stage: Stage) -> None:
 
 
 async def a_broker_dies(stage: Stage) -> None:
-    """Kill the broker that a reader is connected to, and wait until events reach everybody again."""
+    """Kill the broker that a reader is connected to, and wait until events reach every office again."""
     stage.killed = "PITO broker"
     stage.brokers[stage.killed].kill()
     stage.say("PITO's broker is killed; the statistics office was connected to it")
@@ -125,9 +125,9 @@ async def a_broker_dies(stage: Stage) -> None:
 
 
 async def more_cars_pass_victoria(stage: Stage) -> None:
-    """Publish the other sightings at Victoria, for which nobody has subscribed anew."""
-    told = await stage.publish(close_up()[_BEFORE_THE_CRASH:], by=CAMERA)
-    stage.close_up = stage.close_up.and_then(told)
+    """Publish the other sightings at Victoria, without any new subscription."""
+    expected = await stage.publish(close_up()[_BEFORE_THE_CRASH:], by=CAMERA)
+    stage.close_up = stage.close_up.and_then(expected)
 
 
 async def the_court_order_is_revoked(stage: Stage) -> None:
@@ -176,7 +176,7 @@ async def the_city_is_busy_again(stage: Stage) -> None:
 
 
 LIVE_ACTS: Final[tuple[Act, ...]] = (
-    everybody_is_reached,
+    every_office_is_reached,
     the_detective_logs_in,
     cars_pass_victoria,
     the_city_is_busy,
@@ -215,14 +215,14 @@ class LivePlay:
     received: tuple[Received, ...]
     expected: Performance
     close_up: Performance
-    """Those of the expected sightings that are told one by one."""
+    """Those of the expected sightings that are shown one by one."""
     tried: frozenset[Instant]
     """The moments of trial sightings."""
     killed: str
     ready_s: float
-    """From the first trial until events reached everybody."""
+    """From the first trial until events reached every office."""
     repaired_s: float
-    """From the death of a broker until events reached everybody again."""
+    """From the death of a broker until events reached every office again."""
     first_event_at: float | None
     refused: tuple[Attempt, ...]
     frames: Mapping[str, FrameId]
@@ -237,7 +237,7 @@ class LivePlay:
         return next(one for one in self.received if one.office == office)
 
     def seen_close_up(self) -> tuple[Received, ...]:
-        """Return what each office received of the sightings that are told one by one."""
+        """Return what each office received of the sightings that are shown one by one."""
         moments = {event["timestamp"] for event in self.close_up.sent}
         return tuple(
             Received(one.office, tuple(event for event in one.events if event["timestamp"] in moments))
@@ -247,7 +247,11 @@ class LivePlay:
     def lost(self) -> list[str]:
         """Return the offices that did not receive the last event they should have seen after the loss."""
         pairs = zip(self.received, self.expected.received, strict=True)
-        return [live.office for live, told in pairs if told.events and told.events[-1] not in live.events]
+        return [
+            live.office
+            for live, expected in pairs
+            if expected.events and expected.events[-1] not in live.events
+        ]
 
     def differences(self) -> list[str]:
         """Return where the network and the kernel disagree, as sentences."""
@@ -255,11 +259,11 @@ class LivePlay:
         for office, code in self.ended.items():
             if self.revocation is None or office != DETECTIVE:
                 found.append(f"the subscription of the {office} has ended: {code}")
-        for live, told in zip(self.received, self.expected.received, strict=True):
-            if list(live.events) != list(told.events):
+        for live, expected in zip(self.received, self.expected.received, strict=True):
+            if list(live.events) != list(expected.events):
                 found.append(
                     f"the {live.office} received {len(live.events)} events over the network "
-                    f"that differ from the {len(told.events)} it should have seen"
+                    f"that differ from the {len(expected.events)} it should have seen"
                 )
         return found
 

@@ -1,7 +1,7 @@
 """What happens to those who try for more than they were given?
 
 Each attempt is made with real keys and real certificates against the kernel
-that serves everybody else. An attempt that succeeds is reported as such: the
+that serves all others. An attempt that succeeds is reported as such: the
 demonstration then fails, and so does the test suite.
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.credentials import AuthorisationCertificate, SignedCertificate, TypePattern
-from maia.demo.live_processes import HEARD_FILE
+from maia.demo.live_processes import RECEIVED_FILE
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_ATTRIBUTES, NumberplateStory
 from maia.demo.performance import OFFICES
 from maia.events import Instant, Value
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CarriedFrame", "Carriage", "FrameId", "carriage_of", "words_to_look_for"]
 
 FrameId = tuple[str, int]
-"""A stream in hexadecimal, and a number within it: the same for whoever meets the frame."""
+"""A stream in hexadecimal, and a number within it: the same at every broker."""
 
 _EXCERPT_BYTES: Final = 12
 
@@ -54,7 +54,7 @@ class Carriage:
     type_ids: tuple[str, ...]
     frames: tuple[CarriedFrame, ...]
     interests: int
-    """Sealed filters that it was told of."""
+    """Sealed filters that it received."""
     in_clear: int
     """Messages with events that are not sealed, or with plaintext beside them."""
     files: int
@@ -73,7 +73,7 @@ class Carriage:
     def broken_claims(self) -> Iterator[str]:
         """Say what a broker that carries and cannot read would not have shown."""
         if not self.is_whole:
-            yield f"not everything that the {self.broker} heard was written down"
+            yield f"not everything that the {self.broker} received was recorded"
         if not self.frames or not self.interests:
             yield f"no sealed event or filter passed the {self.broker}"
         if self.in_clear:
@@ -103,23 +103,23 @@ def words_to_look_for(
 def carriage_of(
     broker: str, home: Path, words: Mapping[str, Sequence[bytes]], *, public: Collection[bytes] = ()
 ) -> Carriage:
-    """Read what a broker heard, and search all of its files.
+    """Read what a broker received, and search all of its files.
 
-    `public` are the ids of types that are for everybody, as statements about revoked certificates are.
+    `public` are the ids of public types, as statements about revoked certificates are.
     """
     from maia.broker.server.server import read_heard
     from maia.wire.codec import decode
     from maia.wire.messages import Carried, Publish, Sealed, SealedInterest, SealedWithPlaintext
 
-    heard = read_heard(home / HEARD_FILE)
-    messages = [decode(one) for one in heard.messages]
-    sizes = {id(message): len(data) for message, data in zip(messages, heard.messages, strict=True)}
+    received = read_heard(home / RECEIVED_FILE)
+    messages = [decode(one) for one in received.messages]
+    sizes = {id(message): len(data) for message, data in zip(messages, received.messages, strict=True)}
     sealed = [one for one in messages if isinstance(one, Sealed)]
     files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     return Carriage(
         broker=broker,
         messages=len(messages),
-        size=sum(map(len, heard.messages)),
+        size=sum(map(len, received.messages)),
         type_ids=tuple(sorted({one.type_id.hex() for one in sealed})),
         frames=tuple(_carried(one, sizes[id(one)]) for one in sealed),
         interests=sum(len(one.add) for one in messages if isinstance(one, SealedInterest)),
@@ -132,7 +132,7 @@ def carriage_of(
         searched=sum(map(len, files.values())),
         looked_for=len(words),
         found=tuple(sorted(_found(files.values(), words))),
-        is_whole=heard.is_whole,
+        is_whole=received.is_whole,
     )
 
 

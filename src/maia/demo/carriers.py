@@ -3,7 +3,7 @@
 PITO, CCS and Met have a broker each, with the right to what their readers and
 publishers use: CCS's writes and reads everything, Met's reads everything,
 PITO's reads the place and the time. A third domain, Highways, has the right
-to connect and no other. Its broker stands nearest to the type, so it is the
+to connect and no other. Its broker is nearest to the type, so it is the
 rendezvous and everything between the others passes it. PITO's key server
 hands out the keys. The demonstration asks.
 """

@@ -71,8 +71,8 @@ class LakeOrder:
     plot: str
     detective: tuple[str, ...] = ()
     """The certificates that the Met's policy gave to the detective, in hexadecimal."""
-    heard: tuple[str, ...] = ()
-    """What the Met has said about them, likewise."""
+    statement_texts: tuple[str, ...] = ()
+    """The Met's statements about them, likewise."""
 
     def in_story(self, story: NumberplateStory) -> NumberplateStory:
         """Return the story in which the detective has these certificates, and no others."""
@@ -82,8 +82,8 @@ class LakeOrder:
         return with_certificates(without_detectives_right(story), shown)
 
     def statements(self) -> tuple[SignedStatement, ...]:
-        """Return what the Met has said."""
-        return tuple(statement_from_bytes(bytes.fromhex(one)) for one in self.heard)
+        """Return the Met's statements."""
+        return tuple(statement_from_bytes(bytes.fromhex(one)) for one in self.statement_texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +96,17 @@ class Lake:
     segments: tuple[Path, ...]
     wallets: Mapping[str, tuple[SignedCertificate, ...]] = field(repr=False)
     keys: Mapping[str, ReadingKeys] = field(repr=False)
-    heard: tuple[SignedStatement, ...] = ()
+    statements: tuple[SignedStatement, ...] = ()
 
     def revoked(self) -> frozenset[bytes]:
-        """Return the ids of the certificates that were heard to be revoked."""
-        lists = (one.statement for one in self.heard)
+        """Return the ids of the certificates that were revoked."""
+        lists = (one.statement for one in self.statements)
         return frozenset(each for one in lists if isinstance(one, RevocationList) for each in one.revoked)
 
     def why_not(self, office: str, refusal: Refusal) -> str:
         """Return the code of a refusal: what the kernel says of the present, else the table's own."""
         now, standing = system_now(), ValidityState()
-        for one in self.heard:
+        for one in self.statements:
             with suppress(BrokenCredential):  # a list whose time is over says nothing any more
                 standing.hear(one, now)
         decision = ask(self.story, office, Action.SUBSCRIBE, now=now, standing=standing)

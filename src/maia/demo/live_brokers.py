@@ -2,9 +2,9 @@
 
 Each gets a folder with its key, its certificates and a configuration, the
 files that an operator would have. The key server and the broker of the third
-domain come first, because the others are told where those are; then the
+domain come first, because the others need their addresses; then the
 three others start together. The Met's own server, if the cast has it, is
-started last, and nobody waits for it yet.
+started last, and no act waits for it yet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from maia.demo.carriers import CARRIER, KEY_SERVER, SealedCast, sealed_story
 from maia.demo.live_processes import (
     BROKER_FILE,
     DOMAIN_FILE,
-    HEARD_FILE,
+    RECEIVED_FILE,
     Child,
     Starting,
     start,
@@ -39,7 +39,7 @@ Start = Callable[[str, Path], Starting]
 """How a node is started from its folder."""
 
 LISTENED_TO: Final = (CARRIER, "CCS broker")
-"""The brokers that write down what they hear: the one that must not read, and one that may."""
+"""The brokers that record what they receive: the one that must not read, and one that may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class StartingNodes:
         server, carrier = self._listening(KEY_SERVER), self._listening(CARRIER)
         sealed = sealed_story(self.story, self.cast, keys_at=server.address)
         text = definition_to_text(sealed.definition)
-        # Whoever was told more has more to load, and starts first.
+        # A broker with more configuration loads more, and starts first.
         for name in sorted(self.cast.brokers, key=lambda one: one not in self.settings):
             self.begin(name, join=(carrier.address,), definition=text)
         others = {name: self._listening(name) for name in self.cast.brokers}
@@ -165,4 +165,4 @@ def _write(
         text, encoding="utf-8"
     )
     if name in LISTENED_TO:
-        (home / HEARD_FILE).touch()
+        (home / RECEIVED_FILE).touch()

@@ -2,9 +2,9 @@
 
 The cameras publish through CCS's broker. The billing office listens there
 too, the statistics office at PITO's, with CCS's as its second choice, and
-Detective Smith at Met's, as soon as she has her right. Between them stands
+Detective Smith at Met's, as soon as she has her right. Between them is
 the broker of a domain without any right to the type (`carriers.py`). What
-happens on this network is told in `acts.py`.
+happens on this network is in `acts.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["WITNESS", "Ending", "LiveNetwork", "NotSettled", "Tell", "connected", "keep_going"]
 
 Tell = Callable[[str, str, Mapping[str, Value]], None]
-"""Who is told of each delivery: the office, what kind of event it is, and the event."""
+"""Called for each delivery with the office, the kind of event and the event."""
 
 HOMES: Final[Mapping[str, tuple[str, ...]]] = {
     CAMERA: ("CCS broker",),
@@ -55,14 +55,14 @@ _ARRIVE_S: Final = 60.0
 
 
 class NotSettled(Unavailable):
-    """Events did not reach everybody who should see them within the time that a demonstration has."""
+    """Events did not reach every office in time."""
 
     code = "UNAVAILABLE-NOT-SETTLED"
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why an office receives nothing more, and when it was told."""
+    """Why an office receives nothing more, and when it was notified."""
 
     problem: MaiaError
     at: float
@@ -138,7 +138,7 @@ class LiveNetwork:
         self.collecting.append(self.group.create_task(self.collect(office, subscription)))
 
     async def publish(self, sightings: Sequence[Sighting], *, by: str = CAMERA) -> None:
-        """Publish in somebody's name, and wait until the broker has taken everything on."""
+        """Publish as one of the clients, and wait until the broker has accepted everything."""
         if by not in self.publishers:
             self.publishers[by] = await (await self.connect(by)).advertise(self.story.definition)
         publisher = self.publishers[by]
@@ -175,7 +175,7 @@ class LiveNetwork:
             await self._something(0.1)
 
     async def until_ended(self, office: str, *, timeout_s: float = _ARRIVE_S) -> Ending | None:
-        """Wait until an office is told that its subscription has ended; None if it is not."""
+        """Wait until an office is notified that its subscription has ended; None if it is not."""
         deadline = time.monotonic() + timeout_s
         while office not in self.ended and time.monotonic() < deadline:
             await self._something(0.1)
@@ -231,7 +231,7 @@ async def connected(
 
 
 async def keep_going(network: LiveNetwork, *, every_s: float = 1.0) -> None:
-    """Publish one more sighting now and then, until somebody cancels this."""
+    """Publish one more sighting now and then, until this is cancelled."""
     for number in itertools.count():
         plate = SUSPECT if number % 3 == 0 else f"LB{number % 100:02d} KRT"
         sighting: dict[str, Value] = {"numberplate": plate, "timestamp": system_now(), "location": "Victoria"}

@@ -4,7 +4,7 @@ From a folder with its files it does exactly what `maia broker --config
 broker.toml` or `maia domain serve --config domain.toml` does. On a quiet
 machine it is forked from the present process, which has everything loaded
 already; where other threads run, a new interpreter is started with
-`python -m maia.demo.live_processes HOME`. Nobody waits for one node
+`python -m maia.demo.live_processes HOME`. No caller waits for one node
 before the next one is started.
 """
 
@@ -30,7 +30,7 @@ from maia.errors import Unavailable
 __all__ = [
     "BROKER_FILE",
     "DOMAIN_FILE",
-    "HEARD_FILE",
+    "RECEIVED_FILE",
     "Child",
     "NodeNotStarted",
     "Starting",
@@ -41,8 +41,8 @@ __all__ = [
 
 BROKER_FILE: Final = "broker.toml"
 DOMAIN_FILE: Final = "domain.toml"
-HEARD_FILE: Final = "heard"
-"""If a broker's folder has this file, the broker writes down there what it hears."""
+RECEIVED_FILE: Final = "received"
+"""If a broker's folder has this file, the broker records there what it receives."""
 
 _START_S: Final = 180.0
 _STOP_S: Final = 8.0
@@ -147,7 +147,7 @@ def _forked(home: Path, ready: int) -> int:
             os.dup2(log.fileno(), 2)  # the screen is the demonstration's
         run_node(home, ready)
         status = 0
-    except BaseException:  # noqa: BLE001 - nobody above this copy of the process would write it down
+    except BaseException:  # noqa: BLE001 - no caller above this fork would report it
         with (home / _ERRORS).open("a", encoding="utf-8") as log_of_its_end:
             traceback.print_exc(file=log_of_its_end)
     finally:
@@ -192,7 +192,7 @@ def _last_words(home: Path) -> str:
 
 def run_node(home: Path, ready: int) -> None:
     """Be the node whose files are in `home`; say on the descriptor `ready` where it listens."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear; it will tell us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
     parent = os.getppid()
     run = _be_a_broker if (home / BROKER_FILE).exists() else _be_a_domain
 
@@ -226,8 +226,8 @@ def _be_a_broker(home: Path, say: Callable[..., None]) -> None:
 
     with ExitStack() as stack:
         log = stack.enter_context((home / "broker.log").open("w", encoding="utf-8"))
-        heard = home / HEARD_FILE
-        overhear = stack.enter_context(TapFile(heard)).write if heard.exists() else None
+        tap = home / RECEIVED_FILE
+        overhear = stack.enter_context(TapFile(tap)).write if tap.exists() else None
         config = read_config(home / BROKER_FILE, flags={}, environment={})
         prepared = prepare(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)

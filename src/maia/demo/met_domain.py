@@ -3,8 +3,8 @@
 The Metropolitan Police runs a domain's server with a policy: a detective with
 a court order for a plate, on the case of that order, may follow the plate.
 The court tells the server of its order, the detective logs in and gets a
-certificate that counts only while the Met vouches for it. The demonstration
-asks, over the server's HTTP interface, as everybody would.
+certificate that counts only while the Met confirms it. The demonstration
+asks, over the server's HTTP interface, as any client would.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class MetDesk:
         return DomainClient(self.address, domain=met, key=self.story.keys[who], credentials=shown)
 
     def _courts_right(self) -> SignedCertificate:
-        """Let the court speak of appointments at the Met, and of nothing else."""
+        """Let the court make appointments at the Met, and nothing else."""
         topics = TopicPattern(self.story.principal("Met"), exact_name("/admin/appointments"))
         authority = Authority(topics, frozenset({Action.PUBLISH}))
         return _granted(self.story, "Met", self.story.keys[_COURT], authority)

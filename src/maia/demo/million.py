@@ -111,7 +111,7 @@ def _batches(sightings: Path) -> Iterator[list[dict[AttributeUid, Any]]]:
         for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
             columns = (_values(batch.column(uid), kind) for uid, kind in NUMBERPLATE_KINDS.items())
             plate, moment, place = NUMBERPLATE_KINDS
-            # Written out, because a million rows pass here while somebody is watching.
+            # Written out, because a million rows pass here while the user waits.
             yield [{plate: a, moment: b, place: c} for a, b, c in zip(*columns, strict=True)]
 
 

@@ -102,7 +102,7 @@ class NumberplateStory:
 
 
 def key_of(who: str, seed: bytes) -> SigningKey:
-    """Return the key that somebody has in a story that grows from `seed`."""
+    """Return the key of a principal in a story derived from `seed`."""
     return SigningKey.from_seed(sha256(seed + who.encode()).digest())
 
 

@@ -2,7 +2,7 @@
 
 One process plays every part with the kernel alone: the camera's broker shapes
 what the camera wrote, the offices' brokers show what each office may see.
-Everything here is decided from certificates; nobody is told what to answer.
+Everything here is decided from certificates; no answer is given in advance.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def ask(
 ) -> Decision:
     """Let a member of the cast ask for a right to the numberplate type, with the story's certificates.
 
-    `standing` knows what is revoked, and who vouches for what.
+    `standing` holds the validity statements received so far.
     """
     event_type = verify_definition(story.definition, at=now)
     request = Request(story.principal(who), action, event_type.name, event_type, filter)
@@ -106,7 +106,7 @@ def play(
 ) -> Performance:
     """Publish sightings through a camera and deliver them to the three offices.
 
-    Whoever's right is revoked receives nothing; any other refusal is raised.
+    An office whose right is revoked receives nothing; any other refusal is raised.
     """
     event_type = verify_definition(story.definition, at=now)
     publishing = view_of(story, by, Action.PUBLISH, now=now, standing=standing)

@@ -1,6 +1,6 @@
 """Of which acts does the demonstration consist?
 
-Each act does something or looks at what was done, shows it, and returns an
+Each act does something or checks what was done, shows it, and returns an
 outcome: fields for programs, and the claims that do not hold. What happens on
 the live network has acts of its own (`maia.demo.acts`).
 """
@@ -54,9 +54,9 @@ def the_log_goes_to_spark(demo: Demonstration) -> Outcome:
         plot = str(demo.options.plot.resolve())
         keys_at = demo.nodes.key_server.address
         right = demo.live.right
-        shown, heard = ((), ()) if right is None else right.as_hex()
+        shown, statements = ((), ()) if right is None else right.as_hex()
         demo.spark.give_log(
-            LakeOrder(str(demo.recording.folder), keys_at, str(demo.lake), plot, shown, heard)
+            LakeOrder(str(demo.recording.folder), keys_at, str(demo.lake), plot, shown, statements)
         )
     return Outcome({"recorded": {"events": demo.recording.events, "frames": demo.recording.frames}})
 
@@ -70,7 +70,7 @@ def who_granted_what(demo: Demonstration) -> Outcome:
 
 
 def who_saw_what(demo: Demonstration) -> Outcome:
-    """Show some deliveries one by one, and look at all of them for what somebody must not see."""
+    """Show some deliveries one by one, and check all of them for what an office must not see."""
     from maia.demo.numberplate import SUSPECT
     from maia.demo.screens.tables import NOBODY_MAY_SEE, show_performance
 

@@ -38,7 +38,7 @@ class Recording:
 
 
 def recording_settings(story: NumberplateStory, folder: Path) -> dict[str, Mapping[str, object]]:
-    """Return what CCS's broker and the key server are told in addition."""
+    """Return the additional settings of CCS's broker and the key server."""
     definition = folder / "recorded.type"
     definition.write_text(definition_to_text(story.definition), encoding="utf-8")
     name = story.definition.definition.name.name

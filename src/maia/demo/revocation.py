@@ -2,7 +2,7 @@
 
 The delay is measured in the demonstration's own process, from the call to the
 court's notice at the Met's HTTP interface to the moment at which the
-detective is told that her subscription has ended. The rest is counted from
+detective is notified that her subscription has ended. The rest is counted from
 what was delivered after it.
 """
 
@@ -23,7 +23,7 @@ _BILLING, _STATISTICS, _DETECTIVE = OFFICES
 
 
 class NotRevoked(Unavailable):
-    """A court order was revoked, and the network did not hear of it within the time that there is."""
+    """A court order was revoked, and the network did not act on it in time."""
 
     code = "UNAVAILABLE-NOT-REVOKED"
 
@@ -33,7 +33,7 @@ class Revocation:
     """A revocation, how long it took, and what was delivered to whom afterwards."""
 
     delay_ms: float
-    """From the call until the detective was told."""
+    """From the call until the detective was notified."""
     answered_ms: float
     """From the call until it returned: the network knew by then."""
     code: str
@@ -41,18 +41,18 @@ class Revocation:
     received_before: Mapping[str, int]
     published_before: int
     delivered_after: int = 0
-    """Sightings that reached the detective after she was told."""
+    """Sightings that reached the detective after she was notified."""
     suspect_seen_after: int = 0
     """How often the cameras saw the suspect's car after that."""
     billing_after: int = 0
     statistics_after: int = 0
     still_subscribed: int = 0
-    """Subscriptions of the detective that stand at her broker."""
+    """Subscriptions of the detective at her broker."""
 
     def and_then(
         self, *, received: Mapping[str, int], suspect_seen: int, still_subscribed: int
     ) -> Revocation:
-        """Return it with what came after, counted from what everybody has received by now."""
+        """Return it with what came after, counted from what every office has received by now."""
         after = {office: received[office] - self.received_before[office] for office in OFFICES}
         return replace(
             self,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _BEHIND_EVERYTHING: Final = 5
-"""How far Spark stands back for the live network, in the scale of `nice`."""
+"""How much priority Spark gives up for the live network, in the scale of `nice`."""
 
 Tell = Callable[..., None]
 

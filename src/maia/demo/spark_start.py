@@ -70,15 +70,15 @@ class SparkRun:
         """Wait for what the offices found in the log, and show each step that is still to come."""
         from maia.demo.lake_jobs import Work
 
-        told = self._answer("lake", show)
-        return LakeDone([Work(**one) for one in told["lake"]], told["no_plot"], told["finished_at"])
+        answer = self._answer("lake", show)
+        return LakeDone([Work(**one) for one in answer["lake"]], answer["no_plot"], answer["finished_at"])
 
     def million(self, show: Callable[[str], None]) -> MillionDone:
         """Wait for the comparison of the generated sightings."""
         from maia.demo.million import Comparison
 
-        told = self._answer("million", show)
-        return MillionDone([Comparison(**one) for one in told["million"]], told["finished_at"])
+        answer = self._answer("million", show)
+        return MillionDone([Comparison(**one) for one in answer["million"]], answer["finished_at"])
 
     def tell(self, order: dict[str, object]) -> None:
         """Write one order; if the process has ended, waiting for its answer will say so."""
@@ -91,12 +91,12 @@ class SparkRun:
     def _answer(self, name: str, show: Callable[[str], None]) -> dict[str, Any]:
         assert self.process.stdout is not None  # noqa: S101 - asked for below
         for line in self.process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if name in told:
-                return told
-            if "failed" in told:
-                raise SparkFailed(f"Spark has no result: {told['failed']}")
-            show(told.get("step", ""))
+            answer: dict[str, Any] = json.loads(line)
+            if name in answer:
+                return answer
+            if "failed" in answer:
+                raise SparkFailed(f"Spark has no result: {answer['failed']}")
+            show(answer.get("step", ""))
         raise SparkFailed(
             f"Spark ended with status {self.process.wait()}; `maia demo --rows 0` leaves it out"
         )
@@ -121,7 +121,7 @@ def spark_in_background(
         text=True,
         env=os.environ | {"TMPDIR": str(folder), "JDK_JAVA_OPTIONS": _java_options()},
         # Java is in the same group, so both can be ended together. A session of its own would have half of
-        # the processors, however far it stands back: Linux is fair to sessions first.
+        # the processors, whatever its priority: Linux is fair to sessions first.
         process_group=0,
     )
     try:

@@ -1,6 +1,6 @@
 """What do the cameras see, in the demonstration?
 
-Five sightings are told one by one: two vehicles pass Victoria twice, one of
+Five sightings are shown one by one: two vehicles pass Victoria twice, one of
 them the suspect's. The other cameras of the city see many more, which the
 generator of the pipeline makes; CCS's control room publishes them, from
 whatever place they are. All of them lie in one week, in and out of charging
@@ -38,7 +38,7 @@ _SUSPECT_EVERY: Final = 150
 
 
 def close_up() -> list[Sighting]:
-    """Return the sightings that are told one by one, as the camera at Victoria writes them."""
+    """Return the sightings that are shown one by one, as the camera at Victoria writes them."""
     # The second claims another place and the fourth names none: the broker writes what the certificate says.
     seen = [
         ("LB02 KRT", "Victoria"),
@@ -69,7 +69,7 @@ def city_traffic(rows: int, *, seed: int) -> list[Sighting]:
 
 
 def trial_sighting(number: int) -> Sighting:
-    """Return a sighting that every office receives and nobody counts: it is from 1970."""
+    """Return a sighting that every office receives and no bill counts: it is from 1970."""
     return {"numberplate": SUSPECT, "timestamp": Instant(number), "location": "Victoria"}
 
 

@@ -70,7 +70,7 @@ class Attribute:
 
 
 Vocabulary: TypeAlias = Mapping[str, Attribute]
-"""The attributes that a text may speak of, by name."""
+"""The attributes that a text may name."""
 
 
 def vocabulary_of(attributes: Iterable[Attribute]) -> dict[str, Attribute]:

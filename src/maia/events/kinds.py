@@ -1,4 +1,4 @@
-"""What kinds of value are there, and which Python value stands for each?
+"""What kinds of value are there, and which Python class is each?
 
 An attribute declares one kind and every value, literal and column of it has
 that kind. Kinds never mix: there is no coercion anywhere in Maia, so `1`,
@@ -73,7 +73,7 @@ class Instant(int):
     """A moment: microseconds since 1970-01-01 UTC, between the years 0001 and 9999.
 
     It is an `int` so that columns of instants stay cheap, and a class of its
-    own so that an integer is never taken for a moment: `kind_of` looks at the
+    own so that an integer is never taken for a moment: `kind_of` compares the
     exact class.
     """
 

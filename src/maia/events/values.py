@@ -3,7 +3,7 @@
 Every value enters through `checked_value`, which refuses what the executors
 would treat differently: NaN and infinities, integers beyond 64 bits, strings
 that are not Unicode text, and objects of any other class. Minus zero becomes
-zero here, once, so that nobody has to think of it later.
+zero here, once, so that no later code has to handle it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What does a clock on the wall show at a moment, in a place?
 
-Conditions and roles speak of working hours in a zone that they name. The
+Conditions and roles name working hours in a zone. The
 rules of the zones come with the package `tzdata` and never from the machine,
 so that two brokers with the same release give the same answer; they are
-constants, read once (docs/decisions/time-zones.md).
+constants, read once (docs/decisions/facts.md).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ nothing refers to them. Only connections leave circles behind. So what has grown
 old is set aside and not walked over any more, and a whole walk waits until
 as many connections have ended as there are: at most half of the connections
 in memory are dead ones, and the price of a walk is shared by as many ends
-(docs/decisions/garbage.md).
+(docs/decisions/memory.md).
 """
 
 from __future__ import annotations

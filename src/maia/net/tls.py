@@ -5,7 +5,7 @@ key; its leaf certificate holds that key and is signed by the *null authority*,
 whose secret key is printed below. That signature therefore proves nothing: it
 only lets an ordinary TLS library reach the end of the handshake, which proves
 that the peer holds the secret half of its leaf's key. What that key may do is
-decided later, from Maia's own certificates (docs/decisions/tls-null-ca.md).
+decided later, from Maia's own certificates (docs/decisions/tls.md).
 
 A key has exactly one leaf. Whatever else a peer shows, another algorithm, an
 extra extension, other dates, is refused.

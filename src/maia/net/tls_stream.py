@@ -6,7 +6,7 @@ its own; it passes every write through three layers of Python and reserves
 that does, and all streams of a loop receive into the same memory, because
 each is done with it before another one's turn comes. OpenSSL does the
 handshake, the records and the checks, as it does for asyncio
-(docs/decisions/tls-stream.md).
+(docs/decisions/tls.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A domain sets bounds on what its members may ask for or announce, on top of
 what certificates grant (Miklós, sections 3.3 to 3.5). An upper bound must
 cover the filter, a lower bound must cover it as an advertisement does, and
 their strict forms leave no attribute unspoken. Bounds only ever take away:
-each one that applies must hold (docs/decisions/views-and-windows.md).
+each one that applies must hold (docs/decisions/views.md).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate
 __all__ = ["BadBound", "Bound", "BoundRule", "Holder", "passes_for_notifications", "permits", "screens"]
 
 Holder: TypeAlias = Principal | bytes
-"""Whom a bound limits: a principal, or whoever relies on the certificate with this id."""
+"""The holder of a bound: a principal, or every chain with the certificate of this id."""
 
 
 class BadBound(BadInput):
@@ -89,7 +89,7 @@ def permits(rule: BoundRule, requested: Predicate) -> bool:
 
 
 def screens(rule: BoundRule) -> bool:
-    """Say whether the bound's holder sees only attributes that its own filter speaks of (section 3.5)."""
+    """Say whether the bound's holder sees only attributes in its own filter (section 3.5)."""
     return rule.action is Action.SUBSCRIBE and rule.bound in (Bound.STRICT_UPPER, Bound.STRICT_LOWER)
 
 
@@ -97,7 +97,7 @@ def passes_for_notifications(rule: BoundRule, kinds: Kinds) -> Predicate:
     """Return what each published event must satisfy under the bound, as a predicate on the whole event.
 
     `kinds` are the attributes that an event of the type can have; those the
-    bound does not speak of must be absent where the definitions say so.
+    bound does not name must be absent where the definitions say so.
     """
     if rule.bound is Bound.UPPER:
         return rule.filter

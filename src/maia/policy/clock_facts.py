@@ -3,7 +3,7 @@
     time-minute-europe-london >= 540 and time-minute-europe-london < 1020
         and time-weekday-europe-london in (1, 2, 3, 4, 5)
 
-Three facts are known of every zone at every moment, and nobody has to say
+Three facts are known of every zone at every moment, and no statement has to assert
 them, nor can: the minute of the day, the day of the week (Monday is 1), and
 the date as a text. A condition about them has an answer that holds for a
 while; how long is found by looking at the numbers it compares with.
@@ -83,7 +83,7 @@ def check_clock_facts(condition: Predicate) -> None:
 
 
 def clock_facts(condition: Predicate, now: Instant) -> dict[AttributeUid, PresentValue]:
-    """Return those facts about the time that a condition speaks of."""
+    """Return the facts about the time in a condition."""
     facts: dict[AttributeUid, PresentValue] = {}
     for uid, kind, zone in _asked(condition):
         shown = local_time(now, zone)

@@ -1,7 +1,7 @@
 """May this principal do this now, and what does it then see or write?
 
 Every broker, executor and tool asks here and nowhere else. The answer depends
-on the four arguments alone. Chains add up for a subscriber, one of them speaks
+on the four arguments alone. Chains add up for a subscriber, one of them counts
 for a publisher, bounds take away from both, and whatever is unknown grants
 nothing.
 """
@@ -64,7 +64,7 @@ def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now:
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
         levels.append(needed(writable))
-    # The first that go together speak: shorter chains come first.
+    # The first that go together count: shorter chains come first.
     refusals: list[Miss] = []
     for used in islice(product(*levels), CHAINS_MAX):
         refused = unmeetable_miss(request, used) or filter_miss(request, used)
@@ -78,7 +78,7 @@ def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Insta
     openings, misses = _tried(request, request.resource, evidence, facts, now)
     if not openings:
         return denied(misses, request, evidence, now)
-    # One chain is enough, so the longest-lived one speaks; a View without windows shows nothing.
+    # One chain is enough, so the longest-lived one counts; a View without windows shows nothing.
     return permitted(View(windows=()), [_longest_lived(openings)], request, evidence, now)
 
 

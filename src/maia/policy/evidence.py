@@ -1,6 +1,6 @@
-"""What speaks for the requester, and what limits it?
+"""Which chains support a request, and which bounds limit it?
 
-Verified chains speak for a requester; bounds limit it; chains that did not
+Verified chains support a requester; bounds limit it; chains that did not
 verify explain a denial to the owner and grant nothing. Where a limit has kept
 chains out, the evidence says so, and so does the decision. Evidence cannot change:
 new evidence is a new object, and a decision remembered for the old one does
@@ -35,7 +35,7 @@ BOUNDS_MAX: Final = 64
 
 
 class TooMuchEvidence(BadInput):
-    """More chains or bounds than one decision looks at."""
+    """More chains or bounds than one decision takes."""
 
     code = "INPUT-EVIDENCE-SIZE"
 
@@ -51,12 +51,12 @@ class Evidence:
     """How many chains there are besides, at least, that a limit kept from being counted."""
 
     def __post_init__(self) -> None:
-        """Refuse more than a decision looks at: silence about the rest would be a wrong answer."""
+        """Refuse more than a decision takes: silence about the rest would be a wrong answer."""
         if len(self.chains) + len(self.broken) > CHAINS_MAX:
-            raise TooMuchEvidence(f"a decision looks at no more than {CHAINS_MAX} chains")
+            raise TooMuchEvidence(f"a decision takes no more than {CHAINS_MAX} chains")
         if len(self.bounds) > BOUNDS_MAX:
-            raise TooMuchEvidence(f"a decision looks at no more than {BOUNDS_MAX} bounds")
+            raise TooMuchEvidence(f"a decision takes no more than {BOUNDS_MAX} bounds")
 
 
 NO_EVIDENCE: Final = Evidence()
-"""Nothing speaks for the requester: only an owner may do anything."""
+"""No chain: only an owner may do anything."""

@@ -4,7 +4,7 @@ A broker holds certificates that its domain gave it and that clients showed
 it; a person has a folder of files. Both ask here before they ask `decide`.
 What was found is verified, and what was not found is remembered as the
 nearest miss, for the owner to read. A certificate that is revoked, or that
-fails a test it demands, is as good as not there; whoever knows of no
+fails a test it demands, is ignored; a verifier that knows of no
 statements fails every test.
 """
 
@@ -55,16 +55,16 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     doubtful: Iterable[bytes] = (),
     budget: Budget | None = None,
 ) -> Evidence:
-    """Return the verified chains in `pool` that speak for `request` at `at`, and why there are no more.
+    """Return the verified chains in `pool` that support `request` at `at`, and why there are no more.
 
     `standing` knows what is revoked and whose statements hold; without one
-    nothing was heard. `once` are answers to one-time questions about this
+    no statement was received. `once` are answers to one-time questions about this
     request (`request_digest` names it), which are spent here. No more than
     `chains_max` chains are counted; the evidence says how many were not. What
     others grant is found beside what certificates grant that are `doubtful`,
     by their ids, as it is beside those that bounds lie on. A server hands in
     the `budget` of the answer: it is not exceeded, and a refusal is explained
-    no further than a requester is told.
+    no further than a requester may know.
     """
     bounds = tuple(bounds)
     tested = _Tested(pool, standing, at, _spent(once, request))
@@ -85,14 +85,14 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
             chains |= {tuple(signed.id for signed in one.certificates): one for one in found}
     counted = _with_room(chains.values())
     left_out.count += len(chains) - len(counted)
-    # A domain sets bounds for many; a decision looks at those on this principal and its certificates.
+    # A domain sets bounds for many; a decision takes those on this principal and its certificates.
     holders = {request.principal, *(signed.id for signed in pool)}
     concerned = tuple(rule for rule in bounds if rule.holder in holders)
     return Evidence(counted, concerned, tuple(broken[: CHAINS_MAX - len(counted)]), left_out.count)
 
 
 class _Tested:
-    """A pool, without the certificates that something speaks against."""
+    """A pool, without revoked and stale certificates."""
 
     __slots__ = ("good", "pool", "problems")
 
@@ -163,7 +163,7 @@ _TOO_MUCH: Final = Reason(
 
 
 def _limits_of(request: Request, chains_max: int) -> FlowLimits:
-    # All levels of a topic share what one decision looks at.
+    # All levels of a topic share the limit of one decision.
     share = max(1, min(chains_max, CHAINS_MAX // len(resources_needed(request))))
     return replace(DEFAULT_LIMITS, chains_max=share, flows_per_subject_max=share)
 
@@ -173,7 +173,7 @@ def _bounded(bounds: Iterable[BoundRule]) -> frozenset[bytes]:
 
 
 def _with_room(chains: Iterable[VerifiedChain]) -> tuple[VerifiedChain, ...]:
-    """Return the first chains, as many as rest on no more certificates than a decision may."""
+    """Return the first chains, as many as fit into the certificates of one decision."""
     counted: list[VerifiedChain] = []
     used: set[bytes] = set()
     for chain in chains:

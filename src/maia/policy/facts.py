@@ -6,10 +6,10 @@ asked of. A broker keeps them fresh from events, Spark joins them, PostgreSQL
 queries them; here they are values that cannot change. A fact that is missing
 is unknown, and an unknown condition grants nothing.
 
-Who says that somebody is on duty? What the verifier knows by itself holds for
+Who asserts that a principal is on duty? What the verifier knows by itself holds for
 every certificate; what a principal has asserted holds for the certificates
 that this principal has issued, and for no others. The time is known from the
-clock, and nobody can assert another one.
+clock, and no issuer can assert another one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Facts(Mapping[AttributeUid, PresentValue]):
             return True
         said = self._asserted.get(of, {}) if of is not None else {}
         known = said | self._values | clock_facts(condition, now)
-        # Of an event, absence can be seen. Of a fact it cannot: whoever withholds the word on it would grant.
+        # Of an event, absence can be seen. Of a fact it cannot: withholding the statement would grant.
         if any(isinstance(atom, Exists) and atom.uid not in known for atom in atoms(condition)):
             return False
         return admits(condition, known)

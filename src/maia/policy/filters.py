@@ -1,8 +1,8 @@
-"""May the author of this filter speak of these attributes, in this way?
+"""May the author of this filter use these attributes, in this way?
 
 Delivery answers the questions of a filter. A filter on a hidden attribute
 would therefore read it, one bit at a time, so it is refused when it is made.
-The author of an advertisement, too, only speaks of what it may write.
+The author of an advertisement, too, only names what it may write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from maia.credentials.authority import Action
 from maia.events import AttributeUid
 from maia.policy.grants import Miss, Step
 from maia.policy.openings import Opening, kinds_of
-from maia.policy.reasons import Reason, told
+from maia.policy.reasons import Reason, for_both
 from maia.policy.refusals import AttributeNotReadable, AttributeNotWritable, FilterMistyped, PolicyRefusal
 from maia.policy.request import Request
 from maia.policy.restrictions import mistyped
@@ -34,20 +34,20 @@ def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
 
     One sentence serves for an attribute that is hidden and for one that does
     not exist: the difference is not the requester's to learn. Kinds are
-    looked at afterwards, when every attribute is known to be accessible.
+    checked afterwards, when every attribute is known to be accessible.
     """
     outside = sorted(uid for uid in attributes_of(request.filter) if not accessible(uid, request, openings))
     if outside:
         kind, word = _WORDS[request.action]
-        sentence = f"the filter speaks of an attribute that is not {word} or does not exist"
+        sentence = f"the filter names an attribute that is not {word} or does not exist"
         reason = Reason(word, sentence, field="filter", attribute=outside[0])
-        return Miss(Step.RESTRICTION, kind, told(reason))
+        return Miss(Step.RESTRICTION, kind, for_both(reason))
     wrong = mistyped(request.filter, kinds_of(request))
     if wrong is not None:
         declared = kinds_of(request)[wrong].value
         sentence = f"the filter compares an attribute with another kind of value than its own, {declared}"
         reason = Reason("kind", sentence, field="filter", attribute=wrong)
-        return Miss(Step.RESTRICTION, FilterMistyped, told(reason))
+        return Miss(Step.RESTRICTION, FilterMistyped, for_both(reason))
     return None
 
 

@@ -1,7 +1,7 @@
 """Does this chain grant this request, and if not, how near did it come?
 
 Each chain is asked the same questions in the same order: does it begin at the
-owner, end at the requester, speak of the resource and the action, hold now,
+owner, end at the requester, name the resource and the action, hold now,
 and is its condition met? The first no is its miss. `decide` uses the chains
 without a miss, and explains a denial by the chain that came nearest.
 """
@@ -21,7 +21,7 @@ from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Instant
 from maia.policy.evidence import Evidence
 from maia.policy.facts import Facts
-from maia.policy.reasons import Explanation, Reason, kept, told
+from maia.policy.reasons import Explanation, Reason, for_both, for_owner
 from maia.policy.refusals import (
     ActionNotGranted,
     ConditionNotMet,
@@ -82,17 +82,17 @@ class Miss:
 def grants_of(request: Request, evidence: Evidence) -> Iterator[Grant]:
     """Yield the grants at hand: the owner's own authority first, then the chains in their order.
 
-    What everybody may read needs no chain (docs/decisions/validity-streams.md).
+    A public type needs no chain (docs/decisions/revocation.md).
     """
     if request.principal == request.resource.owner:
         yield Grant(Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED, chain=None)
-    elif request.action is Action.SUBSCRIBE and _is_for_everybody(request.event_type):
+    elif request.action is Action.SUBSCRIBE and _is_public(request.event_type):
         yield Grant(Authority(AnyResource(), frozenset((Action.SUBSCRIBE,))), UNBOUNDED, chain=None)
     for chain in evidence.chains:
         yield Grant(chain.authority, chain.validity, chain)
 
 
-def _is_for_everybody(event_type: VerifiedType | None) -> bool:
+def _is_public(event_type: VerifiedType | None) -> bool:
     return event_type is not None and is_validity_stream(event_type)
 
 
@@ -121,15 +121,15 @@ def _wrong_root(grant: Grant, resource: ResourceName) -> Miss | None:
     if grant.chain is None or grant.chain.root == resource.owner:
         return None
     sentence = f"a chain begins at {grant.chain.root}, and the resource belongs to {resource.owner}"
-    # The requester is not told: whose chains are at hand is none of its business.
-    return Miss(Step.ROOT, NoChain, kept(Reason("root", sentence, _first_id(grant), "issuer")))
+    # Not for the requester: other principals' chains are none of its business.
+    return Miss(Step.ROOT, NoChain, for_owner(Reason("root", sentence, _first_id(grant), "issuer")))
 
 
 def _wrong_subject(grant: Grant, request: Request) -> Miss | None:
     if grant.chain is None or grant.chain.subject == request.principal:
         return None
     sentence = f"a chain ends at {grant.chain.subject}, and the requester is {request.principal}"
-    return Miss(Step.SUBJECT, NoChain, kept(Reason("subject", sentence, _last_id(grant), "subject")))
+    return Miss(Step.SUBJECT, NoChain, for_owner(Reason("subject", sentence, _last_id(grant), "subject")))
 
 
 def _wrong_resource(grant: Grant, resource: ResourceName) -> Miss | None:
@@ -137,7 +137,7 @@ def _wrong_resource(grant: Grant, resource: ResourceName) -> Miss | None:
         return None
     culprit = _blamed(grant, lambda part: _speaks_of(part, resource))
     reason = Reason("resource", "your certificates are about other resources", culprit, "authority.resources")
-    return Miss(Step.RESOURCE, ResourceNotGranted, told(reason))
+    return Miss(Step.RESOURCE, ResourceNotGranted, for_both(reason))
 
 
 def _wrong_action(grant: Grant, request: Request, resource: ResourceName) -> Miss | None:
@@ -145,7 +145,7 @@ def _wrong_action(grant: Grant, request: Request, resource: ResourceName) -> Mis
         return None
     culprit = _blamed(grant, lambda part: request.action in part.actions)
     reason = Reason("action", f"`{request.action.value}` is not granted", culprit, "authority.actions")
-    return Miss(Step.ACTION, ActionNotGranted, told(reason))
+    return Miss(Step.ACTION, ActionNotGranted, for_both(reason))
 
 
 def _not_now(grant: Grant, now: Instant) -> Miss | None:
@@ -155,10 +155,10 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
     if validity.not_before is not None and now < validity.not_before:
         culprit = _bounding(grant, lambda part: part.not_before == validity.not_before)
         reason = Reason("validity", f"valid from {validity.not_before} on", culprit, "validity.not_before")
-        return Miss(Step.VALIDITY, GrantNotYetValid, told(reason))
+        return Miss(Step.VALIDITY, GrantNotYetValid, for_both(reason))
     culprit = _bounding(grant, lambda part: part.not_after == validity.not_after)
     reason = Reason("validity", f"expired after {validity.not_after}", culprit, "validity.not_after")
-    return Miss(Step.VALIDITY, GrantExpired, told(reason))
+    return Miss(Step.VALIDITY, GrantExpired, for_both(reason))
 
 
 def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
@@ -173,7 +173,7 @@ def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
             sentence = "a condition is false or not known to hold"
             owner = Reason("condition", sentence, signed.id, "authority.condition")
             requester = Reason("condition", "a condition of your certificates does not hold at the moment")
-            return Miss(Step.CONDITION, ConditionNotMet, kept(owner, instead=requester))
+            return Miss(Step.CONDITION, ConditionNotMet, for_owner(owner, instead=requester))
     return None
 
 

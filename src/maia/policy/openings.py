@@ -15,7 +15,7 @@ from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet
 from maia.events import AttributeUid, Kind
 from maia.policy.bounds import Bound, BoundRule, passes_for_notifications, permits, screens
 from maia.policy.grants import Grant, Miss, Step
-from maia.policy.reasons import Reason, kept
+from maia.policy.reasons import Reason, for_owner
 from maia.policy.refusals import (
     AdvertisementOutOfBounds,
     PolicyRefusal,
@@ -113,7 +113,7 @@ def includes(wide: Opening, narrow: Opening) -> bool:
     """Say whether one opening visibly shows all that another shows, for at least as long.
 
     Visibly: every term of the wide restriction is also a term of the narrow
-    one. `covers` would find more, at a price that whoever shows many
+    one. `covers` would find more, at a price that a requester with many
     certificates could drive up; a window too many does no harm.
     """
     wide_end, narrow_end = wide.grant.validity.not_after, narrow.grant.validity.not_after
@@ -170,7 +170,7 @@ def _outside(rule: BoundRule, request: Request) -> Miss:
     bound = format_predicate(rule.filter, names_of(request))
     owner = Reason(f"{rule.bound.value} bound", f"{sentence} `{bound}`", _certificate_of(rule), "bound")
     requester = Reason(f"{rule.bound.value} bound", f"{sentence} set for you")
-    return Miss(Step.BOUND, kind, kept(owner, instead=requester))
+    return Miss(Step.BOUND, kind, for_owner(owner, instead=requester))
 
 
 def _words_for(rule: BoundRule) -> tuple[type[PolicyRefusal], str]:

@@ -1,4 +1,4 @@
-"""How is a decision put into words, and how long does it stand?
+"""How is a decision explained, and how long does it hold?
 
 `decide` finds out what is granted; here it becomes a permit or a denial with
 reasons for both audiences. The owner reads every miss, the nearest first, and
@@ -28,7 +28,7 @@ from maia.policy.evidence import Evidence
 from maia.policy.filters import accessible
 from maia.policy.grants import Grant, Miss, Step, authorities_in
 from maia.policy.openings import Opening, names_of
-from maia.policy.reasons import Explanation, Reason, kept, told
+from maia.policy.reasons import Explanation, Reason, for_both, for_owner
 from maia.policy.refusals import (
     GrantExpired,
     GrantNotYetValid,
@@ -56,7 +56,7 @@ def type_miss(request: Request, now: Instant) -> Miss | None:
     if request.event_type is None or request.event_type.validity.contains(now):
         return None
     reason = Reason("type", "the definition of the event type is not valid at this moment")
-    return Miss(Step.RESTRICTION, TypeNotValid, told(reason))
+    return Miss(Step.RESTRICTION, TypeNotValid, for_both(reason))
 
 
 def denied(
@@ -68,12 +68,12 @@ def denied(
     """
     nearest_first = sorted((*misses, *map(_miss_of_broken, evidence.broken)), key=lambda miss: -miss.step)
     owner = tuple(reason for miss in nearest_first for reason in miss.explanation.owner)
-    told_first = next((miss for miss in nearest_first if miss.explanation.requester), None)
-    kind = NoChain if told_first is None else told_first.kind
-    requester = (_NO_CHAIN,) if told_first is None else told_first.explanation.requester
+    first_shown = next((miss for miss in nearest_first if miss.explanation.requester), None)
+    kind = NoChain if first_shown is None else first_shown.kind
+    requester = (_NO_CHAIN,) if first_shown is None else first_shown.explanation.requester
     explanation = Explanation(owner or (_NO_CHAIN,), requester)
     limit = left_out(evidence, cut)
-    explanation += Explanation() if limit is None else told(limit)
+    explanation += Explanation() if limit is None else for_both(limit)
     return Denial(kind, explanation, stable_period(request, evidence, now))
 
 
@@ -102,7 +102,7 @@ def permitted(
     )
     explanation += _what_is_seen(view, openings, request)
     limit = left_out(evidence, cut)
-    explanation += Explanation() if limit is None else told(limit)
+    explanation += Explanation() if limit is None else for_both(limit)
     return Permit(view, explanation, stable_period(request, evidence, now), limit)
 
 
@@ -141,12 +141,12 @@ def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validit
 def _miss_of_broken(broken: BrokenCredential) -> Miss:
     blamed, field = (broken.certificate, broken.field) if isinstance(broken, BrokenChain) else (None, None)
     owner = Reason("credential", f"a chain does not hold: {broken.message} [{broken.code}]", blamed, field)
-    kind, told_to_requester = _word_on_time(broken)
-    step = Step.ROOT if told_to_requester is None else Step.VALIDITY
-    return Miss(step, kind, kept(owner, instead=told_to_requester))
+    kind, for_requester = _validity_reason(broken)
+    step = Step.ROOT if for_requester is None else Step.VALIDITY
+    return Miss(step, kind, for_owner(owner, instead=for_requester))
 
 
-def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason | None]:
+def _validity_reason(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason | None]:
     match broken:
         case CertificateExpired():
             return GrantExpired, Reason("validity", "a certificate that you rely on has expired")
@@ -155,10 +155,10 @@ def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason
         case CertificateRevoked() | CertificateNotRevalidated():
             return GrantRevoked, Reason("validity", "a certificate that you rely on was revoked")
         case CertificateStale():
-            sentence = "nobody has vouched, for this moment, for a certificate that you rely on"
+            sentence = "a certificate that you rely on has no valid statement for this moment"
             return GrantStale, Reason("validity", sentence)
         case CertificateTestedOnce():
-            sentence = "a certificate that you rely on must be vouched for anew for each request"
+            sentence = "a certificate that you rely on must be confirmed anew for each request"
             return GrantTestedOnce, Reason("validity", sentence)
         case _:
             return NoChain, None
@@ -168,11 +168,11 @@ def _why(opening: Opening, request: Request) -> Explanation:
     grant = opening.grant
     if grant.chain is None or not grant.certificates:
         if request.principal != request.resource.owner:
-            return told(Reason("public", "statements on the validity of certificates are for everybody"))
-        return told(Reason("owner", "the requester owns the resource"))
+            return for_both(Reason("public", "validity statements are public"))
+        return for_both(Reason("owner", "the requester owns the resource"))
     length = len(grant.certificates)
     granted = f"`{request.action.value}` is granted by {_counted(length)} from {grant.chain.root}"
-    explanation = told(Reason("chain", granted, grant.certificates[-1].id, "authority.actions"))
+    explanation = for_both(Reason("chain", granted, grant.certificates[-1].id, "authority.actions"))
     return explanation + Explanation(owner=(*_terms(grant, request), *_bounds(opening, request)))
 
 
@@ -206,9 +206,11 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     if view.windows and request.event_type is not None:
         explanation += _attributes(openings, request)
     for uid, value in sorted(view.forced.items()):
-        explanation += kept(Reason("forced", f"the value is always `{format_literal(value)}`", attribute=uid))
+        explanation += for_owner(
+            Reason("forced", f"the value is always `{format_literal(value)}`", attribute=uid)
+        )
     if view.until is not None:
-        explanation += told(Reason("until", f"this holds until {view.until}"))
+        explanation += for_both(Reason("until", f"this holds until {view.until}"))
     return explanation
 
 
@@ -220,7 +222,7 @@ def _attributes(openings: Sequence[Opening], request: Request) -> Explanation:
     owner = f"the requester may {_verb(request)} {_listed(shown, names)}"
     owner += f" and not {_listed(hidden, names)}" if hidden else ""
     requester = f"you may {_verb(request)} {_listed(shown, names)}"
-    return kept(Reason("attributes", owner), instead=Reason("attributes", requester))
+    return for_owner(Reason("attributes", owner), instead=Reason("attributes", requester))
 
 
 def _verb(request: Request) -> str:

@@ -1,8 +1,8 @@
 """What may a publisher write?
 
-One chain speaks for a publisher. Rights of several chains do not add up here:
+One chain counts for a publisher. Rights of several chains do not add up here:
 two chains that force different values would leave it open which value an
-event carries (docs/decisions/publishing-restrictions.md).
+event carries (docs/decisions/views.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
 from maia.policy.grants import Miss, Step
 from maia.policy.openings import Opening, common_attributes, conjoined, kinds_of
-from maia.policy.reasons import Reason, kept
+from maia.policy.reasons import Reason, for_owner
 from maia.policy.refusals import GrantUnmeetable
 from maia.policy.request import Request
 from maia.policy.restrictions import forced_values, unmeetable
@@ -46,7 +46,7 @@ def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | Non
         "restriction", found.why, last[-1].id if last else None, "authority.restriction", found.attribute
     )
     requester = Reason("restriction", "no event that you may write can satisfy your certificates")
-    return Miss(Step.RESTRICTION, GrantUnmeetable, kept(owner, instead=requester))
+    return Miss(Step.RESTRICTION, GrantUnmeetable, for_owner(owner, instead=requester))
 
 
 def _writable(request: Request, window: Window) -> AttributeSet:

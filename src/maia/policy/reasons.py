@@ -4,7 +4,7 @@ Every decision explains itself: which certificate, which field, which
 attribute, which rule. There are two audiences. The owner of the policy reads
 everything, nearest misses included. The requester reads what it may learn:
 never a literal of a restriction, never an attribute that is hidden from it,
-never anybody else's certificate (docs/decisions/two-audiences.md). The two
+never another principal's certificate (docs/decisions/two-audiences.md). The two
 texts are written apart from each other, so nothing has to be cut out of one
 to make the other.
 """
@@ -18,7 +18,7 @@ from typing import Final
 
 from maia.events import AttributeUid
 
-__all__ = ["Audience", "Explanation", "Reason", "kept", "told"]
+__all__ = ["Audience", "Explanation", "Reason", "for_both", "for_owner"]
 
 SENTENCE_MAX: Final = 1000
 _SHOWN_ID_DIGITS: Final = 12
@@ -73,7 +73,7 @@ class Reason:
 class Explanation:
     """The reasons for a decision, once for each audience."""
 
-    # Kept out of repr: a decision that is logged or printed by accident speaks to the requester only.
+    # Kept out of repr: a decision that is logged or printed by accident shows the requester's list only.
     owner: tuple[Reason, ...] = field(default=(), repr=False)
     requester: tuple[Reason, ...] = ()
 
@@ -94,11 +94,11 @@ class Explanation:
         return [reason.record() for reason in self.reasons(audience)]
 
 
-def told(reason: Reason) -> Explanation:
+def for_both(reason: Reason) -> Explanation:
     """Explain to both audiences in the same words."""
     return Explanation(owner=(reason,), requester=(reason,))
 
 
-def kept(reason: Reason, *, instead: Reason | None = None) -> Explanation:
+def for_owner(reason: Reason, *, instead: Reason | None = None) -> Explanation:
     """Explain to the owner alone; the requester reads `instead`, or nothing."""
     return Explanation(owner=(reason,), requester=() if instead is None else (instead,))

@@ -90,13 +90,13 @@ class GrantRevoked(PolicyRefusal):
 
 
 class GrantStale(PolicyRefusal):
-    """Nobody has vouched, for this moment, for a certificate of the chain."""
+    """A certificate of the chain has no valid statement for this moment."""
 
     code = "POLICY-STALE"
 
 
 class GrantTestedOnce(PolicyRefusal):
-    """A certificate of the chain must be vouched for anew for each request, and was not for this one."""
+    """A certificate of the chain must be confirmed anew for each request, and was not for this one."""
 
     code = "POLICY-ONE-TIME"
 
@@ -108,13 +108,13 @@ class ConditionNotMet(PolicyRefusal):
 
 
 class AttributeNotReadable(PolicyRefusal):
-    """The filter speaks of an attribute that is hidden from its author, or that does not exist."""
+    """The filter names an attribute that is hidden from its author, or that does not exist."""
 
     code = "POLICY-ATTRIBUTE-NOT-READABLE"
 
 
 class AttributeNotWritable(PolicyRefusal):
-    """The advertisement speaks of an attribute that its author may not write, or that does not exist."""
+    """The advertisement names an attribute that its author may not write, or that does not exist."""
 
     code = "POLICY-ATTRIBUTE-NOT-WRITABLE"
 

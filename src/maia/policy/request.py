@@ -44,7 +44,7 @@ class Request:
     """`principal`, whose key has been proved, asks for `action` on `resource`.
 
     `filter` is a subscriber's filter or a publisher's advertisement; it
-    speaks of attributes by uid. Two requests are equal if they ask for the
+    names attributes by uid. Two requests are equal if they ask for the
     same thing with the same version of the type.
     """
 
@@ -107,7 +107,7 @@ def _resource_words(resource: ResourceName) -> SExpression:
 def resources_needed(request: Request) -> tuple[ResourceName, ...]:
     """Return every name that the request needs a right to.
 
-    Whoever publishes on a topic reaches the subscribers of its super-topics,
+    A publication on a topic reaches the subscribers of its super-topics,
     and needs the right to publish there too (dissertation 5.5). To administer
     is no event, and reaches no subscriber.
     """

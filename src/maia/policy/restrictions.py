@@ -144,7 +144,7 @@ def _pinned(part: Predicate) -> tuple[AttributeUid, PresentValue] | None:
 def _why(spoken: list[AttributeUid], writable: AttributeSet) -> Unmeetable:
     hidden = [uid for uid in spoken if not _holds(writable, uid)]
     if hidden:
-        return Unmeetable(hidden[0], "the restriction speaks of an attribute that cannot be written here")
+        return Unmeetable(hidden[0], "the restriction names an attribute that cannot be written here")
     return Unmeetable(next(iter(spoken), None), "the restriction contradicts itself")
 
 

@@ -78,7 +78,7 @@ class View:
     A View for publishing has exactly one window, and `forced` holds the values
     that its holder's events carry whatever the holder wrote. A View without
     windows shows nothing and publishes nothing (see
-    docs/decisions/views-and-windows.md).
+    docs/decisions/views.md).
     """
 
     windows: tuple[Window, ...]
@@ -131,7 +131,7 @@ def shape(view: View, event: Event) -> dict[AttributeUid, PresentValue]:
 
     Attributes without right are nulled, forced values replace whatever was
     given or missing, and what remains must satisfy the rest of the restriction
-    (dissertation 5.2.2; docs/decisions/publishing-restrictions.md).
+    (dissertation 5.2.2; docs/decisions/views.md).
     """
     if len(view.windows) != 1:
         raise PublicationRefused(())

@@ -215,7 +215,7 @@ def _octets(expression: SExpression) -> bytes:
 
 
 def _read_uid(expression: SExpression) -> AttributeUid:
-    # A hundred thousand filters speak of the same few attributes: one object for each.
+    # A hundred thousand filters name the same few attributes: one object for each.
     return attribute_uid(intern(_octets(expression).decode("ascii", "replace")))
 
 

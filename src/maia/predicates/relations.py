@@ -64,7 +64,7 @@ def advertisement_covers_notification(*, advertisement: Predicate, notification:
     """Say whether every attribute meets some constraint (definition 5).
 
     A notification without attributes is covered by every advertisement. An
-    attribute that the advertisement does not speak of is never covered: the
+    attribute that the advertisement does not name is never covered: the
     definition wins over the paper's own example with `color`.
     """
     return _all_asked_for(constraints_of(advertisement), notification)

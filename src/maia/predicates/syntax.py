@@ -1,7 +1,7 @@
 """What can a predicate say?
 
 One language serves filters, restrictions, bounds, requirements and
-conditions. A predicate speaks of attributes by uid and of literals that carry
+conditions. A predicate has attributes by uid and literals that carry
 their kind. It is plain data: `meaning.py` says what it means, and everything
 else (text, encoding, covering, executors) is derived from that meaning.
 """
@@ -179,7 +179,7 @@ def atoms(predicate: Predicate) -> Iterator[Atom]:
 
 
 def attributes_of(predicate: Predicate) -> frozenset[AttributeUid]:
-    """Return the attributes that a predicate speaks of."""
+    """Return the attributes in a predicate."""
     return frozenset(atom.uid for atom in atoms(predicate))
 
 

@@ -167,7 +167,7 @@ class DuplicateMemory:
         return rows if known is None else rows & ~known.rows_of(sequence)
 
     def exported(self) -> bytes:
-        """Return what must survive a restart, the streams heard of last at the end."""
+        """Return what must survive a restart, the most recent streams at the end."""
         kept: _Kept = [
             (*key, list(known.ends.items()), [(at, bytes_of_rows(rows)) for at, rows in known.parts.items()])
             for key, known in self._streams.items()

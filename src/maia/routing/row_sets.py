@@ -1,7 +1,7 @@
 """Which rows of a publisher's frame are meant?
 
 The memory of publications asks, for frames that arrive cut to some of their
-rows. A set of rows is an integer whose bit `n` stands for row `n`, so that
+rows. A set of rows is an integer whose bit `n` is row `n`, so that
 joining and comparing sets of many thousand rows are single steps.
 """
 

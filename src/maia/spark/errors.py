@@ -1,4 +1,4 @@
-"""How does one of our errors look to whoever wrote a Spark job?
+"""How does one of our errors appear to the author of a Spark job?
 
 Sources and sinks of ours run in processes that Spark starts. Of an exception
 it keeps the text alone, so the text begins with the code.

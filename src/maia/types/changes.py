@@ -8,7 +8,7 @@ author applies changes to make the next version. The two are inverse: applying
 
 A uid means one attribute of one kind for ever. Renaming keeps the uid.
 Retyping keeps the name and takes a new uid, so it equals remove and add
-(docs/decisions/retype-is-remove-and-add.md).
+(docs/decisions/type-definitions.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class ChangeDoesNotApply(BadInput):
-    """A change speaks of an attribute that is not there, or is there already."""
+    """A change names an attribute that is not there, or is there already."""
 
     code = "TYPE-CHANGE-DOES-NOT-APPLY"
 
@@ -110,7 +110,7 @@ Change: TypeAlias = Added | Removed | Renamed | Retyped
 def diff(old: TypeShape, new: TypeShape) -> tuple[Change, ...]:
     """Return what changed from `old` to `new`; the order of attributes does not count.
 
-    Raises `UidReused` where a uid has changed its kind, which nobody may do.
+    Raises `UidReused` where a uid has changed its kind, which is never allowed.
     """
     before = {attribute.uid: attribute for attribute in old.attributes}
     after = {attribute.uid: attribute for attribute in new.attributes}
@@ -149,7 +149,7 @@ def ways_to_allow(change: Change) -> tuple[Mapping[Action, AttributeUid], ...]:
         case Renamed(before, _):
             return ({Action.MANAGE_RENAME: before.uid},)
         case Retyped(before, after):
-            # Removing and adding reaches the same version, so whoever may do both may retype.
+            # Removing and adding reaches the same version, so a signer that may do both may retype.
             return (
                 {Action.MANAGE_RETYPE: before.uid},
                 {Action.MANAGE_REMOVE: before.uid, Action.MANAGE_ADD: after.uid},
@@ -241,7 +241,7 @@ def next_version(
     """Return the version that follows `definition`, not yet signed.
 
     `version` is handed in because chance lives elsewhere. Credentials are
-    never inherited: they belong to whoever signs (dissertation, section 4.3.3).
+    never inherited: they belong to the signer (dissertation, section 4.3.3).
     Sealing is inherited unless another one is given; it cannot be given up.
     The super-type stays unless another one, or none, is given.
     """

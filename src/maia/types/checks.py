@@ -1,4 +1,4 @@
-"""Do these values, or does this filter, speak the language of the type?
+"""Do these values, or does this filter, fit the type?
 
 Publishers ask before an event leaves, subscribers before a filter is sent,
 issuers before a restriction is signed. The first mismatch is an error to its
@@ -44,7 +44,7 @@ _EQUALITY = (Operator.EQ, Operator.NE)
 
 
 class UnknownName(BadInput):
-    """A text, value or filter speaks of an attribute that the type version does not have."""
+    """A text, value or filter names an attribute that the type version does not have."""
 
     code = "TYPE-UNKNOWN-ATTRIBUTE"
 
@@ -111,7 +111,7 @@ def check_predicate(predicate: Predicate, event_type: TypeShape) -> Predicate:
 def check_restriction(authority: Authority, event_type: TypeShape) -> Authority:
     """Return `authority`, refused if its attributes or its restriction do not fit the type.
 
-    Its condition speaks of facts and not of events, so it is not looked at.
+    Its condition is about facts and not events, so it is not checked.
     """
     if authority.attributes is not ALL_ATTRIBUTES:
         for uid in sorted(authority.attributes - event_type.kinds.keys()):

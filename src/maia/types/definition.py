@@ -107,7 +107,7 @@ class TypeShape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TypeDefinition:
-    """One version of an event type, as its author wrote it and nobody has checked it."""
+    """One version of an event type, as its author wrote it, unchecked."""
 
     name: TypeName
     previous: Version | None

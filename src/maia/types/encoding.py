@@ -133,7 +133,7 @@ def definition_from_text(text: str) -> SignedDefinition:
 
 
 def definition_from_body(body: bytes) -> TypeDefinition:
-    """Read the signed bytes alone, for whoever must not trust what came beside them."""
+    """Read the signed bytes alone, without what came beside them."""
     try:
         return _definition(read_canonical(body, _LIMITS))
     except (BadSExpression, BadCertificate) as problem:

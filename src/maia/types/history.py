@@ -1,6 +1,6 @@
 """Does this version agree with every version of the type seen before?
 
-A definition certifies itself, but it cannot certify that nobody signed
+A definition certifies itself, but it cannot certify that no one signed
 another definition under the same full name, or gave an old uid another kind
 on another branch. Registries and brokers remember what they have accepted in
 a `TypeHistory`, and refuse what contradicts it. Versions form a tree: two
@@ -119,7 +119,7 @@ class TypeHistory:
         """Return `offered` if it descends from `current`; an older or sibling version is refused.
 
         Versions coexist, so an old version stays usable by those who chose it.
-        This guards whoever follows "the newest version" that somebody else names.
+        This guards a reader of "the newest version" that another principal names.
         """
         known = self.remember(current).remember(offered)
         if offered.id != current.id and not known.descends(

@@ -6,7 +6,7 @@ super-type's owner grants (MAIA'06, 3.1.3); and may the signer install types on
 the network, which the network's coordinator grants (dissertation, section
 5.2). Owners and coordinators need no certificate for what is theirs. Everybody else needs a
 chain among the certificates inside the definition. An answer names the chains
-it rests on, and a refusal names the right that is missing.
+it depends on, and a refusal names the right that is missing.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def extension_grounds(super_type: TypeName | None, definition: TypeDefinition, e
 
 
 def install_grounds(network: NetworkName | None, definition: TypeDefinition, evidence: Evidence) -> Grounds:
-    """Return why the signer may install types on `network`; without a network nobody asks."""
+    """Return why the signer may install types on `network`; without a network it is not required."""
     if network is None or evidence.signer == network.owner:
         return Grounds()
     chains = evidence.chains_for(Action.INSTALL, network)
@@ -253,7 +253,7 @@ def _chains_for_way(way: Mapping[Action, AttributeUid], held: _Held) -> list[Ver
 
 
 def _first_about(chains: tuple[VerifiedChain, ...], uid: AttributeUid | None) -> VerifiedChain | None:
-    """Return the first chain that is about `uid`; None stands for all attributes."""
+    """Return the first chain that is about `uid`; None means all attributes."""
     for chain in chains:
         about = chain.authority.attributes
         if about is ALL_ATTRIBUTES or uid in about:

@@ -56,7 +56,7 @@ class SealingLevel(Enum):
 class Sealing:
     """The owner's choice: the level, who runs the key groups, and hints where that manager listens.
 
-    An address proves nothing. Whoever dials it checks the manager's key.
+    An address proves nothing. The dialling side checks the manager's key.
     """
 
     level: SealingLevel

@@ -1,10 +1,10 @@
 """On which stream does an issuer publish its statements on validity?
 
-Every issuer has one, and everybody can work out its name: verifiers subscribe
+Every issuer has one, and its name follows from the key: verifiers subscribe
 to it before they have met a definition of it (dissertation 6.3.3: one topic
 for as many certificates as possible). Each event has one attribute, the bytes
 of one signed statement, which prove themselves. The stream is plaintext and
-for everybody: `maia.policy` lets whoever may connect subscribe to it.
+public: `maia.policy` lets every principal that may connect subscribe to it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def validity_definition(key: SigningKey, credentials: tuple[SignedCertificate, .
 def is_validity_stream(event_type: VerifiedType) -> bool:
     """Say whether this is exactly the standard type: its name, its one attribute, in plaintext.
 
-    Everybody may read what is one, so nothing that could hide more is.
+    Such a type is public, so nothing that could hide more is one.
     """
     name = event_type.name
     return (

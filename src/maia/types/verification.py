@@ -1,7 +1,7 @@
 """Is this definition what its owner wanted, and may it be used here and now?
 
 Clients and brokers ask before they use a type. The answer needs no third
-party: the owner's key is part of the name, and whoever else signed carries the
+party: the owner's key is part of the name, and any other signer carries the
 chain of certificates that leads from the owner to them (dissertation, figure
 4.4). What comes back is a `VerifiedType`, or an error that says which right
 is missing. Decisions are made on the bytes that were signed, read again here,
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _WORK_MAX: Final = 100_000
-"""Steps that the searches for all rights of one signer may take, unless somebody says otherwise."""
+"""Steps that the searches for all rights of one signer may take by default."""
 
 
 class TamperedDefinition(BrokenCredential):
@@ -62,13 +62,13 @@ class WrongPreviousVersion(BrokenCredential):
 
 
 class DefinitionExpired(BrokenCredential):
-    """A definition rests on credentials that held once, and hold no more."""
+    """A definition depends on credentials that have expired."""
 
     code = "TYPE-EXPIRED"
 
 
 class DefinitionNotYetValid(BrokenCredential):
-    """A definition rests on credentials that will hold, and do not hold yet."""
+    """A definition depends on credentials that are not valid yet."""
 
     code = "TYPE-NOT-YET-VALID"
 
@@ -203,7 +203,7 @@ def _relevant(
 
 
 def _validity_of(grounds: Iterable[Grounds], compared_with: VerifiedType | None) -> Validity:
-    # Whoever may add and not remove rests on the version before: a change is only as good as its start.
+    # Who may add and not remove depends on the version before: a change is only as good as its start.
     start = UNBOUNDED if compared_with is None else compared_with.validity
     validities = (chain.validity for ground in grounds for chain in ground.chains)
     return reduce(Validity.intersection, validities, start)

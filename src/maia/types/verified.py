@@ -1,6 +1,6 @@
 """Which definitions have been found good, and until when?
 
-A `VerifiedType` is the proof that `verify_definition` returns; nobody else can
+A `VerifiedType` is the proof that `verify_definition` returns; no other function can
 build one. Brokers keep proofs in a `VerifiedTypeCache`, so that a subscription
 with a type seen before costs one look into a dictionary. The cache saves work
 and never extends a right: every hit compares the proof's validity with the
@@ -28,7 +28,7 @@ from maia.types.sealing import Sealing
 __all__ = ["TYPES_MAX", "VerifiedType", "VerifiedTypeCache"]
 
 TYPES_MAX: Final = 4096
-"""How many verified types a cache remembers unless told otherwise."""
+"""How many verified types a cache remembers by default."""
 
 _SEAL: Final = object()  # held by `verification.py` alone
 
@@ -60,7 +60,7 @@ class VerifiedType:
     type_id: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_definition makes a VerifiedType")
         object.__setattr__(self, "type_id", type_id(self.name.owner, self.name.name))
@@ -226,7 +226,7 @@ def _same_grounds(
         return False
     if previous is not None and previous.id != known.previous_id:
         return False
-    # Members of a quorum are replaced: a proof that rests on those of yesterday is made again.
+    # Members of a quorum are replaced: a proof that depends on former members is made again.
     return all(one in constitutions for one in known.constitutions)
 
 

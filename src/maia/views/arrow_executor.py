@@ -219,11 +219,11 @@ def _scalar(literal: PresentValue, kind: Kind) -> pa.Scalar:
 def _value_set(literals: Sequence[PresentValue], kind: Kind) -> pa.Array:
     values = [int(literal) if kind is Kind.TIMESTAMP else literal for literal in literals]
     if kind is Kind.FLOAT and 0.0 in literals:
-        values.append(-0.0)  # `is_in` looks at the bits, where zero has two forms
+        values.append(-0.0)  # `is_in` compares bits, where zero has two forms
     return pa.array(values, ARROW_TYPES[kind])
 
 
 def _spaced(column: Any) -> Any:
-    """Put a space before and after, so that every word stands between two."""
+    """Put a space before and after, so that every word is between two."""
     space = pa.scalar(" ")
     return pc.binary_join_element_wise(space, column, space, pa.scalar(""))

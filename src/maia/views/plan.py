@@ -40,7 +40,7 @@ class ViewPlan:
 
     @property
     def seen(self) -> dict[AttributeUid, Kind]:
-        """Return the kinds of what some window shows: all that the interest may speak of."""
+        """Return the kinds of what some window shows: all that the interest may name."""
         return {uid: self.stored[uid] for uid in self.shown_by}
 
     def is_always_shown(self, uid: AttributeUid) -> bool:

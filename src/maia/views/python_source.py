@@ -66,7 +66,7 @@ class Constants:
     values: list[object] = field(default_factory=list)
 
     def name(self, value: object) -> str:
-        """Keep a value and return the name that stands for it."""
+        """Keep a value and return its name."""
         self.values.append(value)
         return f"k{len(self.values) - 1}"
 

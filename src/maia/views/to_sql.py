@@ -123,7 +123,7 @@ class _SqlAlgebra:
         return Query(f"({_column(uid, kind)} = ANY (%s::{POSTGRES_TYPES[kind]}[]))", (operand,))
 
     def matches(self, uid: AttributeUid, test: TextTest, text: str) -> Query:
-        # No LIKE: its wildcards and its escape would have to be told from the operand's own.
+        # No LIKE: its wildcards and its escape would have to be separated from the operand's own.
         column = _column(uid, Kind.STRING)
         match test:
             case TextTest.PREFIX:

@@ -33,7 +33,7 @@ def hostile(net: Net, *, as_broker: bool) -> Client:
 @pytest.mark.laws
 @settings(max_examples=40)  # each one is a small city
 @given(st.lists(messages(), min_size=1, max_size=8), st.booleans())
-def test_any_messages_in_any_order_harm_nobody_else(said: list[Message], as_broker: bool) -> None:
+def test_any_messages_in_any_order_harm_no_other_peer(said: list[Message], as_broker: bool) -> None:
     net, camera, detective, ref = standing_city()
     for message in said:
         peer = hostile(net, as_broker=as_broker)

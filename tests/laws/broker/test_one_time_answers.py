@@ -1,4 +1,4 @@
-"""What rests on one-time answers stands exactly while they serve, whatever happens in between (P6, A30)."""
+"""What depends on one-time answers stands exactly while they serve, whatever happens in between (P6, A30)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each publisher is heard in order and nothing twice, whatever order frames arrive in."""
+"""Each publisher is accepted in order and nothing twice, whatever order frames arrive in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY, STREAM = b"k" * 32, b"s" * 16
 @example([0, 0, 1, 0])
 @example([5, 4, 3, 5, 4])
 @example([NUMBERS_BEHIND_MAX, 0, NUMBERS_BEHIND_MAX])
-def test_what_the_application_hears_grows_strictly_and_leaves_nothing_newer_out(sequences: list[int]):
+def test_what_the_application_receives_grows_strictly_and_leaves_nothing_newer_out(sequences: list[int]):
     memory = SeenFrames(4)
     heard = [sequence for sequence in sequences if memory.remember(KEY, STREAM, sequence)]
     assert heard == sorted(set(heard))
@@ -31,7 +31,7 @@ def test_what_the_application_hears_grows_strictly_and_leaves_nothing_newer_out(
 @given(st.integers(0, 2**61), st.lists(st.integers(2, 2**61), min_size=1, max_size=50))
 @example(7, [2])
 def test_a_number_far_ahead_silences_no_publisher(last: int, ahead: list[int]):
-    """A85: after numbers of somebody else's choice, the next one of the publisher is heard."""
+    """A85: after numbers of another user's choice, the next one of the publisher is accepted."""
     memory = SeenFrames(4)
     assert memory.remember(KEY, STREAM, last)
     for far in ahead:

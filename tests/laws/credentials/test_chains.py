@@ -127,7 +127,7 @@ def test_includes_never_says_yes_where_the_intersection_is_smaller(one, other) -
 
 
 @given(authorities())
-def test_nobody_grants_more_than_it_owns(authority) -> None:
+def test_no_principal_grants_more_than_it_owns(authority) -> None:
     owned = owned_part(authority, OWNER)
     assert owned is None or owned.resources.owner == OWNER
 

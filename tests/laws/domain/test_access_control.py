@@ -63,7 +63,7 @@ STEPS = st.lists(
 
 
 class Play:
-    """A domain, a court, a broker that hears both, and the model beside them."""
+    """A domain, a court, a broker that receives both, and the model beside them."""
 
     def __init__(self, store=None):
         self.courts, self.station = court(), met(store, AccessSettings(period_s=30, lead_s=5))
@@ -156,7 +156,7 @@ class Play:
     def wait(self, seconds):
         self.station.now = self.courts.now = Instant(self.station.now + seconds * SECOND)
         self.model.now = self.station.now
-        # Before the beat: a beat after a pause would otherwise find that nobody vouches for the orders.
+        # Before the beat: a beat after a pause would otherwise find that no peer confirms the orders.
         told(self.station, self.courts)
         self.tick()
 

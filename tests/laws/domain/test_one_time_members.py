@@ -1,4 +1,4 @@
-"""Whatever happens, nobody holds the newest key for longer than a lease after it was last vouched for.
+"""Whatever happens, no peer holds the newest key for longer than a lease after it was last confirmed.
 
 The reference is one number for each member, the moment of the last answer that
 was brought, and the set of rights that were revoked. It knows nothing of
@@ -25,7 +25,7 @@ Step: TypeAlias = tuple[str, str, float]
 
 
 class Reference:
-    """Who was vouched for last when, and whose right is gone."""
+    """Who was confirmed last when, and whose right is gone."""
 
     def __init__(self, net: OneTimeNet) -> None:
         self.net = net
@@ -87,8 +87,8 @@ def steps() -> st.SearchStrategy[list[Step]]:
 @example([("refuse", "one", 31.0), ("vouch", "one", 61.0)])
 @example([("cut", "one", 29.0), ("restart", "two", 61.0), ("join", "one", 14.0)])
 @example([("refuse", "one", 14.0), ("revoke", "two", 31.0), ("restart", "one", 1.0)])
-def test_nobody_holds_the_newest_key_who_was_not_vouched_for_within_a_lease(taken: list[Step]) -> None:
-    """A30, A39: and whoever was, throughout, holds it at every moment."""
+def test_no_peer_holds_the_newest_key_who_was_not_confirmed_within_a_lease(taken: list[Step]) -> None:
+    """A30, A39: and a peer that was, throughout, holds it at every moment."""
     net = OneTimeNet()
     reference = Reference(net)
     members = {name: net.member(name, reading(name, PLATE)) for name in NAMES}

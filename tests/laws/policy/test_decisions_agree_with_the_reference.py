@@ -184,7 +184,7 @@ def test_a_publication_is_what_one_usable_list_of_certificates_makes_of_it(drawn
     elif decision.kind is GrantUnmeetable:
         assert all(world.published(path, one) is None for path in usable for one in EVENTS)
     elif usable:
-        # What is left is an advertisement that speaks of something its author may not write.
+        # What is left is an advertisement that names something its author may not write.
         assert decision.code == "POLICY-ATTRIBUTE-NOT-WRITABLE"
 
 

@@ -89,7 +89,7 @@ said = st.dictionaries(st.sampled_from((ON_DUTY.uid, ON_CALL.uid)), st.booleans(
 
 @st.composite
 def certificates(draw):
-    """A grant between two people, or to the owner's friends, or somebody who is called one of them."""
+    """A grant between two people, or to the owner's friends, or a principal who is called one of them."""
     kind = draw(st.sampled_from(("grant", "grant", "grant", "to friends", "friend")))
     if kind == "friend":
         friend = draw(st.sampled_from((ANN, CLIENT, CLIENT)))
@@ -183,7 +183,7 @@ def a_bound_on_one_certificate(bound, wanted=ALWAYS):
 
 
 def a_bound_on_one_name():
-    """Somebody is called a friend twice, by two certificates, and a bound lies on one of them."""
+    """A principal is called a friend twice, by two certificates, and a bound lies on one of them."""
     names = [
         issue(NameCertificate(OWNER.principal, "friends", CLIENT.principal, period), OWNER)
         for period in (UNBOUNDED, LASTING)

@@ -140,7 +140,7 @@ class Beside:
         self.settle_rights(lost | {membership_support(found.membership) for found in down})
 
     def something_lost(self, dice, some):
-        """Draw a fact or certificate to lose, most often one that somebody rests on."""
+        """Draw a fact or certificate to lose, most often one that a principal depends on."""
         watched = [one for one in some if any(one in member.watched for member in self.members.values())]
         return dice.one_of(watched if watched and dice.perhaps(0.7) else some)
 
@@ -287,7 +287,7 @@ def activate_everything(both: Beside, principal) -> None:
     reached = set()
     for role, kinds in ROLES.items():
         ways = expected.activate(principal, role, [None] * len(kinds))
-        # One way to each is enough for what rests on it.
+        # One way to each is enough for what depends on it.
         expected.members |= set({member.values: member for member in ways}.values())
         reached |= {(role, member.values) for member in ways}
     arguments = [tuple((argument_kind(one).value, one) for one in member.arguments) for member in found]
@@ -300,7 +300,7 @@ def activate_everything(both: Beside, principal) -> None:
 
 
 def reload(both: Beside, dice: Dice) -> None:
-    """Lose a rule or an issuer, or gain a rule; what rested on the others stays."""
+    """Lose a rule or an issuer, or gain a rule; what depended on the others stays."""
     policy = both.model.policy
     change = dice.one_of(("rule", "rule", "issuer", "more"))
     if change == "rule" and policy.rules:

@@ -1,4 +1,4 @@
-"""However brokers join, crash, leave and are cut off, everybody ends up with the right neighbours."""
+"""However brokers join, crash, leave and are cut off, every broker ends up with the right neighbours."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_brokers_may_come_leave_and_crash_in_any_order(seed, brokers, data):
                 ring.settle()
     ring.pass_time(200)
     alone = [own for own, node in ring.nodes.items() if not node.is_joined]
-    for own in alone:  # its seeds were gone before it came: nobody can know of it
+    for own in alone:  # its seeds were gone before it came: no broker can know of it
         ring.crash(own)
     ring.settle()
     assert ring.wrong_leaf_sets() == {}
@@ -101,7 +101,7 @@ def test_a_network_that_was_cut_in_two_grows_together_again(seed, brokers, data)
     assert ring.wrong_leaf_sets() == {}
 
 
-def test_links_that_nobody_needs_may_rest_without_harm():
+def test_links_that_no_broker_needs_may_rest_without_harm():
     ring = network(7, 50, at_once=False)
     assert ring.rest_unwanted_links() > 50
     ring.pass_time(100)

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: at rest, the network routes as if everybody knew everything.
+"""Whatever happens in whatever order: at rest, the network routes as if every broker knew everything.
 
 Each step changes a small network of routing books and lets some tells arrive,
 from any queue. At the end `SimulatedNetwork.check` compares it with global
@@ -70,7 +70,7 @@ def test_filters_of_any_shape_are_routed_without_loss(
     st.lists(events(KINDS), min_size=3),
     st.randoms(),
 )
-def test_what_a_link_lost_is_found_and_told_again(
+def test_what_a_link_lost_is_found_and_sent_again(
     brokers: int, happens: list[Step], published: list[Event], random: Random
 ) -> None:
     network = SimulatedNetwork(brokers, random)
@@ -85,7 +85,7 @@ def test_what_a_link_lost_is_found_and_told_again(
 
 
 @given(st.integers(2, 5), steps(WHAT, conjunctions(KINDS, max_size=2)), st.randoms())
-def test_a_network_in_which_everybody_leaves_forgets_everything(
+def test_a_network_in_which_every_broker_leaves_forgets_everything(
     brokers: int, happens: list[Step], random: Random
 ) -> None:
     network = run(SimulatedNetwork, brokers, happens, random)
@@ -99,7 +99,12 @@ def test_a_network_in_which_everybody_leaves_forgets_everything(
         assert book.types() == ()
         for hop in book.neighbours():
             link = book.link(hop)
-            assert (link.told.count, link.told.total, link.heard.count, link.heard.total) == (0, 0, 0, 0)
+            assert (link.sent.count, link.sent.total, link.received.count, link.received.total) == (
+                0,
+                0,
+                0,
+                0,
+            )
 
 
 @given(
@@ -112,7 +117,7 @@ def test_a_network_in_which_everybody_leaves_forgets_everything(
 def test_each_side_of_a_partition_routes_for_itself_and_both_come_together(
     brokers: int, side: set[int], happens: list[Step], published: list[Event], random: Random
 ) -> None:
-    """A83: no side loses its own subscriptions, and healing leaves no second way to anybody."""
+    """A83: no side loses its own subscriptions, and healing leaves no second way to any broker."""
     network = run(SimulatedNetwork, brokers, happens, random)
     network.partition(side)
     network.check(published[:3])

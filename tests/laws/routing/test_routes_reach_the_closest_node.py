@@ -102,7 +102,7 @@ def test_the_closest_are_those_that_sorting_everything_gives(own, members, leaf_
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_routes_are_logarithmic_and_tables_stay_small(seed):
-    """400 brokers that have met everybody: counts, no clocks."""
+    """400 brokers that have met every broker: counts, no clocks."""
     random = Random(seed)  # noqa: S311 - test cases, not secrets
     members = [NodeId(random.getrandbits(128)) for _ in range(400)]
     overlays = {own: overlay_of(own, random.sample(members, len(members)), 16) for own in members}

@@ -1,4 +1,4 @@
-"""Brokers know different parts of the same filters, and learn and forget keys: nobody misses anything.
+"""Brokers know different parts of the same filters, and learn and forget keys: no broker misses anything.
 
 Each broker of a small network opens what its keys open, matches by that, and
 lets an interest stand for another only where that is proved. At rest every
@@ -89,8 +89,8 @@ class SealedNetwork(SimulatedNetwork):
                     reached, _ = self.spread(origin, type_id, event)
                     assert reached == self.wanting(origin, type_id, event)
         for sender, receiver in self.queues:
-            told = self.books[sender].link(receiver).told
-            heard = self.books[receiver].link(sender).heard
+            told = self.books[sender].link(receiver).sent
+            heard = self.books[receiver].link(sender).received
             assert (told.count, told.digest) == (heard.count, heard.digest)
 
     def wanting(self, origin: int, type_id: bytes, event: Event) -> set[int]:

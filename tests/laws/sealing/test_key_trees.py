@@ -1,4 +1,4 @@
-"""Whatever happens to a group, its members share the secret, and nobody else does."""
+"""Whatever happens to a group, its members share the secret, and no other member does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.laws
 
 
 @given(SCHEMES, CHANGES)
-def test_members_share_the_secret_and_nobody_else_follows(scheme, changes):
+def test_members_share_the_secret_and_no_other_member_follows(scheme, changes):
     """The slow reference is a set of names; after every change it says who must know the secret."""
     group, members = Group(tree_of(scheme=scheme)), set()
     for people in changes:
@@ -98,7 +98,7 @@ VISITS = st.lists(
 
 @given(RIGHTS, VISITS)
 def test_with_deferred_refreshes_people_know_what_their_rights_cover(rights, visits):
-    """A53, A54 with MAIA 7.6.2: what anybody can know follows from validity, for every coalition."""
+    """A53, A54 with MAIA 7.6.2: what any member can know follows from validity, for every coalition."""
     group = DeferringGroup.new(Scheme.LKH, rights)
     for now in range(MOMENTS + 1):
         group.tick(now)

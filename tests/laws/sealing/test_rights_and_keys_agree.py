@@ -30,7 +30,7 @@ NOTHING: frozenset[AttributeUid] = frozenset()
 
 @dataclass(slots=True)
 class City:
-    """A camera that writes everything, people with certificates, and all that anybody ever got hold of."""
+    """A camera that writes everything, people with certificates, and all that any member ever got hold of."""
 
     net: KeyNet
     certificates: dict[str, tuple[SignedCertificate, ...]]
@@ -44,7 +44,7 @@ class City:
     )
 
     def may_see(self, name: str, now: Instant) -> frozenset[AttributeUid]:
-        """Return what somebody's View shows or writes, straight from the kernel."""
+        """Return what a member's View shows or writes, straight from the kernel."""
         if self.evicted.get(name):
             return NOTHING
         who, version = key_of(name).principal, self.net.event_type
@@ -56,7 +56,7 @@ class City:
         )
 
     def hoard(self) -> None:
-        """Let everybody remember whatever its ring has at this moment: a thief throws nothing away."""
+        """Let every member remember whatever its ring has at this moment: a thief throws nothing away."""
         for name, member in self.net.members.items():
             ring = member.node.ring(self.net.type_id)
             for group in _groups(self.net) if ring is not None else ():
@@ -76,7 +76,7 @@ class City:
         self.samples.append((now, epoch, known, {name: self.may_see(name, now) for name in NAMES}))
 
     def can_open(self, name: str, group: GroupId, epoch: int, key: bytes) -> bool:
-        """Say whether anything that somebody ever held leads to a content key."""
+        """Say whether anything that a member ever held leads to a content key."""
         return any(
             content_key(Secret.from_bytes(secret), group, epoch).reveal() == key
             for secret, of in self.hoards.get(name, {}).items()
@@ -129,7 +129,7 @@ steps = st.lists(
 
 
 def city_of(given_rules: list[Rule], level: SealingLevel) -> City:
-    """Start a city in which everybody holds the certificates of the rules."""
+    """Start a city in which every member holds the certificates of the rules."""
     held: dict[str, list[SignedCertificate]] = {name: [] for name in NAMES}
     for name, uids, writes, one, other in given_rules:
         since, until = (one, other) if one is None or other is None else sorted((one, other))
@@ -179,7 +179,7 @@ def do(city: City, step: Step) -> None:
 
 
 def observe(city: City) -> None:
-    """Take a sample; whoever is here and may see something holds its key at this very moment."""
+    """Take a sample; a member that is here and may see something holds its key at this very moment."""
     city.hoard()
     # Two epochs never begin at the same moment, so one may begin a microsecond after its cause.
     city.net.run_to(Instant(city.net.now + 1000))
@@ -192,11 +192,11 @@ def observe(city: City) -> None:
 
 
 def is_served(city: City, name: str) -> bool:
-    """Say whether somebody runs, needs the type, is connected, and was not distrusted a moment ago."""
+    """Say whether a member runs, needs the type, is connected, and was not distrusted a moment ago."""
     member = city.net.members.get(name)
     if member is None or member.is_cut_off or member.node.ring(city.net.type_id) is None:
         return False
-    # Nobody tells a member that it is trusted again: it asks once a minute.
+    # No member tells a member that it is trusted again: it asks once a minute.
     if city.net.now - city.readmitted.get(name, Instant(0)) <= 61 * SECOND:
         return False
     return list(member.node.status()["managers"].values()) == ["ready"]
@@ -208,7 +208,7 @@ def has_right(group: GroupId, seen: frozenset[AttributeUid]) -> bool:
 
 
 def check_nobody_opened_too_much(city: City) -> None:
-    """Of all that was ever sealed, nobody can open what it might not see when it was sealed."""
+    """Of all that was ever sealed, no member can open what it might not see when it was sealed."""
     city.hoard()
     for now, epoch, keys, may_see in city.samples:
         for name in NAMES:
@@ -263,7 +263,7 @@ def test_whoever_may_see_an_attribute_can_open_it_and_nobody_else_ever_can(given
 
 @given(rules, steps, st.sampled_from(SealingLevel))
 @settings(max_examples=40)
-def test_of_a_sealed_frame_everybody_opens_what_its_view_shows(given_rules, schedule, level):
+def test_of_a_sealed_frame_every_member_opens_what_its_view_shows(given_rules, schedule, level):
     """The same with real frames: sealed by the camera, opened with each one's own ring."""
     city = city_of(given_rules, level)
     for number, step in enumerate(schedule):
@@ -290,7 +290,7 @@ def sealed_by(city: City, number: int) -> Sealed:
 
 
 def opened_by(city: City, name: str, frame: Sealed) -> frozenset[AttributeUid]:
-    """Return the attributes of a frame that somebody reads with what it holds now."""
+    """Return the attributes of a frame that a member reads with what it holds now."""
     member = city.net.members.get(name)
     ring = None if member is None else member.node.ring(city.net.type_id)
     if ring is None or not ring.opens(frame.epoch, Instant(frame.published_at), city.net.now):
@@ -310,7 +310,7 @@ LOST: tuple[type[Message], ...] = (Rekey, GroupKeys, GroupsEnded, JoinGroups, Ke
 
 @given(rules, steps, st.randoms(use_true_random=False), st.booleans())
 @settings(max_examples=40)
-def test_lost_repeated_and_reordered_messages_fork_nobody_and_leave_nobody_behind(
+def test_lost_repeated_and_reordered_messages_fork_no_member_and_leave_no_member_behind(
     given_rules, schedule, chance, reorders
 ):
     city = city_of(given_rules, SealingLevel.ATTRIBUTE)
@@ -341,7 +341,7 @@ def do_in_bad_weather(city: City, step: Step) -> None:
 
 
 def check_all_agree(city: City) -> None:
-    """Everybody who is served holds the same epochs, and the same keys, as the camera."""
+    """Every member who is served holds the same epochs, and the same keys, as the camera."""
     net = city.net
     camera = net.ring(city.camera)
     assert camera.newest == net.epoch()

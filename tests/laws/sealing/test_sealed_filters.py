@@ -52,7 +52,7 @@ def test_what_a_filter_admits_is_admitted_by_whatever_is_opened_of_it(predicate,
 
 
 @given(wanted, st.booleans())
-def test_whoever_has_all_keys_opens_the_filter_that_was_sealed(predicate, by_attribute):
+def test_a_member_that_has_all_keys_opens_the_filter_that_was_sealed(predicate, by_attribute):
     opened = open_filter(sealed(predicate, ALL_KEYS, by_attribute=by_attribute), ALL_KEYS)
     assert not opened.unopened
     assert covers_in_world(wide=predicate, narrow=opened.opened, events=WORLD)

@@ -165,7 +165,7 @@ def test_any_blocks_and_their_path_lead_to_what_was_said_of_all(count, data):
     path = path_to(whole, left, count=count)
     part = known_tree({number: leaves[number] for number in left}, count=count, path=path)
     assert top_of(part) == top_of(whole)
-    # Whoever has only some of it can still leave out more, and writes the same path as the first.
+    # A member that has only some of it can still leave out more, and writes the same path as the first.
     assert path_to(part, fewer, count=count) == path_to(whole, fewer, count=count)
 
 
@@ -196,8 +196,8 @@ def _read_whole(plaintext: bytes, rows: int) -> OpenPart | str:
 @example(1, 1, b"\x91\xa1x", 0, b"")
 @example(256, 2, b"\xdc\x01", 0, b"")
 @example(300, 3, b"", 4, b"\x00\x00\x00\x00")
-def test_a_column_of_one_block_is_read_alike_by_whoever_reads_it(rows, kind, data, at, other):
-    # Also what somebody who holds the key sealed in place of a column: both refuse it, for the same reason.
+def test_a_column_of_one_block_is_read_alike_by_a_member_that_reads_it(rows, kind, data, at, other):
+    # Also what a member who holds the key sealed in place of a column: both refuse it, for the same reason.
     written = plaintext_of(OpenPart("a", [OpenColumn(Column("a", kind, data))]))
     for plaintext in (written, written[:at] + other + written[at + len(other) :], written[:at]):
         assert _read_whole(plaintext, rows) == _read(plaintext, rows)

@@ -14,7 +14,7 @@ from support.wire import CLIENT, NETWORK, NOON, OTHER, signed
 SECOND = 1_000_000
 SKEW_S = 3
 
-# Signed once: the law draws which of them are heard, and when.
+# Signed once: the law draws which of them are accepted, and when.
 REQUESTS = [
     signed(key=key, at=Instant(NOON + offset * SECOND), nonce=bytes([number]) * 16)
     for number, (key, offset) in enumerate((key, offset) for key in (CLIENT, OTHER) for offset in range(8))

@@ -130,11 +130,11 @@ def test_a_certificate_can_demand_to_be_tested(city: Maia) -> None:
     ask = ("explain", "--principal", "smith.pub", "--action", "subscribe", "-d", "np.type", "-c", "certs")
     explained = city(*ask)
     assert explained.status == 0
-    assert f"assumed    {pito} vouches for the certificates (timed-crl)" in explained.out
+    assert f"assumed    {pito} confirms the certificates (timed-crl)" in explained.out
     assert len(city(*ask, "--json").record["assumed"]) == 2
 
 
-def test_a_name_is_tested_by_its_issuer_if_nobody_else_is_named(city: Maia) -> None:
+def test_a_name_is_tested_by_its_issuer_if_no_other_user_is_named(city: Maia) -> None:
     name = ("cert", "name", "-k", "ccs.key", "--name", "Auditors", "--subject", "smith.pub", "--days", "3")
     made = city(*name, "--online", "revalidation", "-o", "n.cert", "--json")
     ccs = Path("ccs.pub").read_text().strip()
@@ -198,7 +198,7 @@ def test_a_certificate_can_hold_during_certain_hours_and_under_conditions(city: 
         ("--condition", "on-duty =", "literal"),
     ],
 )
-def test_hours_that_nobody_understands_are_refused_with_a_hint(
+def test_hours_that_no_user_understands_are_refused_with_a_hint(
     city: Maia, option: str, text: str, says: str
 ) -> None:
     issue = ("cert", "issue", "-k", "pito.key", "-d", "np.type", "--subject", "smith.pub", "-o", "x.cert")
@@ -358,7 +358,7 @@ def test_a_wrong_option_shows_the_usage(maia: Maia) -> None:
     assert "--nope" in answer.err
 
 
-def test_of_several_errors_at_once_the_user_hears_one_of_ours(maia: Maia, monkeypatch) -> None:
+def test_of_several_errors_at_once_the_user_receives_one_of_ours(maia: Maia, monkeypatch) -> None:
     def fail_together(_words: list[str]) -> typer.Typer:
         raise ExceptionGroup("tasks", [OSError("a socket"), ExceptionGroup("more", [BadInput("the reason")])])
 

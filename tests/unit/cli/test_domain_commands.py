@@ -71,7 +71,7 @@ def test_a_day_at_the_desk(met: tuple[DomainAtWork, Path]) -> None:
     wallet = json.loads(run(met, "login", "-w", "wallet", "--json", who="smith").stdout)
     assert wallet["roles"] == ["officer()"]
     assert "/calls" in run(met, "domain", "would", "officer").stdout
-    assert "issued" in run(met, "domain", "register", "--standing").stdout
+    assert "issued" in run(met, "domain", "register", "--in-force").stdout
     ended = run(met, "domain", "deactivate", member[0]["id"], who="smith")
     assert "officer()" in ended.stdout, ended.stderr
     assert "verifiers learn it with the next list" in ended.stdout
@@ -288,7 +288,7 @@ def test_where_the_issuer_is_a_domain_a_timed_list_is_demanded_unless_it_says_ot
     assert extending["revocable_everywhere"] is True
     gone = run(met, "cert", "revoke", "timed.cert")
     assert "still open" not in gone.stdout, gone.stderr
-    assert "then a verifier that heard nothing refuses it too" in gone.stdout
+    assert "then a verifier that received nothing refuses it too" in gone.stdout
     for out, words in (
         ("dates.cert", ("--domain", "met.pub", "--online", "dates")),
         ("other.cert", ("--domain", "smith.pub")),
@@ -300,7 +300,7 @@ def test_where_the_issuer_is_a_domain_a_timed_list_is_demanded_unless_it_says_ot
         "cert", "issue", "-k", "met.key", "--subject", "smith.pub", "--owner", "met.pub", *connecting,
         "-o", "connect.cert", cwd=met[1],
     )  # fmt: skip
-    assert "a verifier that hears none accepts it until" in said.stdout, said.stderr
+    assert "verifier that receives none accepts it until" in said.stdout, said.stderr
 
 
 def test_what_a_domain_signed_by_hand_is_registered_and_then_revoked_by_its_id(
@@ -309,7 +309,7 @@ def test_what_a_domain_signed_by_hand_is_registered_and_then_revoked_by_its_id(
     issued = by_hand(met, "registered.cert")
     noted = run(met, "domain", "delegated", "registered.cert")
     assert noted.returncode == 0, noted.stderr
-    assert str(issued["id"]) in run(met, "domain", "register", "--standing").stdout
+    assert str(issued["id"]) in run(met, "domain", "register", "--in-force").stdout
     gone = run(met, "domain", "revoke", issued["id"])
     assert f"still open   {issued['id']}" in gone.stdout, gone.stderr
     assert issued["id"] in listed(met)

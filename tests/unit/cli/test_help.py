@@ -39,7 +39,7 @@ def examples(command) -> list[str]:
     return [REMARK.sub("", one) for one in text.split("; ")]
 
 
-def test_the_whole_tree_is_looked_at() -> None:
+def test_the_whole_tree_is_checked() -> None:
     assert {"login", "subscribe", "domain policy check", "pipeline run"} <= {" ".join(w) for w, _ in LEAVES}
 
 

@@ -154,7 +154,7 @@ def test_a_folder_without_tables_and_a_file_that_is_none_are_named(sparkling, tm
     )
 
 
-def test_without_matplotlib_somebody_says_where_it_is(maia, monkeypatch):
+def test_without_matplotlib_an_user_says_where_it_is(maia, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, _, err = maia("pipeline", "run", "billing", "--from", ".", "--plot", "charges.svg")
     assert status == 6

@@ -1,4 +1,4 @@
-"""What `maia pipeline` says about a reader whose certificates somebody has to vouch for."""
+"""What `maia pipeline` says about a reader whose certificates an user has to confirm."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_without_statements_the_reader_is_told_what_to_do(asked):
     assert told.value.code == "UNAVAILABLE-STATEMENTS"
 
 
-def test_statements_in_the_wallet_are_heard(asked, tmp_path):
+def test_statements_in_the_wallet_are_accepted(asked, tmp_path):
     write(tmp_path / "wallet" / "1.statement", listed(1))
     open_(asked)
 

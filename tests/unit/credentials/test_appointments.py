@@ -109,7 +109,7 @@ def test_nothing_in_a_certificate_can_be_exchanged(other):
         verify_appointment(replace(signed(), certificate=other))
 
 
-def test_a_signature_by_somebody_else_is_refused():
+def test_a_signature_by_another_principal_is_refused():
     forged = SMITH.sign(SignedKind.APPOINTMENT, signed().body)
     with pytest.raises(BadSignature):
         verify_appointment(replace(signed(), signature=forged))

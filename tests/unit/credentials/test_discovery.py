@@ -98,7 +98,7 @@ def test_members_of_a_group_who_cannot_help_cost_no_signature_check() -> None:
     assert len(cache) == 2
 
 
-def test_a_resource_of_somebody_else_is_refused_before_any_search() -> None:
+def test_a_resource_of_another_principal_is_refused_before_any_search() -> None:
     with pytest.raises(WrongRoot):
         find_chain((), root=ALICE, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON)
 

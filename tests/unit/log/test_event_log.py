@@ -67,7 +67,7 @@ def test_a_reader_goes_on_while_its_files_are_rolled_and_joined(log):
     assert found + messages_of(reading) == FRAMES
 
 
-def test_a_roll_while_somebody_appends_loses_nothing(log):
+def test_a_roll_while_a_process_appends_loses_nothing(log):
     done = threading.Event()
 
     def roll_on() -> None:
@@ -244,7 +244,7 @@ def test_many_waiters_share_one_write():
         assert messages_of(log.read()) == FRAMES
 
 
-def test_each_waiter_hears_why_its_frames_are_not_safe():
+def test_each_waiter_receives_why_its_frames_are_not_safe():
     disk = PowerDisk()
 
     async def try_all(log):

@@ -63,14 +63,14 @@ def test_a_night_shift_goes_on_past_midnight():
         denial(ask(SMITH, "subscribe", chains=shift, now=Instant.parse(moment)))
 
 
-def test_nobody_can_assert_another_time():
+def test_no_principal_can_assert_another_time():
     """A78: a verifier's own clock decides, whatever it is told."""
     noon = {minute_uid(LONDON): 12 * 60, weekday_uid(LONDON): 5}
     facts = Facts(noon, asserted={PITO.principal: noon})
     denial(ask(SMITH, "subscribe", chains=smith(condition=WORKING_HOURS), facts=facts, now=SATURDAY_NOON))
 
 
-def test_a_fact_counts_for_the_certificates_of_whoever_asserts_it():
+def test_a_fact_counts_for_the_certificates_of_a_principal_that_asserts_it():
     duty = smith(condition="on-duty = true")
     permit(ask(SMITH, "subscribe", chains=duty, facts=Facts(asserted={PITO.principal: {ON_DUTY: True}})))
     for other in (MET, MALLORY):
@@ -89,7 +89,7 @@ def test_along_a_chain_each_issuer_speaks_for_its_own_condition():
     permit(ask(SMITH, "subscribe", chains=chains, facts=both))
 
 
-def test_that_nothing_was_heard_of_a_fact_grants_nothing():
+def test_that_nothing_was_received_of_a_fact_grants_nothing():
     """S17, A59: whoever withholds the word that somebody is suspended does not keep its rights alive."""
     trusted = smith(condition="not exists(suspended)")
     denial(ask(SMITH, "subscribe", chains=trusted))

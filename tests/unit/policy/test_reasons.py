@@ -8,7 +8,7 @@ from maia.credentials.validity.period import UNBOUNDED
 from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.policy import Audience, Denial, Facts, NoChain, Reason
-from maia.policy.reasons import SENTENCE_MAX, Explanation, kept, told
+from maia.policy.reasons import SENTENCE_MAX, Explanation, for_both, for_owner
 from maia.predicates.syntax import ALWAYS, Comparison, Not, Operator
 from support.policy import NOON
 
@@ -33,21 +33,23 @@ def test_a_reason_for_programs_has_the_whole_id_and_no_empty_field():
 
 
 def test_what_is_kept_reaches_the_owner_alone():
-    explanation = told(FULL) + kept(Reason("restriction", "secret"), instead=Reason("restriction", "no"))
+    explanation = for_both(FULL) + for_owner(
+        Reason("restriction", "secret"), instead=Reason("restriction", "no")
+    )
     assert explanation.lines(Audience.OWNER)[1] == "secret"
     assert explanation.lines(Audience.REQUESTER)[1] == "no"
     assert [record["sentence"] for record in explanation.records(Audience.REQUESTER)] == ["expired", "no"]
 
 
 def test_a_denial_that_is_printed_by_accident_keeps_the_owners_reasons():
-    denial = Denial(NoChain, kept(Reason("restriction", "secret")), UNBOUNDED)
+    denial = Denial(NoChain, for_owner(Reason("restriction", "secret")), UNBOUNDED)
     assert "secret" not in repr(denial)
     assert "secret" not in str(denial.as_refusal())
     assert "secret" not in str(denial.as_refusal().as_record())
 
 
 def test_a_refusal_carries_the_code_and_the_requesters_reasons():
-    refusal = Denial(NoChain, told(FULL), UNBOUNDED).as_refusal()
+    refusal = Denial(NoChain, for_both(FULL), UNBOUNDED).as_refusal()
     assert isinstance(refusal, NoChain)
     assert refusal.as_record()["code"] == "POLICY-NO-CHAIN"
     assert refusal.as_record()["reasons"] == [FULL.record()]

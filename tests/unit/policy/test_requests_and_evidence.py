@@ -1,4 +1,4 @@
-"""Which requests make sense, and how much evidence is looked at?"""
+"""Which requests make sense, and how much evidence is checked?"""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_publishing_on_a_topic_needs_every_super_topic_and_subscribing_does_not(
     assert resources_needed(request(SMITH, "publish", root)) == (root,)
 
 
-def test_more_chains_than_a_decision_looks_at_are_refused():
+def test_more_chains_than_a_decision_checks_are_refused():
     one = chain(granted(PITO, SMITH, "subscribe"), subject=SMITH)
     Evidence((one,) * CHAINS_MAX)
     with pytest.raises(TooMuchEvidence):
@@ -216,7 +216,7 @@ def test_as_many_chains_as_the_limit_add_up_and_one_more_is_told(more):
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_decision_rests_on_as_many_certificates_as_a_message_has_room_for(more):
+def test_a_decision_depends_on_as_many_certificates_as_a_message_has_room_for(more):
     """One of the police, and one for each case: 256 in all can be shown to another broker."""
     pool = [TO_MET, *(narrow(MET, number) for number in range(CERTIFICATES_MAX - 1 + more))]
     evidence = gather_evidence(request(SMITH, "subscribe"), pool, at=NOON)

@@ -130,8 +130,8 @@ def test_where_kinds_stand_in_the_way_the_reason_says_so(restriction):
     assert (found.attribute, found.why) == (A, KIND_TOO)
 
 
-def test_where_something_else_stands_in_the_way_kinds_are_not_blamed():
+def test_where_something_else_blocks_kinds_are_not_blamed():
     hidden = AllOf((equals(B, "x"), Comparison(A, Operator.GT, 5)))
     found = unmet(AnyOf((hidden, NEVER)), writable=frozenset({A}))
     assert found.attribute == B
-    assert found.why == "the restriction speaks of an attribute that cannot be written here"
+    assert found.why == "the restriction names an attribute that cannot be written here"

@@ -36,16 +36,16 @@ STREAM = verify_definition(validity_definition(MET), at=NOON)
 STATED = {STATEMENT.uid: b"statement"}
 
 
-def test_a_stranger_hears_every_statement():
+def test_a_stranger_receives_every_statement():
     decision = permit(ask(MALLORY, "subscribe", STREAM))
     assert see(decision.view, STATED) == STATED
     assert decision.until is None
 
 
-def test_the_reason_is_told_to_both():
+def test_both_audiences_read_the_reason():
     decision = permit(ask(MALLORY, "subscribe", STREAM))
     for audience in Audience:
-        assert "for everybody" in " ".join(decision.explanation.lines(audience))
+        assert "are public" in " ".join(decision.explanation.lines(audience))
     assert "owns" not in " ".join(decision.explanation.lines(Audience.OWNER))
     assert "owns" in " ".join(permit(ask(MET, "subscribe", STREAM)).explanation.lines(Audience.OWNER))
 

@@ -60,7 +60,7 @@ def test_removal_of_a_covered_filter_uncovers_nothing():
     assert table.covered_by("1") == "100"
 
 
-def test_of_equal_filters_the_first_one_stands_for_the_others():
+def test_of_equal_filters_the_first_one_represents_the_others():
     table = CoverTable()
     table.insert("first", below(10))
     assert table.insert("second", Comparison(PRICE, Operator.LE, 9)).covered_by == "first"
@@ -69,7 +69,7 @@ def test_of_equal_filters_the_first_one_stands_for_the_others():
     assert table.covered_by("third") == "second"
 
 
-def test_a_contradictory_filter_never_stands_for_anything_but_its_like():
+def test_a_contradictory_filter_never_represents_anything_but_its_like():
     table = CoverTable()
     assert table.insert("nothing", contradiction()).covered_by is None
     assert table.insert("nothing either", contradiction()).covered_by == "nothing"
@@ -126,7 +126,7 @@ _FIRST, _SECOND = AttributeUid("first"), AttributeUid("second")
 @pytest.mark.parametrize("narrower", [0, 5, 40])
 @pytest.mark.parametrize("twice", [0, 3])
 @pytest.mark.parametrize("ranges", [0, 2])
-def test_what_a_wide_filter_kept_stands_for_itself_when_it_leaves_unless_another_covers_it(
+def test_what_a_wide_filter_kept_represents_itself_when_it_leaves_unless_another_covers_it(
     narrower, twice, ranges
 ):
     """So many that they change their places together: values, the same again, narrower ones, and ranges."""

@@ -163,12 +163,12 @@ def test_simplified_filters(text, short):
 
 
 def _one_of_two(index):
-    # Neighbours share an attribute, so that none of them can be looked at alone.
+    # Neighbours share an attribute, so that none of them can be checked alone.
     return AnyOf(tuple(Comparison(f"x{index + step}", Operator.LT, 5) for step in (0, 1)))
 
 
 def test_when_the_steps_run_out_equal_parts_still_cover_each_other():
-    # 2^40 clauses: nobody can spread this out.
+    # 2^40 clauses: no author can spread this out.
     large = AllOf(tuple(_one_of_two(index) for index in range(40)))
     assert covers(wide=large, narrow=AllOf((large, Exists("z"))))
     assert covers(wide=_one_of_two(7), narrow=large)
@@ -186,7 +186,7 @@ def test_when_the_steps_run_out_the_answer_is_no():
     assert simplified(large) == large
 
 
-def test_conjuncts_that_share_no_attribute_are_looked_at_alone():
+def test_conjuncts_that_share_no_attribute_are_checked_alone():
     pairs = [AnyOf((Exists(f"a{index}"), Exists(f"b{index}"))) for index in range(200)]
     large = AllOf(tuple(pairs))
     assert covers(wide=pairs[7], narrow=large)

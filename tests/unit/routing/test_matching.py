@@ -250,7 +250,7 @@ def test_answers_stay_exact_while_a_large_block_is_built_in_steps(monkeypatch, s
     assert len(index._blocks) < 24
 
 
-def test_no_block_is_built_for_an_index_that_nobody_asks():
+def test_no_block_is_built_for_an_index_that_no_broker_asks():
     index = index_of(*many_filters(1000))
     assert index._blocks == []
 

@@ -1,4 +1,4 @@
-"""Which advertisement stands for others when somebody doubts it, and where may publications come from?"""
+"""Which advertisement represents others when a broker doubts it, and where may publications come from?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def book_with_offers(*offering: str) -> RoutingTable:
     return book
 
 
-def test_another_advertisement_is_told_in_place_of_one_that_was_set_aside():
+def test_another_advertisement_is_sent_in_place_of_one_that_was_set_aside():
     book = book_with_offers(ONE, TWO)
     assert book.set_offer_aside(TYPE, ONE) == (ONE, [TellOffer(PARENT, TYPE, True, "by two")])
     assert book.set_offer_aside(TYPE, ONE) == (None, []), "it was done"
@@ -46,13 +46,13 @@ def test_a_neighbour_that_offers_by_another_advertisement_is_not_set_aside_for_t
     ]
 
 
-def test_publications_are_expected_from_the_parent_and_from_whoever_offers():
+def test_publications_are_expected_from_the_parent_and_from_a_broker_that_offers():
     book = book_with_offers(ONE)
     assert [book.may_come_from(hop, TYPE) for hop in (PARENT, ONE, TWO)] == [True, True, False]
     assert not book.may_come_from(PARENT, b"U" * 32), "of a type that nobody wants or offers"
 
 
-def test_the_book_tells_which_ways_have_changed_once():
+def test_the_book_sends_which_ways_have_changed_once():
     book = book_with_offers(ONE)
     book.set_parent(TYPE, TWO)
     book.set_parent(TYPE, TWO)
@@ -60,7 +60,7 @@ def test_the_book_tells_which_ways_have_changed_once():
     assert book.take_moved() == []
 
 
-def test_the_book_tells_whose_offers_were_not_renewed_once():
+def test_the_book_sends_whose_offers_were_not_renewed_once():
     book = book_with_offers(ONE)
     book.local_subscribe(TYPE, b"i" * 16, ALWAYS)
     book.expire(Instant(NOW + 60_000_001))

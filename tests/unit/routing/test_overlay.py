@@ -37,7 +37,7 @@ def test_the_leaf_set_holds_the_nearest_on_both_sides():
     assert overlay.leaf_set == {at(-20), at(-10), at(10), at(20)}
 
 
-def test_the_leaf_set_of_a_small_network_is_everybody():
+def test_the_leaf_set_of_a_small_network_is_every_broker():
     assert overlay_with(1, 2, 3).leaf_set == {at(1), at(2), at(3)}
 
 
@@ -57,7 +57,7 @@ def test_routes_go_round_the_end_of_the_ring():
     assert overlay.next_hop(NodeId(RING // 2 + 5)) == RING - 3
 
 
-def test_whoever_holds_a_place_of_the_table_keeps_it():
+def test_a_broker_that_holds_a_place_of_the_table_keeps_it():
     far, later = at(5 << 100), at((5 << 100) + 1)
     overlay = overlay_with(-2, -1, 1, 2)
     assert slot_of(far, own=OWN) == slot_of(later, own=OWN)

@@ -200,7 +200,7 @@ def test_a_lost_broker_is_tried_again_and_given_up_in_the_end():
     assert node.candidates_waiting == 0
 
 
-def test_whoever_leaves_says_so_to_everybody_linked():
+def test_a_broker_that_leaves_says_so_to_every_broker_linked():
     node = connected(1, 2)
     goodbyes = {Spread(id_of(1), OWN, False), Spread(id_of(2), OWN, False)}
     assert set(node.leave()) == goodbyes
@@ -221,7 +221,7 @@ def test_a_link_at_rest_leaves_the_node_known():
     assert node.links_wanted() == {id_of(1), id_of(2)}
 
 
-def test_a_known_node_at_rest_is_gone_when_nobody_answers_there():
+def test_a_known_node_at_rest_is_gone_when_no_broker_answers_there():
     node = connected(1, 2)
     node.rested(id_of(1))
     assert Dropped(id_of(1)) in node.dial_failed(contact(1).address, 0)
@@ -263,7 +263,7 @@ def test_a_linked_node_takes_the_place_of_one_that_is_lost_without_a_new_handsha
     assert not any(node.overlay.would_keep(other) for other in linked - {without})
 
 
-def test_whoever_said_goodbye_is_not_called_back_on_the_word_of_others():
+def test_a_broker_that_said_goodbye_is_not_called_back_on_the_word_of_others():
     node = connected(1, 2)
     node.heard(id_of(1), contact(1), False, 0)
     assert node.heard(id_of(2), contact(1), True, 0) == []
@@ -289,13 +289,13 @@ def test_a_second_seed_that_hangs_does_not_keep_a_newcomer_waiting():
 # ------------------------------------------------------------ gossip
 
 
-def test_the_nearest_neighbours_of_an_arrival_tell_their_leaves():
+def test_the_nearest_neighbours_of_an_arrival_send_their_leaves():
     node = connected(1)
     steps = node.confirmed(contact(2), 0)
     assert Spread(id_of(1), contact(2), True) in steps
 
 
-def test_an_arrival_is_told_once():
+def test_an_arrival_is_sent_once():
     node = connected(1, 2)
     assert not any(isinstance(step, Spread) for step in node.confirmed(contact(2), 0))
 
@@ -318,7 +318,7 @@ def test_the_death_of_a_node_at_rest_is_looked_into():
     assert id_of(2) in node.overlay
 
 
-def test_nobody_without_a_link_is_listened_to():
+def test_no_broker_without_a_link_is_listened_to():
     node = connected(1)
     assert node.heard(id_of(7), contact(8), True, 0) == []
     assert node.candidates_waiting == 0

@@ -37,7 +37,7 @@ def sender(book: RoutingTable) -> ReplicaSender:
     return ReplicaSender(book, repeat_us=LEASE_US // 3)
 
 
-def test_each_leaf_hears_of_each_neighbour_and_not_of_local_clients():
+def test_each_leaf_receives_of_each_neighbour_and_not_of_local_clients():
     tells = sender(rendezvous()).due(["left", "right"], NOW)
     replica = Replica(TYPE, "child", (FAST,), offers=False)
     assert tells == [TellReplica("left", replica), TellReplica("right", replica)]
@@ -65,7 +65,7 @@ def test_a_broker_that_is_not_the_rendezvous_sends_no_replica():
     assert sender(rendezvous(parent="right")).due(["left"], NOW) == []
 
 
-def test_a_leaf_hears_nothing_about_itself():
+def test_a_leaf_receives_nothing_about_itself():
     assert sender(rendezvous()).due(["child"], NOW) == []
 
 
@@ -108,7 +108,7 @@ def test_an_empty_replica_removes_the_last_one():
     assert store.types() == ()
 
 
-def test_nobody_sends_more_replicas_than_its_share_or_touches_anothers():
+def test_no_broker_sends_more_replicas_than_its_share_or_touches_anothers():
     store = ReplicaStore(lease_us=LEASE_US, per_sender_max=1)
     store.heard("root", Replica(TYPE, "child", (FAST,), offers=False), NOW)
     store.heard("root", Replica(TYPE, "child", (), offers=True), NOW)

@@ -50,7 +50,7 @@ def told(tells: list[Tell], hop: str) -> tuple[set[int], set[int]]:
 # ------------------------------------------------------------ covering
 
 
-def test_a_covered_interest_is_told_to_nobody():
+def test_a_covered_interest_is_sent_to_no_broker():
     book = book_with(PARENT)
     assert told(book.local_subscribe(TYPE, entry_id(1), over(50)), PARENT) == ({1}, set())
     assert book.local_subscribe(TYPE, entry_id(2), over(70)) == []
@@ -63,7 +63,7 @@ def test_a_wider_interest_takes_the_place_of_narrower_ones():
     assert told(book.local_subscribe(TYPE, entry_id(3), over(30)), PARENT) == ({3}, {1})
 
 
-def test_what_a_leaving_interest_covered_is_told_again():
+def test_what_a_leaving_interest_covered_is_sent_again():
     book = book_with(PARENT)
     for number, speed in ((1, 30), (2, 50), (3, 70)):
         book.local_subscribe(TYPE, entry_id(number), over(speed))
@@ -80,7 +80,7 @@ def test_of_equal_interests_the_first_speaks_and_the_next_takes_over():
     assert told(book.local_unsubscribe(TYPE, entry_id(2)), PARENT) == ({3}, {2})
 
 
-def test_a_neighbour_is_not_told_its_own_interests_nor_spared_what_only_they_cover():
+def test_a_neighbour_is_not_sent_its_own_interests_nor_spared_what_only_they_cover():
     book = book_with(PARENT, CHILD)
     book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
     book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
@@ -89,7 +89,7 @@ def test_a_neighbour_is_not_told_its_own_interests_nor_spared_what_only_they_cov
     assert told(tells, PARENT) == (set(), set())  # towards the parent it can
 
 
-def test_an_interest_that_no_event_can_meet_is_told_to_nobody():
+def test_an_interest_that_no_event_can_meet_is_sent_to_no_broker():
     book = book_with(PARENT)
     assert book.local_subscribe(TYPE, entry_id(1), NEVER) == []
     assert told(book.local_subscribe(TYPE, entry_id(2), over(50)), PARENT) == ({2}, set())
@@ -109,7 +109,7 @@ def test_a_changed_filter_keeps_its_id():
     assert book.told(PARENT, TYPE)[0] == (entry(1, over(70)),)
 
 
-def test_new_baggage_alone_is_not_told_but_goes_with_the_next_telling():
+def test_new_baggage_alone_is_not_sent_but_goes_with_the_next_telling():
     book = book_with(PARENT)
     book.local_subscribe(TYPE, entry_id(1), over(50), baggage="old proof")
     assert book.local_subscribe(TYPE, entry_id(1), over(50), baggage="new proof") == []
@@ -119,7 +119,7 @@ def test_new_baggage_alone_is_not_told_but_goes_with_the_next_telling():
     assert tell.add[0].baggage == "new proof"
 
 
-def test_many_changes_are_told_in_steps_additions_first():
+def test_many_changes_are_sent_in_steps_additions_first():
     book = book_with(PARENT)
     numbers = range(1, ENTRIES_PER_TELL_MAX + 2)
     for number in numbers:
@@ -132,7 +132,7 @@ def test_many_changes_are_told_in_steps_additions_first():
 # ------------------------------------------------------------ offers and the tree
 
 
-def test_interests_go_to_the_parent_and_to_whoever_offers():
+def test_interests_go_to_the_parent_and_to_a_broker_that_offers():
     book = book_with(PARENT, CHILD, OTHER)
     book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
     tells = book.local_subscribe(TYPE, entry_id(1), over(50))
@@ -148,14 +148,14 @@ def test_an_offer_goes_to_the_parent_alone_and_ends_with_the_last_advertisement(
     assert book.types() == ()
 
 
-def test_an_offer_that_loses_its_reason_is_told_again_with_another():
+def test_an_offer_that_loses_its_reason_is_sent_again_with_another():
     book = book_with(PARENT, CHILD)
     book.local_advertise(TYPE, "camera 1", "proof 1")
     book.heard_offer(CHILD, TYPE, stands=True, baggage="proof 2", now=NOW)
     (tell,) = book.local_unadvertise(TYPE, "camera 1")
     assert isinstance(tell, TellOffer)
     assert (tell.stands, tell.baggage) == (True, "proof 2")
-    assert book.link(PARENT).told.count == 1
+    assert book.link(PARENT).sent.count == 1
 
 
 def test_a_parents_own_offer_is_not_offered_back_to_it():
@@ -172,7 +172,7 @@ def test_a_withdrawn_offer_takes_the_interests_back():
     assert book.told(CHILD, TYPE) == ((), False)
 
 
-def test_a_new_parent_hears_everything_and_the_old_one_that_it_ended():
+def test_a_new_parent_receives_everything_and_the_old_one_that_it_ended():
     book = book_with(PARENT, OTHER)
     book.local_subscribe(TYPE, entry_id(1), over(50))
     book.local_advertise(TYPE)
@@ -184,7 +184,7 @@ def test_a_new_parent_hears_everything_and_the_old_one_that_it_ended():
     assert book.set_parent(TYPE, OTHER) == []
 
 
-def test_a_parent_that_is_not_connected_hears_everything_once_it_is():
+def test_a_parent_that_is_not_connected_receives_everything_once_it_is():
     book = book_with()
     assert book.local_subscribe(TYPE, entry_id(1), over(50)) == []
     assert told(book.hop_up(PARENT, NOW), PARENT) == ({1}, set())
@@ -250,14 +250,14 @@ def test_where_nothing_stands_that_is_said_once():
 def test_entries_end_with_the_lease_unless_renewed():
     book = book_with(PARENT, CHILD)
     book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
-    heard = book.link(CHILD).heard
+    heard = book.link(CHILD).received
     assert book.heard_renew(CHILD, heard.count, heard.digest, Instant(LEASE_US // 2)) == []
     assert book.expire(Instant(LEASE_US + LEASE_US // 2)) == []
     assert told(book.expire(Instant(LEASE_US + LEASE_US // 2 + 1)), PARENT) == (set(), {1})
     assert book.types() == ()
 
 
-def test_books_that_differ_are_told_again_and_settle():
+def test_books_that_differ_are_sent_again_and_settle():
     ours, theirs = book_with(CHILD, parent=None), book_with(PARENT)
     theirs.local_subscribe(TYPE, entry_id(1), over(10))
     ours.heard_interest(CHILD, TYPE, [entry(2, over(90))], [], NOW)  # theirs never said so
@@ -309,7 +309,7 @@ def test_a_replica_never_replaces_what_a_holder_said_itself():
 # ------------------------------------------------------------ limits
 
 
-def test_a_neighbour_may_tell_no_more_than_its_share():
+def test_a_neighbour_may_send_no_more_than_its_share():
     book = book_with(PARENT, CHILD, limits=BookLimits(told_by_neighbour_max=2))
     book.heard_interest(CHILD, TYPE, [entry(1, over(1)), entry(2, ALWAYS)], [], NOW)
     with pytest.raises(TooMuchTold):
@@ -329,7 +329,7 @@ def test_the_clients_of_a_broker_may_want_no_more_than_their_share():
     book.local_subscribe(TYPE, entry_id(2), over(3))
 
 
-def test_nothing_is_heard_from_a_neighbour_that_is_not_connected():
+def test_nothing_is_accepted_from_a_neighbour_that_is_not_connected():
     book = book_with()
     with pytest.raises(UnknownHop):
         book.heard_interest(CHILD, TYPE, [entry(1, over(1))], [], NOW)

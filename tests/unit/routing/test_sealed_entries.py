@@ -1,4 +1,4 @@
-"""Entries of which a broker does not know everything: what stands for what, and who gets which rows."""
+"""Entries of which a broker does not know everything: what represents what, and who gets which rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told(book: RoutingTable) -> set[int]:
     return {int.from_bytes(entry.id, "big") for entry in book.told("parent", KEY)[0]}
 
 
-def test_an_entry_stands_for_another_if_all_its_unknown_parts_are_among_the_others():
+def test_an_entry_represents_another_if_all_its_unknown_parts_are_among_the_others():
     book = book_with("parent", "child", "other")
     book.heard_interest("child", KEY, [sealed(1, over(50), b"a")], [], NOW)
     book.heard_interest("other", KEY, [sealed(2, over(70), b"a", b"b")], [], NOW)
@@ -61,7 +61,7 @@ def test_an_entry_stands_for_another_if_all_its_unknown_parts_are_among_the_othe
     assert told(book) == {1, 3}
 
 
-def test_what_a_leaving_entry_stood_for_is_told_again():
+def test_what_a_leaving_entry_stood_for_is_sent_again():
     book = book_with("parent", "child", "other")
     book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"a")], [], NOW)
     book.heard_interest("other", KEY, [sealed(2, over(70), b"a", b"b")], [], NOW)
@@ -70,7 +70,7 @@ def test_what_a_leaving_entry_stood_for_is_told_again():
     assert ([entry.id for entry in tell.add], list(tell.remove)) == ([entry_id(2)], [entry_id(1)])
 
 
-def test_what_is_understood_anew_is_told_and_matched_as_it_is_known_now():
+def test_what_is_understood_anew_is_sent_and_matched_as_it_is_known_now():
     book = book_with("parent", "child", "other")
     book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"own")], [], NOW)
     book.heard_interest("other", KEY, [sealed(2, over(70))], [], NOW)
@@ -95,7 +95,7 @@ def test_what_is_in_doubt_stays_in_doubt_when_it_is_understood_anew():
     book.adopt("child", KEY, [sealed(1, ALWAYS, b"own")], offers=False, now=NOW)
     book.understood_anew("child", KEY, [sealed(1, over(50))], [])
     assert book.link("child").has_stale
-    assert book.link("child").heard.count == 1
+    assert book.link("child").received.count == 1
     book.heard_interest("child", KEY, [sealed(2, over(10))], [], NOW)
     tally = Tally()
     tally.add(mark_of_interest(KEY, entry_id(2), bytes([2]) * 32))
@@ -121,7 +121,7 @@ def test_the_same_id_with_other_bytes_is_another_entry():
     book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"a", digest=b"e" * 32)], [], NOW)
     tally = Tally()
     tally.add(mark_of_interest(KEY, entry_id(1), b"e" * 32))
-    assert book.link("child").heard.agrees(entries=1, digest=tally.digest)
+    assert book.link("child").received.agrees(entries=1, digest=tally.digest)
 
 
 def test_sealed_and_plain_interests_of_a_type_never_meet():
@@ -164,14 +164,14 @@ def test_an_offer_that_is_made_anew_is_passed_on_and_counts_once():
     (tell,) = book.heard_offer("child", KEY, True, "second", NOW, advertisement="2")
     assert isinstance(tell, TellOffer)
     assert (tell.stands, tell.baggage) == (True, "second")
-    assert book.link("child").heard.count == book.link("parent").told.count == 1
+    assert book.link("child").received.count == book.link("parent").sent.count == 1
     (tell,) = book.heard_offer("child", KEY, False, None, NOW)
     assert isinstance(tell, TellOffer)
     assert not tell.stands
 
 
-def test_nobody_can_send_a_filter_about_a_mark():
-    """A67: what stands for a mark in the book is no attribute that a filter could name."""
+def test_no_broker_can_send_a_filter_about_a_mark():
+    """A67: what represents a mark in the book is no attribute that a filter could name."""
     compared = compared_by(sealed(1, over(50), b"\x01\x02"))
     (name,) = {part.uid for part in compared.parts[1:]}
     assert known_attributes(compared) == {SPEED}

@@ -1,4 +1,4 @@
-"""Keys on their way to one member, and at rest: sealed to it, and to nobody and nothing else."""
+"""Keys on their way to one member, and at rest: sealed to it, and to no member and nothing else."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_parcel_opens_for_one_session_one_purpose_and_as_a_whole(place, change
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 - 18])
-def test_a_key_with_which_nobody_can_keep_a_secret_is_refused(number):
+def test_a_key_with_which_no_member_can_keep_a_secret_is_refused(number):
     with pytest.raises(BadEncryptionKey):
         seal_to(number.to_bytes(32, "little"), b"", b"", os.urandom)
 

@@ -70,8 +70,8 @@ def greeting(*credentials, network=NETWORK):
     return encode(Greeting(PROTOCOL_VERSION, network_to_bytes(network), shown, bytes(16)))
 
 
-def test_certificates_are_shown_to_nobody_but_the_manager_that_the_owner_named(net):
-    """A19: neither to whoever answers at its address, nor before it has shown its own right."""
+def test_certificates_are_shown_to_only_the_manager_that_the_owner_named(net):
+    """A19: neither to a member that answers at its address, nor before it has shown its own right."""
     node, effects = alone(net)
     assert Dial(ADDRESS) in effects
     wrong = node.handle(LinkOpened(LinkId(1), key_of("mallory").principal, ADDRESS), net.now)
@@ -159,7 +159,7 @@ def test_new_certificates_are_shown_before_old_ones_end(net):
     assert net.holds(reader, PLATE)
 
 
-def test_a_member_hears_what_has_become_of_its_keys(net):
+def test_a_member_receives_what_has_become_of_its_keys(net):
     reader = net.member("reader", grant(key_of("reader"), until=50))
     assert KeysChanged(net.type_id) in reader.notices
     reader.notices.clear()
@@ -181,7 +181,7 @@ def test_writers_are_asked_for_once_and_told_once(net):
     assert [one.certificate.subject for one in reader.node.writer(net.type_id, camera)] == [camera]
     assert reader.node.writer(net.type_id, nobody) == ()
     net.say_to(reader, encode(Writer(9, net.type_id, key_of("mallory").principal.key, [])))
-    assert reader.node.writer(net.type_id, key_of("mallory").principal) is None  # nobody asked
+    assert reader.node.writer(net.type_id, key_of("mallory").principal) is None  # no member asked
 
 
 def test_a_member_answers_when_it_is_asked_whether_it_is_there(net):

@@ -127,7 +127,7 @@ def test_epochs_begin_in_their_order(ring):
 
 
 @given(st.permutations(range(1, 8)))
-def test_the_order_in_which_epochs_are_heard_of_does_not_matter(order):
+def test_the_order_in_which_epochs_are_accepted_of_does_not_matter(order):
     ring = KeyRing(TYPE, TERMS)
     for number in order:
         ring.learn(number, since=at(number * 10))

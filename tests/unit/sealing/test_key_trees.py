@@ -175,7 +175,7 @@ def test_a_group_has_a_name_of_bounded_length():
 
 
 def test_a_stranger_has_no_path():
-    with pytest.raises(BadMember, match="not in the group"):
+    with pytest.raises(BadMember, match="outside the group"):
         tree_of(ANN).path(BOB)
 
 

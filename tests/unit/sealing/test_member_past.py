@@ -37,7 +37,7 @@ def past() -> MemberPast:
     question = made.ask(7, 1, [TYPE], (), SHOWN)
     assert (question.id, question.after) == (7, 0)
     assert made.is_asking(TYPE.type_id)
-    made.told(reply(7), PastAnswer((epoch(2), epoch(3))))
+    made.receive(reply(7), PastAnswer((epoch(2), epoch(3))))
     assert not made.is_asking(TYPE.type_id)
     return made
 
@@ -72,7 +72,7 @@ def test_an_old_key_opens_nothing_new(past):
         assert found is fits, (published, recorded)
 
 
-def test_keys_are_destroyed_when_nobody_needs_them(past):
+def test_keys_are_destroyed_when_no_member_needs_them(past):
     keys = [past.opening(TYPE.type_id, number)._epoch.keys[PLATE] for number in (2, 3)]
     past.forget(TYPE.type_id)
     assert all(key.wiped for key in keys)
@@ -82,7 +82,7 @@ def test_keys_are_destroyed_when_nobody_needs_them(past):
 
 def test_an_answer_to_no_question_is_refused(past):
     with pytest.raises(ProtocolViolation):
-        past.told(reply(7), PastAnswer(()))
+        past.receive(reply(7), PastAnswer(()))
     past.ask(9, 4, [TYPE], (), SHOWN)
     with pytest.raises(ProtocolViolation):
-        past.told(reply(9, bytes(32)), PastAnswer(()))
+        past.receive(reply(9, bytes(32)), PastAnswer(()))

@@ -18,7 +18,7 @@ def told(who, *shown) -> Writer:
     return Writer(1, TYPE, who.principal.key, [certificate_to_bytes(one) for one in shown])
 
 
-def test_an_answer_is_remembered_once_somebody_has_asked():
+def test_an_answer_is_remembered_once_a_member_has_asked():
     writers, shown = MemberWriters(8), grant(CAMERA, actions=WRITE)
     assert not writers.tell(told(MALLORY, shown))
     assert writers.get(TYPE, MALLORY.principal) is None
@@ -30,7 +30,7 @@ def test_an_answer_is_remembered_once_somebody_has_asked():
     assert writers.get(bytes(31) + b"1", CAMERA.principal) is None
 
 
-def test_that_somebody_shows_nothing_is_an_answer_too():
+def test_that_a_member_shows_nothing_is_an_answer_too():
     writers = MemberWriters(8)
     writers.ask(TYPE, CAMERA.principal)
     assert writers.tell(told(CAMERA))

@@ -189,7 +189,7 @@ def test_a_filter_that_was_touched_does_not_open(what, groups):
 
 @pytest.mark.parametrize("what", TOUCHED)
 def test_the_type_s_group_sees_that_a_filter_was_touched_without_a_key_of_its_parts(what):
-    """A67: nobody outside the group makes, widens or alters an interest."""
+    """A67: no member outside the group makes, widens or alters an interest."""
     proof = proof_for(PLAIN, PLATE, PLACE)
     assert check_made_by_a_member(PLAIN, proof, ring(None))
     with pytest.raises(NotMadeByAMember):
@@ -226,7 +226,7 @@ def test_only_the_one_form_is_read(make):
 
 
 def made_by_a_member(uids, mark_of, box_of):
-    """Return a filter with one part as somebody who has the key could make it up."""
+    """Return a filter with one part as a member who has the key could make it up."""
     key = joint_key(EVERYTHING, TYPE, uids, EPOCH)
     assert key is not None
     bare = SealedFilter(
@@ -243,20 +243,20 @@ def written(predicate):
 
 
 def test_a_part_that_is_not_what_its_mark_says_does_not_open():
-    """A67: whoever has a key must not pass one filter off as another towards those who have none."""
+    """A67: a member that has a key must not pass one filter off as another towards those who have none."""
     assert open_filter(made_by_a_member((PLATE,), SUSPECT, SUSPECT), EVERYTHING).opened == SUSPECT
     with pytest.raises(FilterDoesNotOpen):
         open_filter(made_by_a_member((PLATE,), Exists(PLATE), SUSPECT), EVERYTHING)
 
 
-def test_a_part_that_speaks_of_other_attributes_than_it_names_does_not_open():
+def test_a_part_that_uses_other_attributes_than_it_names_does_not_open():
     """A46: readers of plates are not made to match on places."""
     with pytest.raises(FilterDoesNotOpen):
         open_filter(made_by_a_member((PLATE,), SOHO, SOHO), EVERYTHING)
 
 
 def test_a_key_of_two_attributes_follows_from_both_and_is_neither():
-    """A48: whoever has one of the two keys, and knows how it is done, is no step further."""
+    """A48: a member that has one of the two keys, and knows how it is done, is no step further."""
     both = joint_key(EVERYTHING, TYPE, (PLACE, PLATE), EPOCH)
     assert both is not None
     for uids in [(PLACE,), (PLATE,), (None,), (PLATE, PLACE), (None, PLACE, PLATE)]:
@@ -270,7 +270,7 @@ def test_a_key_of_two_attributes_follows_from_both_and_is_neither():
 # ------------------------------------------------------------ proofs
 
 
-def test_a_proof_opens_for_who_reads_all_that_it_speaks_of():
+def test_a_proof_opens_for_who_reads_all_that_it_names():
     proof = proof_for(PLAIN, PLATE)
     assert open_proof(PLAIN, proof, ring(None, PLATE)) == PROOF
     for groups in [(), (None,), (PLATE,), (None, PLACE)]:
@@ -296,7 +296,7 @@ def test_a_proof_that_was_touched_does_not_open():
             check_made_by_a_member(PLAIN, touched, ring(None))
 
 
-def test_nobody_outside_the_group_makes_a_proof():
+def test_no_member_outside_the_group_makes_a_proof():
     assert seal_proof(PLAIN, PROOF, uids=frozenset(), keys=ring(PLATE), random=random_from()) is None
     assert not check_made_by_a_member(PLAIN, proof_for(PLAIN), ring(PLATE))
 

@@ -62,7 +62,7 @@ def test_a_frame_is_not_divided_into_too_many_blocks_or_none(rows, size):
             Publishing().seal(plates(rows), block_rows=size)
 
 
-def test_a_frame_that_nobody_would_cut_is_one_block():
+def test_a_frame_that_no_member_would_cut_is_one_block():
     frame = Publishing().seal(plates(300), block_rows=0)
     assert frame.block_rows == 300
     assert open_frame(frame, keys()).blocks == ()
@@ -96,7 +96,7 @@ def test_only_some_attributes_may_be_opened():
     assert [one.uid for one in opened.columns] == ["place"]
 
 
-def test_somebody_without_any_key_still_knows_who_signed():
+def test_a_member_without_any_key_still_knows_who_signed():
     proved = verify_frame(closed_frame(Publishing().seal(plates(5))), None, SignatureChecks())
     assert proved.signer == BROKER.principal
     assert proved.opened.columns == []
@@ -208,7 +208,7 @@ def test_derived_keys_are_kept_for_so_many_processes_only():
     assert not member._ciphers
 
 
-def test_instances_that_somebody_makes_up_fill_no_memory():
+def test_instances_that_a_member_makes_up_fill_no_memory():
     member = keys(only=[])
     for number in range(INSTANCES_MAX + 10):
         assert member.cipher(PLATE, number.to_bytes(16, "big")) is None

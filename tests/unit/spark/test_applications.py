@@ -155,7 +155,7 @@ def test_a_path_knows_gaps_and_unknown_places(spark):
     assert [row.km_per_h for row in rows] == [None, 0.0, pytest.approx(3.0, abs=0.1), None]
 
 
-def test_nobody_is_followed_without_being_named(spark):
+def test_no_reader_is_followed_without_being_named(spark):
     with pytest.raises(BadTerm, match="follows one vehicle"):
         TRACKING.of(seen(spark), None)
 

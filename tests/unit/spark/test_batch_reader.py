@@ -22,7 +22,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCity]:
 
 
 def delivered(city: SparkCity, name: str, *pushed: Filter, rows: int) -> list[str]:
-    """Read as a task does, and return what came first from the broker: nobody filters here."""
+    """Read as a task does, and return what came first from the broker: no reader filters here."""
     expected = {"rows": rows, "settle": 120} if rows else {"settle": 0.5}
     reader = MaiaReader(job_options(city.options(BILLING, durable=name, **expected)))
     if pushed:

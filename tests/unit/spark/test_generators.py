@@ -1,4 +1,4 @@
-"""Generated events are the same rows whoever makes them, and look like what they stand for."""
+"""Generated events are the same rows a reader that makes them, and look like what they stand for."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PINNED = {
 
 
 def test_a_row_is_never_made_otherwise_than_today(generator):
-    """What somebody generated last year can be generated again."""
+    """What a reader generated last year can be generated again."""
     row = generator.rows(start=123_456, rows=1, seed=2003).to_pylist()[0]
     assert [str(value) for value in row.values()] == PINNED[generator.name]
 
@@ -112,7 +112,7 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whoever_stops_in_the_middle_leaves_nothing_behind(tmp_path):
+def test_a_reader_that_stops_in_the_middle_leaves_nothing_behind(tmp_path):
     def stop(_rows: int) -> None:
         raise KeyboardInterrupt
 

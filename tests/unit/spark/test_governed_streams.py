@@ -136,7 +136,7 @@ def test_a_batch_that_runs_again_after_a_restart_has_the_same_rows_though_its_fi
     assert seen[2] == [[8, 9]]
 
 
-def test_a_stream_of_a_type_that_nobody_published_yet_waits_for_it(spark, tmp_path, desk):
+def test_a_stream_of_a_type_that_no_reader_published_yet_waits_for_it(spark, tmp_path, desk):
     log = Growing(tmp_path, SealingLevel.ATTRIBUTE)
     known = {"log": str(log.folder), "event_type": log.made.event_type, "reader": reader()}
     table = governed(spark, keys=log.made.keys(desk), **known)

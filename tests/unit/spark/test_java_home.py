@@ -71,7 +71,7 @@ def test_without_a_java_of_the_machine_the_packaged_one_is_wrapped(tmp_path: Pat
     assert found.path.is_relative_to(tmp_path)
 
 
-def test_the_wrapper_drops_one_option_and_passes_the_rest_on(tmp_path: Path):
+def test_the_wrapper_drops_one_option_and_passes_the_depend_on(tmp_path: Path):
     java = wrapped_java_home({"XDG_CACHE_HOME": str(tmp_path)}).path / "bin" / "java"
     options = [
         "--add-modules=jdk.incubator.vector",

@@ -1,4 +1,4 @@
-"""A driver's desk and its passes: who gets keys, and what everybody else hears."""
+"""A driver's desk and its passes: who gets keys, and what every other reader receives."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_strangers_hear_nothing(desk, monkeypatch):
 
 
 def _heard_after(shown, data):
-    """What a stranger hears that says ``data``. A desk that has hung up may have reset the connection."""
+    """What a stranger receives that says ``data``. A desk that has hung up may have reset the connection."""
     with socket.create_connection((shown.host, shown.port), timeout=60) as connection:
         try:
             connection.sendall(data)

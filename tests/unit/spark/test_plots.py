@@ -1,4 +1,4 @@
-"""Every application can be looked at, and the same result gives the same picture."""
+"""Every application can be checked, and the same result gives the same picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers whose certificates must be vouched for: tested once, and watched while a job runs."""
+"""Readers whose certificates must be confirmed: tested once, and watched while a job runs."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def test_a_reader_that_was_not_tested_has_no_use_of_certificates_that_demand_it(
         slices_of(asked(reader(RIGHT), TYPE), reader(RIGHT))
 
 
-def test_whoever_is_vouched_for_now_reads_the_past():
+def test_a_reader_that_is_confirmed_now_reads_the_past():
     who = reader(RIGHT).tested(heard(listed(1)), NOW)
     (one,) = slices_of(asked(who, TYPE), who, since=at(-1000), until=at(1000))
     assert (one.since, one.until) == (at(-1000), at(1000))
 
 
-def test_whoever_is_revoked_now_reads_nothing_of_the_past():
+def test_a_reader_that_is_revoked_now_reads_nothing_of_the_past():
     who = reader(RIGHT).tested(heard(listed(1), listed(2, RIGHT, since=None)), NOW)
     with pytest.raises(GrantRevoked):
         slices_of(asked(who, TYPE), who, since=at(-1000), until=at(-999))
 
 
-def test_a_list_that_is_over_vouches_for_nobody():
+def test_a_list_that_is_over_confirms_no_reader():
     who = reader(RIGHT).tested(heard(listed(1)), Instant(NOW + MINUTE))
     with pytest.raises(GrantStale):
         slices_of(asked(who, TYPE), who)
@@ -116,7 +116,7 @@ def on_watch(*credentials: SignedCertificate) -> tuple[RightsOnWatch, HeldRight]
     return rights, right
 
 
-def test_a_revocation_ends_the_table_that_rests_on_it_and_no_other():
+def test_a_revocation_ends_the_table_that_depends_on_it_and_no_other():
     rights, right = on_watch(RIGHT)
     rights.begin(held(reader(grant())), NOW)
     assert rights.follow([listed(2, RIGHT, since=None)], NOW)[0] == [right]
@@ -160,7 +160,7 @@ def test_the_desk_ends_one_grant_and_answers_the_others():
         assert other.keys_of(()) == {}
 
 
-def test_the_desk_looks_at_the_clock_before_it_answers():
+def test_the_desk_checks_the_clock_before_it_answers():
     now = [NOW]
     with job_desk() as desk, right_watch(desk, [listed(1)], every_s=3600, clock=lambda: now[0]) as watch:
         one, other = desk.open(None, frozenset()), desk.open(None, frozenset())
@@ -206,7 +206,7 @@ class Streams:
             yield {"statement": data}
 
 
-def test_a_client_that_hears_a_tester_ends_what_the_tester_takes_back():
+def test_a_client_that_receives_a_tester_ends_what_the_tester_takes_back():
     forged = sign_statement(RevocationList(OWNER.principal, 1, None, frozenset()), OWNER)
     said = [listed(2, since=Instant(NOW + MINUTE)), forged, listed(3, RIGHT, since=None)]
     client = Streams(b"no statement", *map(statement_to_bytes, said))

@@ -186,7 +186,7 @@ def test_without_a_durable_name_what_a_process_held_is_gone_with_it(city: SparkC
         assert query.plates(first, query.news(first)) == ["G2"]
 
 
-def test_whoever_subscribes_next_under_a_name_takes_it_over(city: SparkCity) -> None:
+def test_a_reader_that_subscribes_next_under_a_name_takes_it_over(city: SparkCity) -> None:
     subscribed(city, "h")
     with Query(city, durable="h") as query, Query(city, durable="h") as other:
         query.reader.latestOffset(BEGIN, MANY)
@@ -221,7 +221,7 @@ def test_a_batch_that_does_not_come_again_is_reported(
             query.reader.partitions({"log": log, "position": 0}, {"log": log, "position": 1 << 40})
 
 
-def test_a_batch_that_somebody_else_acknowledged_is_reported_or_left_out_at_will(city: SparkCity) -> None:
+def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_will(city: SparkCity) -> None:
     subscribed(city, "m")
     city.publish("M1")
     with Query(city, durable="m") as query:

@@ -44,7 +44,7 @@ def met(tmp_path) -> Iterator[DomainAtWork]:
 
 
 def right_of(met: DomainAtWork, who: str) -> SignedCertificate:
-    """Return somebody's right to the type: a clerk's is on a timed list, an auditor's is asked about."""
+    """Return a reader's right to the type: a clerk's is on a timed list, an auditor's is asked about."""
     (right,) = logged_in(met, who).rights
     return certificate_from_bytes(right.certificate)
 
@@ -105,7 +105,7 @@ def test_a_job_fetches_the_statements_that_its_wallet_lacks(met):
             assert stands(held(watch, desk, right))
 
 
-def test_a_revocation_is_heard_where_the_job_asks_and_ends_the_table(met):
+def test_a_revocation_is_accepted_where_the_job_asks_and_ends_the_table(met):
     """A44: without a login, a client or a wallet that is renewed."""
     right = right_of(met, "clark")
     with job_desk() as desk, right_watch(desk, asking=asking(right)) as watch:
@@ -140,7 +140,7 @@ def test_a_job_asks_its_own_one_time_question_about_its_table(met):
             assert watch.unanswered == {}
 
 
-def test_a_tester_that_says_no_is_heard_in_its_own_words(met):
+def test_a_tester_that_says_no_is_accepted_in_its_own_words(met):
     right = right_of(met, "ada")
     take_back(met, right)
     with job_desk() as desk, right_watch(desk, asking=asking(right)) as watch:
@@ -201,7 +201,7 @@ def test_a_tester_that_is_away_ends_the_table_when_its_last_answer_is_over(tmp_p
             watching.__exit__(None, None, None)
 
 
-def test_nobody_is_asked_about_certificates_that_the_table_has_no_use_for(met, monkeypatch):
+def test_no_reader_is_asked_about_certificates_that_the_table_has_no_use_for(met, monkeypatch):
     others = rights_of(logged_in(met, "smith"))["one-time"]
     right, questions = right_of(met, "ada"), []
     ask = testers_watch.answer_one_time

@@ -46,7 +46,7 @@ def test_both_ends_learn_who_is_at_the_other_and_who_dialled():
     assert of_two == LinkOpened(of_two.link, network.host("one").principal, None)
 
 
-def test_a_message_is_answered_after_some_time_of_a_clock_that_nobody_waits_for():
+def test_a_message_is_answered_after_some_time_of_a_clock_that_no_peer_waits_for():
     network, one, _two = pair(answers=True)
     said_at = network.now
     network.act("one", one().say(b"hello"))
@@ -98,7 +98,7 @@ def test_a_closed_link_delivers_what_was_sent_before_and_both_sides_learn_of_its
     assert one().kinds().count("LinkClosed") == two().kinds().count("LinkClosed") == 1
 
 
-def test_nobody_at_an_address_is_a_failed_dial():
+def test_no_peer_at_an_address_is_a_failed_dial():
     network = SimulatedNetwork(1)
     lonely = add_echo(network, "lonely", dials=["nowhere"])
     network.run_for(1)

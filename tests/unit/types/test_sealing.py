@@ -166,7 +166,7 @@ def test_the_next_version_inherits_the_seal():
 # ---------------------------------------------------------------- who may change it
 
 
-def test_whoever_holds_every_right_may_change_the_seal():
+def test_a_principal_that_holds_every_right_may_change_the_seal():
     before = verified(EVENT)
     rights = (manage(PITO, MANAGER),)
     assert verified(ATTRIBUTE, signer=MANAGER, number=1, credentials=rights, before=before).sealing
@@ -176,7 +176,7 @@ def test_whoever_holds_every_right_may_change_the_seal():
     "sealing", [ATTRIBUTE, replace(EVENT, manager=MET.principal), replace(EVENT, addresses=("a:1",))]
 )
 def test_some_rights_are_not_enough_to_change_the_seal(sealing):
-    """Level, manager or address: whoever names the manager decides who holds the keys."""
+    """Level, manager or address: a principal that names the manager decides who holds the keys."""
     some = (manage(PITO, MANAGER, Action.MANAGE_ADD, Action.MANAGE_REMOVE, Action.MANAGE_RENAME),)
     with pytest.raises(ChangeNotGranted, match="sealed"):
         verified(sealing, signer=MANAGER, number=1, credentials=some, before=verified(EVENT))

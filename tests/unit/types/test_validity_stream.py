@@ -54,7 +54,7 @@ def test_every_issuer_has_a_stream_of_its_own():
     assert validity_type_id(TESTER.principal) != validity_type_id(ISSUER.principal)
 
 
-def test_nobody_defines_the_stream_of_another():
+def test_no_principal_defines_the_stream_of_another():
     with pytest.raises(NotAManager):
         verified(TypeDefinition(NAME, None, (STATEMENT,)), ISSUER)
 
@@ -70,7 +70,7 @@ def test_a_network_that_asks_for_the_right_to_install_finds_it_inside():
 
 
 def test_a_right_that_must_be_tested_installs_nothing():
-    """A definition is believed for long, and nobody hears statements about it."""
+    """A definition is believed for long, and no principal receives statements about it."""
     validity = UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, PITO.principal))
     networks = NetworkPattern(None, parse_name_pattern("*"))
     right = grant(PITO, TESTER.principal, frozenset((Action.INSTALL,)), networks, validity=validity)
@@ -97,7 +97,7 @@ OTHER = Attribute("statement", AttributeUid("statement2"), Kind.BYTES)
     ],
 )
 def test_nothing_else_is_such_a_stream(definition):
-    """Everybody may read one, so whatever could hold more is none."""
+    """Every principal may read one, so whatever could hold more is none."""
     assert not is_validity_stream(verified(definition))
 
 

@@ -178,7 +178,7 @@ def test_all_rights_on_some_attributes_are_not_all_rights():
         verify_definition(first, at=NOON)
 
 
-def test_a_right_under_terms_that_nobody_can_settle_here_is_no_right():
+def test_a_right_under_terms_that_no_principal_can_settle_here_is_no_right():
     for terms in ({"restriction": Exists(PLATE.uid)}, {"condition": Exists(AttributeUid("on-duty"))}):
         authority = Authority(type_pattern(), MANAGE, **terms)
         certificate = AuthorisationCertificate(PITO.principal, MANAGER.principal, False, authority, UNBOUNDED)
@@ -258,7 +258,7 @@ def test_an_expired_right_to_install_expires_the_definition():
         verify_definition(later(credentials=credentials), at=NOON, network=NETWORK)
 
 
-def test_the_validity_of_the_proof_is_that_of_everything_it_rests_on():
+def test_the_validity_of_the_proof_is_that_of_everything_it_depends_on():
     credentials = (
         manage(PITO, MANAGER, validity=valid(-3, 2)),
         install(PITO, MANAGER, validity=valid(-1, 3)),
@@ -267,8 +267,8 @@ def test_the_validity_of_the_proof_is_that_of_everything_it_rests_on():
     assert verified.validity == valid(-1, 2)
 
 
-def test_a_manager_with_some_rights_rests_on_the_version_it_changed():
-    """See docs/decisions/expired-definitions.md."""
+def test_a_manager_with_some_rights_depends_on_the_version_it_changed():
+    """See docs/decisions/type-definitions.md."""
     second = later(credentials=(manage(PITO, MANAGER, validity=valid(-2, 1)),))
     previous = verify_definition(second, at=NOON)
     adds = manage(PITO, HELPER, Action.MANAGE_ADD)
@@ -300,7 +300,7 @@ def test_the_signed_bytes_decide_and_not_the_object_beside_them():
         verify_definition(replace(FIRST.signed, id=b"\x00" * 32), at=NOON)
 
 
-def test_nobody_but_the_verifier_makes_a_verified_type():
+def test_only_the_verifier_makes_a_verified_type():
     fields = {field.name: getattr(FIRST, field.name) for field in dataclasses.fields(FIRST) if field.init}
     with pytest.raises(TypeError):
         VerifiedType(**fields, seal=object())

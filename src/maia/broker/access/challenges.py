@@ -5,7 +5,7 @@ than was permitted without it, the client is challenged: it has the testers
 answer, and what was asked for is decided with their answers
 (`access/one_time_answers.py`). An answer serves one authorisation, and that stands
 for one lease at most; half way through, the client is challenged again. Why
-so: docs/decisions/one-time-at-brokers.md.
+so: docs/decisions/one-time-tests.md.
 """
 
 from __future__ import annotations

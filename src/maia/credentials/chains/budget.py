@@ -21,7 +21,7 @@ __all__ = ["BYTES_PER_STEP", "STEPS_PER_CHECK", "TERMS_PER_STEP", "Budget"]
 TERMS_PER_STEP: Final = 4
 """Comparing so many parts of restrictions, conditions or attribute lists costs about as much as a step."""
 BYTES_PER_STEP: Final = 16
-"""Reading so many bytes that somebody else has written costs about as much as a step."""
+"""Reading so many bytes of a peer costs about as much as a step."""
 STEPS_PER_CHECK: Final = 16
 """A signature check costs about as much as so many steps."""
 

@@ -4,7 +4,7 @@ An Ed25519 check costs a hundred times what everything else about a
 certificate costs, and its answer never changes; so brokers remember it
 (dissertation 5.3.3). What does change with time, validity and revocation, is
 never remembered here: a cached certificate still expires. Memory is bounded
-by number and by bytes, for anybody can sign certificates and make them long:
+by number and by bytes, for any peer can sign certificates and make them long:
 of the signatures, the least recently used is forgotten first.
 
 A signature is remembered under the id, the signature bytes and the content
@@ -134,7 +134,7 @@ class VerificationCache:
     def read_checked(self, data: bytes, budget: Budget) -> SignedCertificate:
         """Read a certificate whose signature holds; it is checked over the bytes as they are, before.
 
-        Whoever makes certificates up makes us do one check for each, and read none.
+        A forged certificate costs one check, and is not parsed.
         """
         part = signed_part(data)
         key = (sha256(part.body).digest(), part.signature)

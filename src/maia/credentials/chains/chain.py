@@ -1,7 +1,7 @@
 """Do these certificates carry authority from the owner of a resource to this principal, now?
 
 Brokers, type checks and policy ask, with the certificates that a requester
-showed. The answer is a `VerifiedChain`, which nobody else can make, or a
+showed. The answer is a `VerifiedChain`, which no other function can make, or a
 refusal that names the certificate and the field at fault. Verification is
 the one of the dissertation (sections 2.6.1 and 5.3.2): signatures, validity,
 names to keys, 5-tuple reduction, and the closing of the loop at a principal
@@ -76,7 +76,7 @@ class VerifiedChain:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse to be built by anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_chain builds a VerifiedChain")
 
@@ -236,7 +236,7 @@ def _resolved_links(
 
 
 def _owned_by(root: Owner, link: Reducible, identifier: bytes) -> Reducible:
-    """Return the first link, cut to what its issuer owns: nobody can grant more."""
+    """Return the first link, cut to what its issuer owns: no issuer can grant more."""
     authority = checked_owned_part(link.authority, root, identifier)
     if authority is link.authority:
         return link

@@ -117,7 +117,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     grants that the limits kept from being returned.
 
     A server hands in a `budget`, which all its searches for one answer share.
-    Of a miss it is then looked for no more than what a requester may be told:
+    Of a miss it then finds no more than what a requester may know:
     a right that has ended, or not begun.
     """
     if resource.owner != root:
@@ -153,7 +153,7 @@ def _ordered(pool: Iterable[SignedCertificate], limits: FlowLimits) -> tuple[Sig
     for signed in pool:
         certificates.setdefault((signed.id, signed.signature), signed)
         if len(certificates) > limits.pool_max:
-            raise SearchTooLarge(f"a search looks at no more than {limits.pool_max} certificates")
+            raise SearchTooLarge(f"a search takes no more than {limits.pool_max} certificates")
     return tuple(certificates[key] for key in sorted(certificates))
 
 

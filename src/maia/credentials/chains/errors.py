@@ -116,7 +116,7 @@ class LoopNotClosed(BrokenChain):
 
 
 class NotOwnedByRoot(BrokenChain):
-    """An owner granted rights on resources that belong to somebody else."""
+    """An owner granted rights on resources that belong to another owner."""
 
     code = "CREDENTIAL-NOT-OWNER"
 
@@ -170,7 +170,7 @@ class NoChain(BrokenChain):
 
 
 class BadThreshold(BadInput):
-    """A threshold asks for too many, counts somebody twice, or nests too deeply."""
+    """A threshold requires too many, counts a principal twice, or nests too deeply."""
 
     code = "INPUT-THRESHOLD"
 

@@ -1,8 +1,8 @@
 """Through which certificates does authority flow from an owner to a principal?
 
 Chains with thresholds are verified here, and searches in a pool of unknown
-order run here, in three passes. The first marks who stands on some way from
-the owner to the principal, whoever signed it. The second checks signatures on
+order run here, in three passes. The first marks the principals on some path from
+the owner to the requester, without signatures. The second checks signatures on
 these ways from the owner on: behind a forged certificate nothing is looked
 at, so strangers cost one check for each certificate that they forge in the
 owner's name. The third follows flows backwards from the principal, who holds
@@ -56,7 +56,7 @@ class FlowLimits:
     steps_max: int = 200_000
     signatures_max: int = 2_000
     flows_per_subject_max: int = 256
-    """Grants that add up for one holder; whatever more there is was left out, and the asker is told so."""
+    """Grants that add up for one holder; what was left out is reported to the requester."""
     tries_per_share_max: int = 500
     """Combinations tried when a member of a threshold turns out to agree."""
     chains_max: int = 256
@@ -89,7 +89,7 @@ class Flow:
     behind: frozenset[Principal]
     length: int
     is_passed_on: bool
-    """Some holder issued a certificate, so whoever granted to the first one must have allowed it."""
+    """Some holder issued a certificate, so the grant to that holder must allow delegation."""
     terms: int = 0
     """How many parts the terms of `authority` have: what it costs to compare it with another."""
     step: SignedCertificate | None = None
@@ -167,7 +167,7 @@ class FlowSearch:
         if cut is not None:
             raise cut
 
-    # ------------------------------------------------------------ who is on the way, whoever signed it
+    # ------------------------------------------------------------ principals on the way, without signatures
 
     def _on_the_way(self) -> set[Terminal]:
         """Return the holders that a chain of allowed length could lead through."""
@@ -222,7 +222,7 @@ class FlowSearch:
         while waiting:
             here = waiting.popleft()
             if isinstance(here, Principal):
-                # Whoever may not pass on what it was given has nothing to issue.
+                # A holder that may not delegate has nothing to issue.
                 if here in laid_out or not passes_on[here]:
                     continue
                 laid_out.add(here)
@@ -251,7 +251,7 @@ class FlowSearch:
 
     def _members(self, threshold: Threshold, on_the_way: set[Terminal]) -> Iterator[Terminal]:
         if not _is_sound(threshold):
-            return  # a threshold that counts somebody twice passes nothing on
+            return  # a threshold that counts a principal twice grants nothing
         is_new = threshold not in self._offers
         self._offers.setdefault(threshold, [[] for _ in threshold.members])
         for place, member in enumerate(threshold.members):
@@ -463,7 +463,7 @@ def _distances(
             continue
         found[here] = length
         for there, more in neighbours(here):
-            # Those at no distance go first, so that everybody is met at the shortest one.
+            # Those at no distance go first, so that each principal is met at the shortest one.
             (waiting.append if more else waiting.appendleft)((there, length + more))
     return found
 
@@ -481,7 +481,7 @@ def _may_delegate(signed: SignedCertificate) -> bool:
 
 
 def _common(authorities: Iterable[Authority | None]) -> Authority | None:
-    """Return what all of them grant; None stands for everything going in and for nothing coming out."""
+    """Return what all of them grant; None means everything as input and nothing as output."""
     common: Authority | None = None
     for authority in authorities:
         if authority is None:

@@ -1,14 +1,14 @@
 """Whom does a local name mean?
 
-Each principal has a namespace of its own. `K "brokers"` means whoever a name
+Each principal has a namespace of its own. `K "brokers"` means the subject that a name
 certificate of K says it means, and there may be many: a name is a group. Names
 link: `K "sergeant" "partner"` asks every sergeant of K for a partner. This is
 the 4-tuple reduction of SPKI (dissertation 2.6.2, 2.6.3), one rewriting step
 per certificate. Verifier and search ask; the answer is always a principal or
 a threshold, with the certificates that led there.
 
-Nobody can define a name in the namespace of somebody else, and a name that
-leads back to itself means nobody. The walk is counted in steps and the length
+Only its owner can define a name in a namespace, and a name that
+leads back to itself means no principal. The walk is counted in steps and the length
 of a name is bounded, so certificates that grow names without end are harmless.
 """
 
@@ -60,7 +60,7 @@ def rewritten(name: LocalName, definition: NameCertificate) -> Subject | None:
     """Return `name` after one 4-tuple reduction step; None where the definition does not apply.
 
     `(K, a) -> S` turns `K a b c` into `S b c`. A threshold has no namespace,
-    so it may only stand where no word is left.
+    so it may only be where no word is left.
     """
     if not name.names or definition.issuer != name.space or definition.name != name.names[0]:
         return None
@@ -80,7 +80,7 @@ class NameBook:
     """Name certificates by the name they define; remembers what it has looked up.
 
     `accepts` is asked of each certificate before it is used, and not earlier:
-    a forged definition must not stand before a genuine one, and the many that
+    a forged definition must not come before a genuine one, and the many that
     no walk meets should cost no signature check.
     """
 

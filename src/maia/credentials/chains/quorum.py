@@ -12,8 +12,8 @@ signed by enough members of the constitution it replaces.
     (quorum-change (version 1) (quorum DIGEST) (sequence N) (replaces DIGEST) (k-of-n K N MEMBER …))
 
 Verifiers of chains ask. A verifier that has seen a later constitution refuses
-an earlier one, so that members who left cannot speak again. Members are keys
-or nested thresholds, never local names: whoever owns a name could otherwise
+an earlier one, so that members who left cannot act again. Members are keys
+or nested thresholds, never local names: the owner of a name could otherwise
 change the quorum alone.
 """
 
@@ -87,7 +87,7 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class QuorumChange:
-    """From `sequence` on, `threshold` speaks for `quorum`, in place of the constitution `replaces`."""
+    """From `sequence` on, `threshold` acts for `quorum`, in place of the constitution `replaces`."""
 
     quorum: QuorumId
     sequence: int
@@ -114,7 +114,7 @@ class QuorumEvidence:
 @final
 @dataclass(frozen=True, slots=True)
 class VerifiedConstitution:
-    """The proof that `threshold` speaks for `quorum` since change number `sequence`.
+    """The proof that `threshold` acts for `quorum` since change number `sequence`.
 
     Only the verifier builds one. `digest` is that of the bytes in force: the
     founding constitution, or the last change.
@@ -128,7 +128,7 @@ class VerifiedConstitution:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse to be built by anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_constitution builds a VerifiedConstitution")
 
@@ -217,7 +217,7 @@ def verify_constitution(
     not_below_sequence: int = 0,
     remembered_digest: bytes | None = None,
 ) -> VerifiedConstitution:
-    """Return who speaks for `quorum`, following every change from its founding on.
+    """Return the members of `quorum`, following every change from its founding on.
 
     A verifier that remembers a sequence number gives it, and an older state is
     refused. With the digest it remembers at that number, a fork made by
@@ -290,7 +290,7 @@ def evidence_to_bytes(evidence: QuorumEvidence) -> bytes:
 
 
 def evidence_to_text(evidence: QuorumEvidence) -> str:
-    """Return evidence as it stands in a file."""
+    """Return evidence in its file form."""
     return write_advanced(read_canonical(evidence_to_bytes(evidence), _LIMITS)) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 The 5-tuple reduction of SPKI (dissertation, section 2.6.1): two adjacent
 certificates become one, whose authority and validity are the intersections.
-Verifier and search ask; neither signature nor clock is looked at here. The
+Verifier and search ask; neither signature nor clock is checked here. The
 result never grants more than any of its parts, so a wider certificate further
 down a chain is harmless.
 """
@@ -141,7 +141,7 @@ def checked_owned_part(authority: Authority, owner: Owner, identifier: bytes) ->
     owned = owned_part(authority, owner)
     if owned is None:
         raise NotOwnedByRoot(
-            f"certificate {shown_id(identifier)} speaks of resources that do not belong to `{owner}`",
+            f"certificate {shown_id(identifier)} names resources that do not belong to `{owner}`",
             certificate=identifier,
             field="authority",
         )
@@ -202,7 +202,7 @@ def _broken_link(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChai
 def _gap(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> BrokenChain:
     name, identifier = _called(ids, place)
     return ChainGap(
-        f"{name} was issued by `{links[place].issuer}`, to whom the one before it does not speak",
+        f"{name} was issued by `{links[place].issuer}`, who is not the subject of the one before it",
         certificate=identifier,
         field="issuer",
     )

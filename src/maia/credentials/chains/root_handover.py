@@ -57,7 +57,7 @@ def root_handover_certificate(
 def is_for_good(certificate: Certificate) -> bool:
     """Say whether a certificate hands over all that its issuer owns, or one network or type, for good.
 
-    It says whose that is. A blanket over everybody's resources is for brokers, and can be taken back.
+    It says whose that is. A blanket over every owner's resources is for brokers, and can be revoked.
     """
     if not isinstance(certificate, AuthorisationCertificate):
         return False
@@ -108,13 +108,9 @@ def _reasons(
     if authority.restriction != ALWAYS or authority.condition != ALWAYS:
         yield "it holds under terms only"
     if authority.resources.owner not in (None, owner):
-        yield "it speaks of resources of another owner"
+        yield "it names resources of another owner"
     if not _reaches_all(authority.resources, resource):
-        yield (
-            "it does not speak of every resource"
-            if resource is None
-            else "it does not speak of this resource"
-        )
+        yield ("it does not cover every resource" if resource is None else "it does not cover this resource")
 
 
 def _whole(pattern: NetworkPattern | TypePattern) -> Authority:
@@ -122,7 +118,7 @@ def _whole(pattern: NetworkPattern | TypePattern) -> Authority:
 
 
 def _reaches_all(pattern: ResourcePattern, resource: ResourceName | None) -> bool:
-    """Say whether a pattern speaks of `resource` in all its versions, or (None) of every resource."""
+    """Return whether a pattern covers `resource` in all its versions, or (None) of every resource."""
     match pattern, resource:
         case AnyResource(), None:
             return True

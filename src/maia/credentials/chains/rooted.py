@@ -5,7 +5,7 @@ peers of whom nothing is known yet. To read a certificate costs as much as to
 check its signature, so neither is done to one that could not matter: the
 walk begins with what the owner has issued, and goes on with what those have
 issued who may pass something on by certificates whose signatures hold. What
-a stranger signed itself is never looked at, and a few forgeries end the walk.
+a stranger signed itself is never read, and a few forgeries end the walk.
 Nothing here is a proof; `find_chains` looks for one in what is left.
 """
 

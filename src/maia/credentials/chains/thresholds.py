@@ -2,7 +2,7 @@
 
 A threshold is a subject: its authority passes on when `needed` of its members
 pass theirs on (dissertation 2.6.4). Constitutions of quorums, verifier and
-search ask. Nobody is counted twice: not a key that is listed twice, not one
+search ask. No member is counted twice: not a key that is listed twice, not one
 that hides behind a nested threshold, not one that two names lead to.
 """
 
@@ -91,8 +91,8 @@ def disjoint_choices(
 ) -> Iterator[tuple[_Offer, ...]]:
     """Yield ways to take one offer each from `needed` members, with no principal behind two of them.
 
-    `offers[i]` is what member i can contribute: who stands behind it, and the
-    contribution. Nobody in `besides` may stand behind any. Members are tried
+    `offers[i]` is what member i can contribute: the principals behind it, and the
+    contribution. No principal in `besides` may be behind any. Members are tried
     in order, so the ways come in a fixed order. There can be very many ways,
     and more tries than ways; the choosing ends when `tries` does.
     """

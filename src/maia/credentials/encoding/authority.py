@@ -11,7 +11,7 @@
 Sets are sorted by their bytes, each element once. Several patterns mean all
 of them. A term that is always true is left out. A combination that means
 nothing, such as publishing a network, is refused by writer and reader alike,
-so that nobody believes to have granted it.
+so that no issuer believes to have granted it.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _owner(expression: SExpression) -> Owner | None:
     return None if expression == _ANY else owner_from_expression(expression)
 
 
-# The same few names stand below many owners, in certificate after certificate.
+# The same few names are below many owners, in certificate after certificate.
 @lru_cache(maxsize=_REMEMBERED_PATTERNS)
 def _pattern_field(field: bytes, pattern: NamePattern, checked_exact: Callable[[str], str]) -> SExpression:
     checked = _checked_pattern(pattern, checked_exact)
@@ -234,7 +234,7 @@ def _uid(atom: bytes) -> AttributeUid:
 
 
 def _checked_set(atoms: list[SExpression]) -> list[bytes]:
-    """Return the strings of a set, refused unless they are sorted and each stands once."""
+    """Return the strings of a set, refused unless they are sorted and unique."""
     strings = [atom for atom in atoms if isinstance(atom, bytes)]
     if len(strings) != len(atoms) or any(first >= second for first, second in pairwise(strings)):
         raise BadAuthority("the elements of a set must be strings in the order of their bytes, each once")

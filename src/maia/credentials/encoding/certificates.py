@@ -11,7 +11,7 @@
 The words are those of RFC 2693. The order is fixed, and a field that is
 missing, repeated, unknown or written in another way is refused: what was
 decided upon is exactly what was signed. Reading checks the form only; whether
-the issuer signed is asked of `verify_signature`, by whoever builds a chain.
+the issuer signed is asked of `verify_signature` when a chain is built.
 """
 
 from __future__ import annotations

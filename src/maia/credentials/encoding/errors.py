@@ -1,4 +1,4 @@
-"""What can be wrong with the text of a certificate, before anybody looks at its signature?"""
+"""What can be wrong with the text of a certificate, before its signature is checked?"""
 
 from __future__ import annotations
 

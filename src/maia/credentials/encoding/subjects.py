@@ -2,7 +2,7 @@
 
     (ed25519 KEY)                     a principal, by its 32 bytes
     (quorum DIGEST)                   a threshold owner, by its 32 bytes
-    (name (ed25519 KEY) WORD ...)     what somebody calls somebody
+    (name (ed25519 KEY) WORD ...)     a name in a namespace
     (k-of-n K N SUBJECT ...)          at least K of N subjects together
 
 Certificates and signed definitions share these forms. Each value has exactly
@@ -127,6 +127,6 @@ def _threshold(needed: bytes, count: bytes, members: list[SExpression], depth: i
         )
     # One key listed twice would let one principal count for two.
     if len(set(members)) != len(members):
-        raise BadCertificate("a subject stands twice in one `k-of-n`")
+        raise BadCertificate("a subject is twice in one `k-of-n`")
     inner = tuple(subject_from_expression(member, depth + 1) for member in members)
     return Threshold(int(needed), inner)

@@ -6,7 +6,7 @@
 Both bounds are always there, in whole seconds of UTC. A bound that is missing
 is refused; one that is meant to be open says so. Dates must exist: there is
 no 30 February, and no second 60. Tests stand in one order, each once; a kind
-of test that is not known is refused, for nobody could make it.
+of test that is not known is refused, for it could not be made.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _test_from_expression(expression: SExpression) -> OnlineTest:
         case (b"online", bytes(kind), (b"by", by), *places):
             if kind not in _KINDS:
                 shown = kind[:64].decode("ascii", "backslashreplace")
-                raise BadValidity(f"the online test `{shown}` is not known, so nobody could make it")
+                raise BadValidity(f"the online test `{shown}` is not known, so it cannot be made")
             if len(places) > LOCATIONS_MAX:
                 raise BadValidity(f"an online test names at most {LOCATIONS_MAX} locations")
             locations = tuple(map(_location_from_expression, places))

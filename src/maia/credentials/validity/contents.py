@@ -2,7 +2,7 @@
 
 Mostly there is one, and it says what it says. Where an issuer has signed two
 different statements with one number, the strict reading of both holds:
-whatever either revokes is revoked, and only what both vouch for is vouched for.
+whatever either revokes is revoked, and only what both confirm is confirmed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def revoked_in(series: Series) -> frozenset[bytes]:
 
 
 def valid_in(sources: Sequence[SignedStatement]) -> frozenset[bytes]:
-    """Return what all of these revalidations vouch for."""
+    """Return what all of these revalidations confirm."""
     lists = [source.statement.valid for source in sources if isinstance(source.statement, Revalidation)]
     return reduce(frozenset.intersection, lists) if lists else _NONE
 

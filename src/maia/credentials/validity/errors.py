@@ -75,7 +75,7 @@ class StandingFull(Unavailable):
 
 
 class CertificateRevoked(BrokenChain):
-    """The issuer of a certificate, or whoever it names to test it, has revoked it."""
+    """The issuer of a certificate, or its tester, has revoked it."""
 
     code = "CREDENTIAL-REVOKED"
 

@@ -1,7 +1,7 @@
-"""Does somebody vouch for this certificate now, for this very request?
+"""Does the tester confirm this certificate now, for this very request?
 
 A one-time revalidation has no period: the verifier itself asks, with a number
-that nobody could guess, and the answer is good for one authorisation and no
+that cannot be guessed, and the answer is good for one authorisation and no
 other (dissertation 6.2.3). A verifier keeps its open questions here. An
 answer is accepted while its question is open, once, and only for the
 certificate, the request and the tester that the question named.
@@ -45,7 +45,7 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class OneTimeQuestion:
-    """Does `by` vouch for `certificate`, for the request of this digest? `nonce` makes it one question."""
+    """Does `by` confirm `certificate`, for the request of this digest? `nonce` makes it one question."""
 
     by: Principal
     certificate: bytes
@@ -53,7 +53,7 @@ class OneTimeQuestion:
     nonce: bytes
 
     def __post_init__(self) -> None:
-        """Refuse what nobody could answer."""
+        """Refuse what cannot be answered."""
         if len(self.certificate) != ID_BYTES or len(self.request) != ID_BYTES:
             raise BadStatement(f"a certificate and a request are named by {ID_BYTES} bytes each")
         if len(self.nonce) != NONCE_BYTES:
@@ -107,14 +107,14 @@ class Revalidated:
     __slots__ = ("_is_spent", "by", "certificate", "request")
 
     def __init__(self, question: OneTimeQuestion, seal: object) -> None:
-        """Refuse to be built by anybody else."""
+        """Refuse to be built elsewhere."""
         if seal is not _SEAL:
             raise TypeError("only OpenQuestions.redeem makes a Revalidated")
         self.by, self.certificate, self.request = question.by, question.certificate, question.request
         self._is_spent = False
 
     def spend(self, request: bytes) -> tuple[bytes, Principal]:
-        """Return the certificate and who vouched for it, for the request asked about, and never again."""
+        """Return the certificate and its tester, for the request asked about, and never again."""
         if self._is_spent:
             raise AnswerNotAsked("a one-time answer was used before")
         self._is_spent = True
@@ -140,7 +140,7 @@ class OpenQuestions:
     def ask(
         self, certificate: bytes, by: Principal, *, request: bytes, nonce: bytes, now: Instant
     ) -> OneTimeQuestion:
-        """Open a question; `nonce` is fresh from a source of chance that nobody else can guess."""
+        """Open a question; `nonce` is fresh from a secure random source."""
         self._forget(now)
         if nonce in self._open:
             raise BadStatement("a nonce must be drawn anew for every question")

@@ -1,9 +1,9 @@
-"""What may rest on one-time answers, and for how long?
+"""What do one-time answers permit, and for how long?
 
-A certificate may demand that its tester vouches for it anew for each request
-(dissertation 6.2.3). What brokers and key servers decide stands for a while,
-so what an answer permits stands for one lease at most, and is asked about
-again half way through (docs/decisions/one-time-at-brokers.md).
+A certificate may demand that its tester confirms it anew for each request
+(dissertation 6.2.3). What brokers and key servers decide holds for a while,
+so what an answer permits holds for one lease at most, and is asked about
+again half way through (docs/decisions/one-time-tests.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_ANSWERS: Final[frozenset[Once]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class VouchedFor:
-    """Who has vouched for which certificates, for one authorisation, and how long that may stand on it."""
+    """The testers that confirmed certificates, for one authorisation, and how long it may last."""
 
     once: frozenset[Once] = field(repr=False)
     since: Instant
@@ -38,7 +38,7 @@ class VouchedFor:
 
     @classmethod
     def for_a_lease(cls, once: frozenset[Once], now: Instant, lease_s: int) -> VouchedFor | None:
-        """Return what may rest on answers that came now: something for one lease, or nothing."""
+        """Return what answers permit that came now: something for one lease, or nothing."""
         if not once:
             return None
         half, whole = lease_s * SECOND // 2, lease_s * SECOND
@@ -46,19 +46,19 @@ class VouchedFor:
 
     @property
     def serves(self) -> Validity:
-        """Return the period in which something may rest on it; a clock that goes back does not extend it."""
+        """Return the period in which it counts; a clock that goes back does not extend it."""
         return Validity(self.since, self.until)
 
 
 def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
-    """Return who must vouch for a certificate anew for each request."""
+    """Return the testers that must confirm a certificate anew for each request."""
     tests = signed.certificate.validity.tests
     return frozenset([(signed.id, test.by) for test in tests if test.kind is TestKind.ONE_TIME])
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What was heard, and beside it the answers that were given for one request."""
+    """The statements received, and the answers for one request."""
 
     heard: Tester
     answers: frozenset[Once]
@@ -66,24 +66,24 @@ class Answered:
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
-        """Return what speaks against a certificate, now that these have vouched."""
+        """Return the reason against a certificate, given these answers."""
         return self.heard.problem_with(signed, at, once=self.answers.union(once))
 
 
 @dataclass(frozen=True, slots=True)
 class WhenVouched:
-    """What was heard, as if everybody vouched who has to: for those who ask, never for who decides."""
+    """The statements received, as if every tester had confirmed: for asking, never for deciding."""
 
     heard: Witness
 
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
-        """Return what would speak against a certificate even then."""
+        """Return the reason against a certificate even then."""
         return self.heard.problem_with(signed, at, once=one_time_tests(signed).union(once))
 
     def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
-        """Return the last moment at which none of these is stale, if nothing more is heard."""
+        """Return the last moment at which none of these is stale, if no more statements arrive."""
         return self.heard.stale_after(certificates, at)
 
     def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:

@@ -1,7 +1,7 @@
 """Whom must a verifier ask whether a certificate still holds?
 
-A certificate can demand more than a look at the clock: that its issuer, or
-whoever the issuer names, has not taken it back (dissertation 6.2). The kinds
+A certificate can demand more than its dates: that its issuer, or
+the tester that the issuer names, has not revoked it (dissertation 6.2). The kinds
 are those of RFC 2693, and the older revocation list without a period beside
 them. A verifier that cannot make a demanded test refuses the certificate.
 """
@@ -34,7 +34,7 @@ class TestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OnlineTest:
-    """`by` must vouch for the certificate in the way of `kind`; statements may be fetched at `locations`.
+    """`by` must confirm the certificate in the way of `kind`; statements may be fetched at `locations`.
 
     A location is a hint. Statements prove themselves, wherever they come from.
     """
@@ -50,5 +50,5 @@ class OnlineTest:
 
 
 def united_tests(one: Iterable[OnlineTest], other: Iterable[OnlineTest]) -> tuple[OnlineTest, ...]:
-    """Return the tests of both, in their one order, each once: who rests on both must pass both."""
+    """Return the tests of both, in their one order, each once: who depends on both must pass both."""
     return tuple(sorted({*one, *other}, key=lambda test: test.order))

@@ -2,7 +2,7 @@
 
 Both bounds must be stated. A certificate that leaves one out is refused
 (dissertation 6.2.1 reads an absent bound as unbounded, which is open by
-default); whoever means "for ever" writes it. Beside its period a certificate
+default); an issuer that means "for ever" writes it. Beside its period a certificate
 may demand tests, which `validity/validity_state.py` makes.
 """
 
@@ -22,7 +22,7 @@ class Validity:
     """From `not_before` to `not_after`, both included; None is a bound stated as unbounded.
 
     Within the period every one of `tests` must be passed as well; a plain
-    period has none. They stand in their one order (`with_tests` sees to it).
+    period has none. They are in their one order (`with_tests` sees to it).
     """
 
     not_before: Instant | None

@@ -1,10 +1,10 @@
-"""How does what a verifier has heard survive a restart?
+"""How do received statements survive a restart?
 
     (heard SERIES (spent MICROSECONDS) (statements SIGNED ...) (newest ID ...)
       (hold SINCE UNTIL ID ...)*)
 
-One record holds one series. Whoever keeps the records writes each before it
-acts on what was heard, and reads all of them before it decides anything. The
+One record holds one series. The verifier writes each before it
+acts on the statement, and reads all of them before it decides anything. The
 statements inside are as they were signed, and are checked again.
 """
 
@@ -62,7 +62,7 @@ def series_to_bytes(kind: SeriesKind, series: Series) -> bytes:
 
 
 def series_from_bytes(record: bytes) -> tuple[SeriesKind, Series]:
-    """Read a record; every statement in it is read and checked as strictly as when it was heard."""
+    """Read a record; every statement in it is read and checked as strictly as when it arrived."""
     try:
         expression = read_canonical(record, _LIMITS)
     except BadInput as problem:

@@ -2,20 +2,20 @@
 
 All statements of one kind by one issuer share one numbering, and form a
 series. The rules are those that make the SPKI tests deterministic
-(dissertation 6.2.3), and every verifier that heard the same statements comes
+(dissertation 6.2.3), and every verifier with the same statements comes
 to the same answer:
 
 - The highest number is the newest word, at once, whether its period has begun
   or not. Numbers never go back.
 - What a list revokes stays revoked until the period of a newer one has begun:
   the list of the moment decides, and newer ones count as far as they revoke.
-  So a verifier that has heard more lists is never the more permissive one.
+  So a verifier with more lists is never the more permissive one.
 - A period counts if it overlaps no other. Where two overlap, the one that was
-  heard first stays and the other counts for nothing: an issuer that breaks the
+  received first stays and the other counts for nothing: an issuer that breaks the
   rule can shorten rights by it, and never extend them.
 - A period that was once seen to be over never counts again, whatever the
   verifier's clock says later.
-- Two different statements with one number: what both say holds, and nobody's
+- Two different statements with one number: what both state holds, and no other
   period but the common part.
 - A statement that comes late adds its period. Its content counts only where
   it is a list, and none that is newer has begun.
@@ -127,7 +127,7 @@ class Series:
 
     @property
     def sequence(self) -> int:
-        """Return the highest number heard; 0 before the first."""
+        """Return the highest number received; 0 before the first."""
         return numbered(self.said[-1]).sequence if self.said else 0
 
     @property
@@ -183,25 +183,25 @@ class Series:
 
 
 def _newer(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
-    heard = replace(series, said=_that_count((*series.said, signed), now))
+    newer = replace(series, said=_that_count((*series.said, signed), now))
     hold = _hold_of(signed)
     if hold is None:
-        return heard, None
+        return newer, None
     if isinstance(signed.statement, FactList):
-        heard = _cut(heard, hold)
+        newer = _cut(newer, hold)
         # What was said before may be over already; then the new list counts for the time that is left of it.
-        if hold.since <= heard.spent < hold.until:
-            hold = replace(hold, since=Instant(heard.spent + 1))
-    if _overlaps(heard, hold):
-        return heard, StatementOverlap(
+        if hold.since <= newer.spent < hold.until:
+            hold = replace(hold, since=Instant(newer.spent + 1))
+    if _overlaps(newer, hold):
+        return newer, StatementOverlap(
             f"the period of statement {hold.sequence} of `{signed.statement.by}` overlaps an earlier one"
         )
     if hold.since - now > EARLY_MAX:
-        return heard, StatementTooEarly(
+        return newer, StatementTooEarly(
             f"the period of statement {hold.sequence} of `{signed.statement.by}` begins at {hold.since}, "
             f"and it is {now}"
         )
-    return _with_hold(heard, hold, now), None
+    return _with_hold(newer, hold, now), None
 
 
 def _contradicting(series: Series, signed: SignedStatement) -> tuple[Series, BrokenStatement]:
@@ -231,7 +231,7 @@ def _that_count(said: tuple[SignedStatement, ...], now: Instant) -> tuple[Signed
     if said and isinstance(said[0].statement, RevocationList):
         first = max((_number(one) for one in said if _has_begun(one, now)), default=0)
     left = said if not said or _number(said[0]) >= first else tuple(s for s in said if _number(s) >= first)
-    # More than these come from an issuer that speaks of days to come; the list of the moment stays.
+    # More than these come from an issuer that publishes days ahead; the list of the moment stays.
     return left if len(left) <= SAID_MAX else (left[0], *left[1 - SAID_MAX :])
 
 

@@ -1,8 +1,8 @@
-"""What does somebody say about the validity of certificates?
+"""What does an issuer state about the validity of certificates?
 
 An issuer says which of its certificates are revoked, which are still valid,
 or what is a fact about whom; each statement has a number, and most have a
-period (dissertation 6.2). Domain servers make statements, verifiers hear
+period (dissertation 6.2). Domain servers make statements, verifiers receive
 them. The bytes of statements are in `encoding/statements.py`; what follows
 from them is in `validity/validity_state.py`. A statement that exists is well formed.
 
@@ -90,7 +90,7 @@ class RevocationList:
 
 @dataclass(frozen=True, slots=True)
 class Revalidation:
-    """During `period`, `by` vouches for the certificates in `valid` and for no others."""
+    """During `period`, `by` confirms the certificates in `valid` and no others."""
 
     by: Principal
     sequence: int
@@ -125,7 +125,7 @@ class FactList:
 
 @dataclass(frozen=True, slots=True)
 class OneTimeAnswer:
-    """`by` vouches for one certificate, for one request, to the one verifier that drew `nonce`."""
+    """`by` confirms one certificate, for one request, to the one verifier that drew `nonce`."""
 
     by: Principal
     certificate: bytes

@@ -1,25 +1,25 @@
-"""What does this verifier know about who still vouches for what?
+"""Which certificates are revoked, stale or fresh, as far as this verifier knows?
 
-A broker, a domain server or a job has one `ValidityState`. It hears statements on
+A broker, a domain server or a job has one `ValidityState`. It receives statements on
 validity, in whatever order and however often an adversary delivers them, and
-is asked of each certificate whether anything speaks against it at a moment
+says of each certificate whether it is refused at a moment
 (dissertation 6.2, 6.3). The promises:
 
-- A certificate is refused from the moment on at which its issuer, or whoever
-  must test it, is heard to have revoked it. Only what hands a root over for
-  good stands whatever its issuer says later.
+- A certificate is refused from the moment on at which the issuer's, or the
+  tester's, revocation arrives. Only what hands a root over for
+  good holds whatever its issuer states later.
 - A certificate that demands a statement with a period is refused at every
   moment at which no such statement holds: who is cut off stops accepting when
   the last statement says, and not a microsecond later.
 - Replaying, reordering or withholding statements never makes a certificate
   valid for longer than delivering all of them in time, and a list that is
-  heard early gives nothing back before its period begins.
-- What was heard survives a restart (`exported`, `reloaded`).
+  received early gives nothing back before its period begins.
+- Statements survive a restart (`exported`, `reloaded`).
 
-A certificate without tests, of an issuer of whom nothing was heard, costs one
-look into a dictionary. Whoever owns a Standing hears those issuers alone that
-it has a reason to hear. The room in it is bounded, and none of them can take
-it all: up to an equal share each is always heard, whatever the others say.
+A certificate without tests, of an issuer without statements, costs one
+lookup in a dictionary. A verifier accepts only issuers that
+it has a reason to accept. The room in it is bounded, and none of them can take
+it all: up to an equal share each is always accepted, whatever the others state.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ _EMPTY: Final = Series()
 _NOTHING: Final[frozenset[bytes]] = frozenset()
 
 Once = tuple[bytes, Principal]
-"""A certificate's id, and who has just vouched for it, for the request at hand."""
+"""A certificate's id, and the tester that has just confirmed it, for the request at hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What a statement changed for this verifier.
 
-    `revoked` are the certificates that `by` speaks against from now on and did
+    `revoked` are the certificates that `by` revokes from now on and did
     not before; `restored` are the others way round; `about` are those of whom
     other facts are said. `problem` is what the issuer did wrong, for the
-    operator to read: the change stands nevertheless.
+    operator to read: the change counts nevertheless.
     """
 
     by: Principal
@@ -85,31 +85,31 @@ class Heard:
 
 
 class Tester(Protocol):
-    """Whoever can say what speaks against a certificate."""
+    """A source of the reasons against a certificate."""
 
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
-        """Return what speaks against a certificate at `at`, or None."""
+        """Return the reason against a certificate at `at`, or None."""
 
 
 class Witness(Tester, Protocol):
-    """A tester that also says for how long its answers hold, and can show what they rest on."""
+    """A tester that also says for how long its answers hold, and can show the statements behind them."""
 
     def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
-        """Return the last moment at which none of these is stale, if nothing more is heard."""
+        """Return the last moment at which none of these is stale, if no more statements arrive."""
 
     def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
         """Return what tells a newcomer all that is known of `by` at `at`."""
 
 
 class ValidityState:
-    """What was heard, and what follows from it."""
+    """The statements received, and what follows from them."""
 
     __slots__ = ("_ids_kept", "_listers", "_series")
 
     def __init__(self) -> None:
-        """Begin with nothing heard: every certificate that demands a test is refused."""
+        """Begin without statements: every certificate that demands a test is refused."""
         self._series: dict[tuple[Principal, SeriesKind], Series] = {}
         # By certificate: who lists it as revoked. The one thing that is asked for every certificate.
         self._listers: dict[bytes, tuple[Principal, ...]] = {}
@@ -124,7 +124,7 @@ class ValidityState:
         """
         statement = signed.statement
         if isinstance(statement, OneTimeAnswer):
-            raise AnswerNotAsked("a one-time answer is for the verifier that asked, and for nobody else")
+            raise AnswerNotAsked("a one-time answer is for the verifier that asked, and for no other")
         key = statement.by, kind_of_series(statement)
         before = self._series.get(key, _EMPTY)
         if before.knows(signed.id):
@@ -176,10 +176,10 @@ class ValidityState:
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
-        """Return what speaks against a certificate at `at`, or None.
+        """Return the reason against a certificate at `at`, or None.
 
         `at` is the present: a period that is over at `at` never counts again.
-        `once` are the certificates that were vouched for, for this request.
+        `once` are the certificates that were confirmed for this request.
         """
         listers = self._listers.get(signed.id)
         certificate = signed.certificate
@@ -187,7 +187,7 @@ class ValidityState:
         if listers is None and not tests:
             return None
         if not tests and is_for_good(certificate):
-            return None  # whoever has handed over for good has no say in it any more
+            return None  # a hand-over for good cannot be revoked
         if listers is not None:
             for one in (certificate.issuer, *(test.by for test in tests)):
                 # Its list may have ended since, and the next one may no longer name the certificate.
@@ -208,7 +208,7 @@ class ValidityState:
         return self._series.get((by, series), _EMPTY).fresh_until(at)
 
     def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
-        """Return the last moment at which none of these is stale, if nothing more is heard.
+        """Return the last moment at which none of these is stale, if no more statements arrive.
 
         None if time alone makes none of them stale. For certificates that have no problem at `at`.
         """
@@ -218,7 +218,7 @@ class ValidityState:
         return min(ends, default=None)
 
     def facts_about(self, whom: Principal, at: Instant) -> dict[Principal, dict[AttributeUid, PresentValue]]:
-        """Return what is said of `whom` at `at`, by whoever says it: whom to believe is asked elsewhere."""
+        """Return the facts about `whom` at `at` by issuer; which issuer counts is decided elsewhere."""
         found: dict[Principal, dict[AttributeUid, PresentValue]] = {}
         for by, kind in list(self._series):
             series = self._aged((by, kind), at) if kind is SeriesKind.FACTS else _EMPTY
@@ -240,7 +240,7 @@ class ValidityState:
         return revoked_in(self._series.get((by, SeriesKind.LISTS), _EMPTY))
 
     def sequence_of(self, by: Principal, kind: SeriesKind = SeriesKind.LISTS) -> int:
-        """Return the highest number heard of `by`; 0 if nothing was heard."""
+        """Return the highest number received from `by`; 0 before the first."""
         return self._series.get((by, kind), _EMPTY).sequence
 
     def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
@@ -299,7 +299,7 @@ class ValidityState:
     # ------------------------------------------------------------ surviving a restart
 
     def exported(self, by: Principal | None = None) -> tuple[bytes, ...]:
-        """Return what is held, of `by` or of everybody, one record for each series."""
+        """Return the records, of `by` or of all issuers, one for each series."""
         return tuple(
             series_to_bytes(kind, series)
             for (who, kind), series in self._series.items()
@@ -316,18 +316,18 @@ class ValidityState:
         for record in records:
             kind, series = series_from_bytes(record)
             key = series.newest[0].statement.by, kind
-            # There was room for all of it once, in the order in which it was heard.
+            # There was room for all of it once, in the order in which it arrived.
             check_issuer(standing._series, key[0])
             standing._keep(key, series)
         return standing
 
     def __iter__(self) -> Iterator[Principal]:
-        """Yield everybody of whom something was heard."""
+        """Yield the issuers with statements."""
         return iter({by for by, _ in self._series})
 
 
 def _facts_of(whom: Principal, series: Series, hold: Hold) -> dict[AttributeUid, PresentValue]:
-    """Return what is said of somebody during a period."""
+    """Return the facts about a principal during a period."""
     facts = facts_at(series, hold)
     return {AttributeUid(name): said for (about, name), said in facts.items() if about == whom}
 
@@ -335,7 +335,7 @@ def _facts_of(whom: Principal, series: Series, hold: Hold) -> dict[AttributeUid,
 def _said_until(
     whom: Principal, facts: Mapping[AttributeUid, PresentValue], series: Series, at: Instant
 ) -> Instant | None:
-    """Return the last moment up to which just these facts are said of somebody, period after period."""
+    """Return the last moment up to which just these facts hold of a principal, period after period."""
     last: Instant | None = None
     for hold in series.holds:
         admit = last is not None and hold.since == last + 1 and _is_same(whom, facts, series, hold)
@@ -358,7 +358,7 @@ class _AssumedGood:
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
-        """Find nothing: whoever enforces will look again."""
+        """Find nothing: the enforcing node checks again."""
         return None
 
     def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:

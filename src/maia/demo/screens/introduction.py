@@ -1,7 +1,7 @@
-"""What is a newcomer told before the demonstration begins, and after it has ended?
+"""What does a newcomer read before the demonstration begins, and after it has ended?
 
 Before: who the people of the story are, and what each of them may see; no
-library is loaded for that, so it stands on the screen at once. After: what to
+library is loaded for that, so it is on the screen at once. After: what to
 try next, with the very command that was typed.
 """
 
@@ -20,8 +20,8 @@ Cameras in London publish sightings of cars: numberplate, time, place. PITO owns
 this type of event, CCS runs the cameras, the Met is the police. By certificates
   the billing office     sees plates, never a place
   the statistics office  sees places, never a plate
-  Detective Smith        sees one car, while a court order stands
-Between their brokers stands that of the Highways, which may read nothing.
+  Detective Smith        sees one car, while a court order is in force
+Between their brokers is that of the Highways, which may read nothing.
 
 """
 

@@ -126,7 +126,7 @@ class _Watcher:
         self.tells_everything = False
 
     def tell(self, office: str, kind: str, event: Mapping[str, Value]) -> None:
-        """Tell of a delivery: of the first one at all, and of those that are told one by one."""
+        """Show a delivery: the first one, and those that are shown one by one."""
         if self._is_first:
             self._is_first = False
             self._line(f"the first event is delivered, to the {office}")
@@ -145,7 +145,7 @@ class _Watcher:
 
 
 def process_started_at() -> float:
-    """Return when this process began, interpreter and imports included; now, where nobody can say."""
+    """Return when this process began, interpreter and imports included; now, where that is unknown."""
     try:
         after_boot = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
         up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])

@@ -1,6 +1,6 @@
 """What could the broker in the middle see, and would the search have found it?
 
-All that two brokers heard and kept is searched for everything that was
+All that two brokers received and kept is searched for everything that was
 written: at the one that has no rights nothing may be found, and at the one
 that may read the words, each of them must be.
 """
@@ -34,7 +34,7 @@ class Searched:
 
 
 def searched(demo: Demonstration) -> Searched:
-    """Search what two brokers heard and kept for everything that was written."""
+    """Search what two brokers received and kept for everything that was written."""
     from maia.demo.carriage import carriage_of, words_to_look_for
     from maia.demo.carriers import CARRIER
     from maia.types import validity_type_id

@@ -169,14 +169,14 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
     screen.print(table)
 
 
-def _of_revocation(told: object) -> list[tuple[str, str]]:
-    if not isinstance(told, dict):
+def _of_revocation(record: object) -> list[tuple[str, str]]:
+    if not isinstance(record, dict):
         return []
     return [
-        ("court order revoked; the detective's stream ended after", f"{told['delay_ms']:.0f} ms"),
-        ("her suspect's car seen since then", f"{told['suspect_seen_after']:,}"),
-        ("of these shown to her", f"{told['delivered_after']:,}"),
-        ("sightings shown to the billing office since then", f"{told['billing_after']:,}"),
+        ("court order revoked; the detective's stream ended after", f"{record['delay_ms']:.0f} ms"),
+        ("her suspect's car seen since then", f"{record['suspect_seen_after']:,}"),
+        ("of these shown to her", f"{record['delivered_after']:,}"),
+        ("sightings shown to the billing office since then", f"{record['billing_after']:,}"),
     ]
 
 
@@ -213,7 +213,7 @@ def _cell(event: object) -> str:
 
 
 def _short(sentence: str) -> str:
-    """Return a sentence in which keys are cut, because nobody reads 64 digits of one."""
+    """Return a sentence in which keys are shortened."""
     return re.sub(r"([0-9a-f]{8})[0-9a-f]{56}", r"\1…", sentence)
 
 

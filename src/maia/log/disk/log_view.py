@@ -28,7 +28,7 @@ __all__ = ["LogView", "published_between", "verified_paths"]
 
 
 class LogView:
-    """A log as it is found, to be looked at."""
+    """A log as it is found, for reading."""
 
     def __init__(self, folder: Path, *, disk: Disk | None = None) -> None:
         """Read the manifest. Raises `LogDamaged` if there is none, or if it is not as it was written."""

@@ -1,6 +1,6 @@
 """What was recorded from this position on, in order and each once; and is all of it as it was written?
 
-Durable subscriptions read, operators verify. Readers look at the log as it was
+Durable subscriptions read, operators verify. Readers see the log as it was
 when they began. When a file has gone in the meantime, because it was rolled or
 joined with others, they look again and go on from where they were.
 """

@@ -94,16 +94,16 @@ class GrowingFile:
         try:
             self._file.write(self.end, data + self._room_after(len(data)))
         except OSError as problem:
-            told = disk_problem(problem, "write")
-            self._take_back(told.message)
-            raise told from problem
+            failure = disk_problem(problem, "write")
+            self._take_back(failure.message)
+            raise failure from problem
         try:
             self._file.sync()
         except OSError as problem:
             # A second try could succeed without the lost pages ever reaching the disk. So there is none.
-            told = disk_problem(problem, "make a write safe")
-            self._broken = f"{told.message}; open it again"
-            raise told from problem
+            failure = disk_problem(problem, "make a write safe")
+            self._broken = f"{failure.message}; open it again"
+            raise failure from problem
         self._broken = None
 
     def _room_after(self, length: int) -> bytes:

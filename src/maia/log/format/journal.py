@@ -105,7 +105,7 @@ class Opening:
 
 
 def opening_bytes(kind: Kind, opening: Opening, *, at: int) -> tuple[bytes, bytes]:
-    """Return the beginning of a file, and the check that its first record stands on."""
+    """Return the beginning of a file, and the check that its first record is chained to."""
     first = opening.first.to_bytes(_POSITION_BYTES, "big")
     payload = b"".join((kind.value, _FORM, opening.marker, first, opening.before))
     head, check = record_bytes(payload, marker=_OPENING, position=0, recorded_at=at, batch=0, before=NO_CHECK)

@@ -2,7 +2,7 @@
 
 A manifest is a file of records like a journal; each record is one change that
 happened as a whole. Rolling adds segments and says up to where the journals
-are in them, compaction replaces some by one, retention removes some. Whoever
+are in them, compaction replaces some by one, retention removes some. A reader that
 reads the records in order knows the log. Names are made anew from what a
 record says, never taken from it.
 """

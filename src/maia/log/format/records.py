@@ -10,7 +10,7 @@ records cannot change places or go missing between others.
 The end is one byte that is not zero, so that a write which was cut short shows.
 The marker is eight random bytes of the file's own, which a publisher
 cannot know: no payload can pretend to hold records. `batch` is the first
-position of those that were made safe together: whoever finds a record of a
+position of those that were made safe together: a reader that finds a record of a
 later batch knows that everything before it was safe.
 """
 
@@ -51,7 +51,7 @@ MARKER_BYTES: Final = 8
 END: Final = b"\xa5"
 CHECK_BYTES: Final = 16
 NO_CHECK: Final = bytes(CHECK_BYTES)
-"""What stands before the first record of all."""
+"""The check before the first record of all."""
 
 PAYLOAD_BYTES_MAX: Final = 128 << 20
 """A change of a manifest may be longer than any message."""
@@ -93,7 +93,7 @@ class Head:
 def record_bytes(
     payload: bytes, *, marker: bytes, position: int, recorded_at: int, batch: int, before: bytes
 ) -> tuple[bytes, bytes]:
-    """Return a record's head, and its check: what the next record stands on."""
+    """Return a record's head, and its check: what the next record is chained to."""
     covered = _COVERED.pack(marker, len(payload), position, recorded_at, batch)
     check = check_of(covered, payload, before=before)
     unfinished = covered + check

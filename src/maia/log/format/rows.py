@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 SEALED_COLUMN: Final = "sealed"
-"""Where the bytes stand of a frame that is sealed as a whole."""
+"""The column with the bytes of a frame that is sealed as a whole."""
 
 HEADER_COLUMNS: Final = (
     "position",
@@ -84,7 +84,7 @@ class Row:
 def column_name(uid: str) -> str:
     """Return the column of an attribute: its uid, or with `uid_` before it where a column has that name.
 
-    No uid has an underscore, so no two attributes share a column. The empty uid stands for all.
+    No uid has an underscore, so no two attributes share a column. The empty uid means all.
     """
     if not uid:
         return SEALED_COLUMN

@@ -1,9 +1,9 @@
 """Which of many filters could cover this one, or be covered by it?
 
 The cover table asks once or twice per change. Filters that ask for the same
-attributes stand in one group, whose bounds are columns of 64-bit numbers; a
+attributes are in one group, whose bounds are columns of 64-bit numbers; a
 question walks the few groups whose attributes fit and compares whole columns.
-The answer leaves nobody out: it holds every filter for which the relation can
+The answer leaves nothing out: it holds every filter for which the relation can
 hold, and some for which it does not.
 """
 

@@ -1,4 +1,4 @@
-"""The subscriptions at a broker: which of them stand for all the others?
+"""The subscriptions at a broker: which of them cover all the others?
 
 Routing asks. A broker forwards the *maximal* filters, those that no other
 filter of the table covers, and has to know at every change what becomes
@@ -6,7 +6,7 @@ maximal and what ceases to be. Every filter that is not maximal is covered by
 its keeper, the keeper by its own, and so on up to a maximal filter, so no
 event is lost by forwarding the maximal ones alone. The answers are those of
 comparing every pair; the work is a few column scans
-(docs/decisions/cover-table.md).
+(docs/decisions/covering.md).
 
 Of filters that cover each other the one inserted first counts as the wider,
 so a newcomer never displaces its equal.
@@ -95,7 +95,7 @@ class _Entry(Generic[Id]):
     is_empty: bool
     keeper: int | None = None
     keeps: set[int] | None = None
-    """None for nobody: most filters keep none, and an empty set is larger than the rest of the entry."""
+    """None for no filter: most filters keep none, and an empty set is larger than the rest of the entry."""
 
 
 class CoverTable(Generic[Id]):
@@ -232,7 +232,7 @@ class CoverTable(Generic[Id]):
         return self._place_maximal(entry, box)
 
     def _place_maximal(self, entry: _Entry[Id], box: Box) -> list[int]:
-        """Let an entry that nothing covers stand for what it covers; return the entries that it displaced."""
+        """Let an uncovered entry keep what it covers; return the entries that it displaced."""
         displaced = list(self._covered_in(self._maximal, box))
         self._demote(displaced, under=entry)
         self._maximal.add(entry.number, box)

@@ -191,7 +191,7 @@ class _Question:
 
 
 def _covers_groups(part: Predicate, groups: list[Group], question: _Question) -> bool:
-    """Say whether one part of the wide filter covers the groups that speak of its attributes."""
+    """Say whether one part of the wide filter covers the groups with its attributes."""
     try:
         return _covers_clauses(part, product(groups, question.steps), question.steps)
     except OutOfSteps:

@@ -81,7 +81,7 @@ def literal_of(predicate: Predicate) -> Literal | None:
 
 
 def is_true_formula(predicate: Predicate, *, negate: bool = False) -> Predicate:
-    """Return an equal predicate in which `not` stands before atoms only, and rarely there.
+    """Return an equal predicate in which `not` is before atoms only, and rarely there.
 
     "Equal" in all three truth values: `not (x < 5)` and `x >= 5` are unknown
     for the same events.

@@ -79,7 +79,7 @@ def successor(value: PresentValue) -> PresentValue | None:
 
 
 def edge_at_or_above(first: PresentValue | None) -> Edges:
-    """Return the edges of `x >= first`; of nothing for None, which stands beyond the last value."""
+    """Return the edges of `x >= first`; of nothing for None, which is beyond the last value."""
     return NONE if first is None else (first,)
 
 
@@ -129,7 +129,7 @@ def intervals(edges: Edges) -> Iterator[tuple[PresentValue, PresentValue | None]
 
 
 def single_values(edges: Edges, at_most: int) -> list[PresentValue] | None:
-    """Return the members if they are few and each stands alone; None for a set with longer intervals."""
+    """Return the members if they are few and each is alone; None for a set with longer intervals."""
     if len(edges) > 2 * at_most:
         return None
     found = list(intervals(edges))

@@ -112,7 +112,7 @@ class _Automaton(Protocol):
     def accepts(self, state: State) -> bool:
         """Say whether the string read so far meets the demand."""
 
-    def telling(self, state: State) -> Iterable[str]:
+    def distinguishing(self, state: State) -> Iterable[str]:
         """Return the characters that lead elsewhere than all others do."""
 
 
@@ -129,18 +129,18 @@ def _moved(
 
 
 def _characters(machines: Sequence[_Automaton], states: tuple[State, ...], steps: Steps) -> Iterator[str]:
-    """Yield every telling character, and one for each gap between those that the order distinguishes."""
-    told: list[set[str]] = []
+    """Yield every distinguishing character, and one for each gap between them."""
+    found_at: list[set[str]] = []
     for machine, state in zip(machines, states, strict=True):
-        found = list(machine.telling(state))
+        found = list(machine.distinguishing(state))
         steps.spend(len(found))
-        told.append(set(found))
-    telling: set[str] = set().union(*told)
-    yield from sorted(telling)
-    ends = [0, *sorted(map(ord, told[0])), sys.maxunicode + 1]
+        found_at.append(set(found))
+    distinguishing: set[str] = set().union(*found_at)
+    yield from sorted(distinguishing)
+    ends = [0, *sorted(map(ord, found_at[0])), sys.maxunicode + 1]
     for low, high in pairwise(ends):
         for point in range(low + 1, high):
-            if not 0xD800 <= point <= 0xDFFF and chr(point) not in telling:
+            if not 0xD800 <= point <= 0xDFFF and chr(point) not in distinguishing:
                 yield chr(point)
                 break
 
@@ -175,7 +175,7 @@ class _Inside:
         below = low + (low < high and len(self._edges[low]) == depth)
         return bool(below % 2 == 1)
 
-    def telling(self, state: State) -> Iterable[str]:
+    def distinguishing(self, state: State) -> Iterable[str]:
         if isinstance(state, int):
             return ()
         low, high, depth = state
@@ -202,7 +202,7 @@ class _Ending:
     def accepts(self, state: State) -> bool:
         return (state == len(self._text)) is self._holds
 
-    def telling(self, state: State) -> Iterable[str]:
+    def distinguishing(self, state: State) -> Iterable[str]:
         matched: int = state
         while True:
             if matched < len(self._text):
@@ -219,8 +219,8 @@ class _Containing(_Ending):
         following = state if state == len(self._text) else super().moved(state, character)
         return None if following == len(self._text) and not self._holds else following
 
-    def telling(self, state: State) -> Iterable[str]:
-        return () if state == len(self._text) else super().telling(state)
+    def distinguishing(self, state: State) -> Iterable[str]:
+        return () if state == len(self._text) else super().distinguishing(state)
 
 
 _ASTRAY: Final = -1  # this word is another one; wait for the next space
@@ -247,7 +247,7 @@ class _Word:
     def accepts(self, state: State) -> bool:
         return (state in (len(self._word), _FOUND)) is self._holds
 
-    def telling(self, state: State) -> Iterable[str]:
+    def distinguishing(self, state: State) -> Iterable[str]:
         if state == _FOUND:
             return ()
         return (" ", self._word[state]) if 0 <= state < len(self._word) else (" ",)
@@ -267,11 +267,11 @@ def _automaton_of(claim: TextClaim) -> _Automaton:
 
 def _failure_function(text: str) -> list[int]:
     """Return, for each number of matched characters, how many stay matched after the next mismatch."""
-    falls = [0] * (len(text) + 1)
+    failure_links = [0] * (len(text) + 1)
     matched = 0
     for index in range(1, len(text)):
         while matched and text[index] != text[matched]:
-            matched = falls[matched]
+            matched = failure_links[matched]
         matched += text[index] == text[matched]
-        falls[index + 1] = matched
-    return falls
+        failure_links[index + 1] = matched
+    return failure_links

@@ -8,7 +8,7 @@ atom about ints is satisfied by ints alone, its negation too, and only
 
 Sets without suffix, infix and token questions are exact unions of intervals.
 Those questions stay beside the interval as claims and are decided by automata
-when somebody asks. "Empty" and "contains" are said only when proved; when the
+on demand. "Empty" and "contains" are said only when proved; when the
 steps run out, the answer is no.
 """
 

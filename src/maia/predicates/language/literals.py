@@ -3,7 +3,7 @@
 `5` is an int beside an int attribute and 5.0 beside a float one; a quoted text
 is a string, a moment or bytes. A literal that its attribute could never equal
 is refused here, with the reason, instead of becoming a filter that never
-matches. `$name` stands for a value that is handed in with the text, and never
+matches. `$name` is a value that is passed with the text, and never
 becomes part of it.
 """
 
@@ -76,7 +76,7 @@ _OWN_KIND: Final = {
 def read_literal(
     scanner: Scanner, kind: Kind | None, parameters: Mapping[str, PresentValue] = NO_PARAMETERS
 ) -> PresentValue:
-    """Read the literal that stands next, as a value of `kind`, or of the kind it shows itself."""
+    """Read the next literal, as a value of `kind`, or of the kind it shows itself."""
     begins = scanner.mark()
     try:
         if scanner.take("$"):
@@ -124,7 +124,7 @@ def _take(scanner: Scanner) -> _Written:
         if scanner.take_word(word):
             return _Form.BOOL, value
     if scanner.sees("'"):
-        raise scanner.refused('strings stand in double quotes: `"…"`')
+        raise scanner.refused('strings are in double quotes: `"…"`')
     raise scanner.expected("a literal: a number, a quoted string, `true` or `false`")
 
 

@@ -7,7 +7,7 @@ as the kind of its attribute. Without one, names are uids and literals say
 their own kind: `5`, `5.0`, `"x"`, `true`, `@2026-11-15T08:30:00Z`, `x"beef"`.
 `#uid` names an attribute by uid in either case. `and` binds tighter than
 `or`; parentheses keep their grouping. Where parameters are handed in with the
-text, `$plate` stands for one of them wherever a literal can stand.
+text, `$plate` is one of them wherever a literal can be.
 
 A text that cannot be read is answered with the column, what was expected
 there, and the nearest name. What `format_predicate` writes reads back as the
@@ -67,7 +67,7 @@ _FOREIGN: Final = {
 
 
 class UnknownName(BadPredicateText):
-    """A text speaks of an attribute that its vocabulary does not have."""
+    """A text names an attribute that its vocabulary does not have."""
 
     code = "INPUT-PREDICATE-NAME"
 
@@ -219,7 +219,7 @@ class _Parser:
         return _OPERATORS[sign]
 
     def _refuse_foreign(self) -> None:
-        """Help those who come from another language; asked only where nothing of ours stands next."""
+        """Help those who come from another language; asked only where nothing of ours comes next."""
         seen = self._scanner.seen()
         if seen.lower() in _KEYWORDS and seen not in _KEYWORDS:
             raise self._scanner.refused(f"write `{seen.lower()}` in lower case")

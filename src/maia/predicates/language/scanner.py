@@ -1,4 +1,4 @@
-"""What stands next in the text of a predicate, and how do we point at it?
+"""What comes next in the text of a predicate, and how do we point at it?
 
 The parser asks for one thing at a time, so the place decides how characters
 are read: `5e-3` is a uid where a name is expected and a number where a literal
@@ -149,7 +149,7 @@ class Scanner:
         return self._text.startswith(sign, self.mark())
 
     def seen(self) -> str:
-        """Return the word or sign that stands next, shortened to what a message can show."""
+        """Return the next word or sign, shortened to what a message can show."""
         position = self.mark()
         found = _NAME.match(self._text, position) or _SIGNS.match(self._text, position)
         return found.group()[:32] if found else self._text[position : position + 1]
@@ -159,7 +159,7 @@ class Scanner:
         self._position = position
 
     def expected(self, what: str) -> BadPredicateText:
-        """Return the complaint that something else stands here than what was expected."""
+        """Return the error that something else is here than what was expected."""
         position, seen = self.mark(), self.seen()
         shown = seen if seen.isprintable() else ascii(seen)[1:-1]
         found = f"found `{shown}`" if seen else "the text ends"

@@ -1,1 +1,1 @@
-"""Which few filters can stand for many, and how much more do they let through?"""
+"""Which few filters can replace many, and how much more do they let through?"""

@@ -94,7 +94,7 @@ class Place:
 
 
 class Geometry:
-    """The dimensions that some filters speak of, and where each of the filters lies."""
+    """The dimensions of some filters, and where each of the filters lies."""
 
     def __init__(self, originals: Sequence[_Filter], domains: Domains) -> None:
         self.originals = tuple(originals)

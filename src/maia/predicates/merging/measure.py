@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Some values, all of them listed; null stands for an event without the attribute."""
+    """Some values, all of them listed; null means an event without the attribute."""
 
     values: tuple[Value, ...]
 
@@ -136,11 +136,11 @@ def _literals(asked: Iterable[Constraint]) -> list[PresentValue]:
 def derived_domains(
     filters: Sequence[Mapping[AttributeUid, Asked]], given: Domains
 ) -> dict[AttributeUid, Domain]:
-    """Return a domain for every attribute that some filter speaks of, those given first.
+    """Return a domain for every attribute in some filter, those given first.
 
     Numbers are taken to lie between the lowest and the highest literal that
     any filter mentions. Everything else is one of the mentioned literals, or
-    one further value that stands for the rest.
+    one further value for the rest.
     """
     asked: dict[AttributeUid, list[Asked]] = {}
     for one in filters:

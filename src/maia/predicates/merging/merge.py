@@ -1,4 +1,4 @@
-"""Merging: which few filters can stand for these many, and how much more do they let through?
+"""Merging: which few filters can replace these many, and how much more do they let through?
 
 A broker that may announce only so many filters will ask; none does yet, it
 comes with mesh routing. Everything that any of the originals admits is
@@ -52,7 +52,7 @@ class Merged:
     spill_bound: float
     """The true spill is at most this; 0 if nothing more is let through, 1 if nothing is known."""
     groups: tuple[tuple[int, ...], ...]
-    """For each merged filter the places of the originals that it stands for."""
+    """For each merged filter the places of the originals that it replaces."""
 
 
 def merge(filters: Sequence[Predicate], *, size_max: int, domains: Domains = _NO_DOMAINS) -> Merged:

@@ -3,7 +3,7 @@
 For every cell of an attribute there is a row of bits, one per slot: set if the
 slot's filter accepts some value of the cell. 64 neighbouring slots are a
 *page*, and a second, shorter row says which pages have a bit at all, so that
-most pages are never looked at. If a cell holds ranks that a filter tells
+most pages are never read. If a cell holds ranks that a filter tells
 apart, the bit says "perhaps", and `Doubts` knows better.
 """
 

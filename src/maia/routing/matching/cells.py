@@ -125,7 +125,7 @@ class Ranks:
         if not classes:
             return np.zeros(len(values), np.int64)
         if classes != {_CLASSES[kind]}:
-            # Never trust a declaration: 1, 1.0 and True would fall into each other's ranks.
+            # Never trust a declaration: 1, 1.0 and True would share ranks.
             return np.array([self.of(value) for value in values], np.int64)
         segment = self._segments.get(kind)
         if found == classes:

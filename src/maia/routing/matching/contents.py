@@ -54,7 +54,7 @@ class Contents(Generic[Key]):
     rest: Mapping[int, Rest]
 
     def moved(self, new_slots: Slots) -> Contents[Key]:
-        """Return the same under new slot numbers, which count from 0; -1 stands for a slot to leave out."""
+        """Return the same under new slot numbers, which count from 0; -1 means a slot to leave out."""
         kept = np.flatnonzero(new_slots != -1)
         ids = [self.ids[slot] for slot in kept[np.argsort(new_slots[kept])].tolist()]
         spans = {uid: one.moved(new_slots) for uid, one in self.spans.items()}
@@ -139,5 +139,5 @@ def _rest_of(asked: Sequence[tuple[AttributeUid, ValueSet]], whole: Predicate | 
 
 
 def _holds(claim: TextClaim, value: object) -> bool:
-    # A claim speaks of strings; whether another kind or nothing at all will do was decided by rank.
+    # A claim is about strings; whether another kind or nothing at all will do was decided by rank.
     return not isinstance(value, str) or claim_holds(claim, value)

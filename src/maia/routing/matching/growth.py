@@ -1,7 +1,7 @@
 """What becomes of the old blocks while a larger one is built in their place?
 
 They go on answering. The matching index takes one step of the new block with
-each change and each question, so that nobody waits for the whole of it. What
+each change and each question, so that no caller waits for the whole of it. What
 leaves meanwhile leaves the new block too, once it is there.
 """
 

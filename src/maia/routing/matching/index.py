@@ -36,7 +36,7 @@ FEW_ROWS: Final = 4
 """Up to this many rows are matched one by one, which starts faster than a whole frame."""
 
 AHEAD: Final = 256
-"""Once an index is asked at all, so many filters are built into a block before anybody has to wait for it."""
+"""Once an index is asked at all, so many filters are built into a block before a caller waits for it."""
 
 AT_ONCE_MAX: Final = 2048
 """A block of more filters is built in steps, one with each change and question, beside those it replaces."""
@@ -78,7 +78,7 @@ class MatchIndex(Generic[Key]):
         return len(self._waiting) + len(self._hopeless) + sum(block.filters for block in self._blocks)
 
     def add(self, key: Key, predicate: Predicate) -> None:
-        """Let `key` stand for a filter, in place of any other that it stood for.
+        """Register a filter under `key`, in place of any other.
 
         A filter beyond the size that the language allows is refused.
         """
@@ -91,7 +91,7 @@ class MatchIndex(Generic[Key]):
         self._go_on()
 
     def remove(self, key: Key) -> None:
-        """Forget a filter; `KeyError` for an key that stands for none."""
+        """Forget a filter; `KeyError` for an unknown key."""
         if key in self._waiting:
             del self._waiting[key]
         elif key in self._hopeless:

@@ -1,4 +1,4 @@
-"""In which order do filters stand, so that those for similar events share a page?
+"""How are filters ordered, so that those for similar events share a page?
 
 A block asks once, when it is built. Filters are split into halves again and
 again, each time by the attribute that tells them apart best, until a page is
@@ -23,7 +23,7 @@ __all__ = ["clustered"]
 _Numbers: TypeAlias = npt.NDArray[np.float32]
 
 ORDERED_BY_MAX: Final = 16
-"""More attributes than this are not looked at: pages are split a dozen times at most."""
+"""More attributes than this are not used: pages are split a dozen times at most."""
 
 
 def clustered(count: int, attributes: Sequence[tuple[RankSpans, int]]) -> Slots:
@@ -58,7 +58,7 @@ def _halves(some: Slots, middles: _Numbers, widths: _Numbers) -> tuple[Slots, Sl
 
 
 def _middles_and_widths(count: int, spans: RankSpans, ranks: int) -> tuple[_Numbers, _Numbers]:
-    # Slots that do not mention the attribute stand together, far to the left of all others.
+    # Slots that do not mention the attribute are together, far to the left of all others.
     middles, widths = np.full(count, -ranks, np.float32), np.full(count, ranks, np.float32)
     changes = np.flatnonzero(spans.slots[1:] != spans.slots[:-1])
     firsts, lasts = np.append(0, changes + 1), np.append(changes, len(spans.slots) - 1)

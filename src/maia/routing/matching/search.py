@@ -22,7 +22,7 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _WORDS_AT_ONCE: Final = 1 << 20
 _SPREAD_AT_ONCE: Final = 1 << 16
-"""Bounds of what is in memory at once: words looked at, and words spread out into bits."""
+"""Bounds of what is in memory at once: words read, and words spread out into bits."""
 
 _KEYS_MAX: Final = 1 << 62
 

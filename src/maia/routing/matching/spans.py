@@ -61,11 +61,11 @@ class AttributeSpans:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nobody asks anything."""
+        """Return whether there is no filter."""
         return not (len(self.absent) or len(self.present) or self.kinds)
 
     def moved(self, new_slots: Slots) -> AttributeSpans:
-        """Return the same under new slot numbers; -1 stands for a slot that is gone."""
+        """Return the same under new slot numbers; -1 means a slot that is gone."""
         kinds = {kind: spans.moved(new_slots) for kind, spans in self.kinds.items()}
         return AttributeSpans(
             _moved(self.absent, new_slots),

@@ -1,6 +1,6 @@
-"""Which brokers were we only told about, and which of them do we try next?
+"""Which brokers do we know from others only, and which of them do we try next?
 
-Anybody may name brokers that do not exist, or point a thousand names at one
+A broker may name brokers that do not exist, or point a thousand names at one
 victim's address. So hearsay stays here until a handshake has confirmed it, and
 everything about it is bounded: how many names one teller has waiting, how many
 there are in all, how many connections are tried at once, and how often an
@@ -138,7 +138,7 @@ class Candidates:
             self._discredit(dialled, keep_own=False)
 
     def failed(self, address: str, now: int) -> None:
-        """Nobody answered there, or nobody who may: hearsay about it is dropped, and it rests a while."""
+        """No broker with a right answered there: reports about it are dropped, and it rests a while."""
         self._dialling.pop(address, None)
         tries = (self._failures.get(address) or (0, 0))[0] + 1
         rest_s = doubled(self._limits.retry_s, tries, most=self._limits.retry_max_s)
@@ -159,7 +159,7 @@ class Candidates:
         return min([*self._dialling.values(), *(end for end in rests if end > now)], default=None)
 
     def forget_teller(self, teller: NodeId) -> None:
-        """Drop what a broker told us, and what we noted about its honesty: it is gone."""
+        """Drop the candidates of a broker, and what we noted about its honesty: it is gone."""
         for node, candidate in tuple(self._waiting.items()):
             if candidate.teller == teller:
                 self._discard(node)

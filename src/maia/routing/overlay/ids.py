@@ -1,7 +1,7 @@
-"""Where on the ring does a broker stand, and how far is it from there to a type?
+"""Where on the ring is a broker, and how far is it from there to a type?
 
 Brokers and types share one ring of 2^128 points. A broker's point follows from
-its public key, so nobody chooses where to stand without making a new key and
+its public key, so no broker chooses its place without making a new key and
 having it certified; a type's point follows from its type id. The overlay, the
 rendezvous of a type and its replicas all measure with the functions here.
 Distance runs along the ring, in whichever direction is shorter, and no two
@@ -46,7 +46,7 @@ _KEYS_REMEMBERED: Final = 1 << 14
 
 @lru_cache(maxsize=_KEYS_REMEMBERED)
 def node_id_of_key(key: bytes) -> NodeId:
-    """Return where the broker with this public key stands."""
+    """Return the place of the broker with this public key."""
     return node_id_from_bytes(sha256(b"maia/1/node-id\x00" + key).digest()[:_BYTES])
 
 

@@ -7,9 +7,9 @@ and none knows a closer one. When a leaf is lost, the remaining leaves are
 asked in the same way. A periodic refresh asks again, and fills the table.
 
 Promises. A node enters the overlay when a handshake has confirmed it and not
-before. The loss of a link takes it out at once; nobody else's word does. All
+before. The loss of a link takes it out at once; no report of others does. All
 memory, questions, connections and gossip are bounded (`MembershipLimits`), and
-nothing that was heard is passed on without having been seen.
+no report is forwarded without a link of our own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask a node with whom a link stands for the nodes around `target`; hand in its `reply`."""
+    """Ask a linked node for the nodes around `target`; hand in its `reply`."""
 
     node: NodeId
     target: NodeId
@@ -48,7 +48,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Tell a node with whom a link stands that this broker is there, or is gone."""
+    """Inform a linked node that a broker is there, or is gone."""
 
     to: NodeId
     about: Contact
@@ -57,7 +57,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A node is no longer kept. If nobody else needs the link with it, the link may rest."""
+    """A node is no longer kept. If nothing else needs the link with it, the link may be closed."""
 
     node: NodeId
 
@@ -73,7 +73,7 @@ class MembershipLimits:
     ask_timeout_s: int = 10
     asks_at_once: int = 8
     answer_max: int = 128
-    """How many brokers one answer names, and how many names of one answer are looked at."""
+    """How many brokers one answer names, and how many names of one answer are read."""
     seed_every: int = 16
     """Every so many refreshes one seed is tried again, in case the network was split for long."""
     candidates: CandidateLimits = field(default_factory=CandidateLimits)
@@ -96,9 +96,9 @@ class OverlayMembership:
         self._seeds = tuple(seed for seed in seeds if seed != own.address)
         self._candidates = Candidates(own.node, self._limits.candidates)
         self._contacts: dict[NodeId, Contact] = {}
-        self._answers: dict[NodeId, tuple[Contact, ...]] = {}  # until somebody comes, moves or goes
+        self._answers: dict[NodeId, tuple[Contact, ...]] = {}  # until a node comes, moves or goes
         self._linked: dict[NodeId, Contact] = {}
-        self._leaving: set[NodeId] = set()  # said goodbye, and the link still stands
+        self._leaving: set[NodeId] = set()  # said goodbye, and the link is still open
         self._asked: set[NodeId] = set()
         self._asking: dict[NodeId, tuple[int, int]] = {}  # number of the question, and until when
         self._questions = 0
@@ -123,7 +123,7 @@ class OverlayMembership:
         return self._contacts.get(node)
 
     def answer(self, target: NodeId) -> tuple[Contact, ...]:
-        """Return what to say to somebody who asks for the nodes around `target`, closest first."""
+        """Return the answer to a query for the nodes around `target`, closest first."""
         known = self._answers.get(target)
         if known is None:
             closest = self.overlay.closest(target, self._limits.answer_max)
@@ -134,7 +134,7 @@ class OverlayMembership:
         return known
 
     def links_wanted(self, targets: Iterable[NodeId] = ()) -> frozenset[NodeId]:
-        """Return the nodes with whom links should stand; `targets` are the types that this node routes."""
+        """Return the nodes to be linked with; `targets` are the types that this node routes."""
         return self.overlay.neighbours(targets)
 
     def wake_at(self, now: int) -> int | None:
@@ -152,7 +152,7 @@ class OverlayMembership:
         return self._advance(now)
 
     def confirmed(self, contact: Contact, now: int, *, dialled: str | None = None) -> list[Step]:
-        """A handshake with a broker is complete, whoever dialled; `dialled` is the address that we did."""
+        """A handshake with a broker is complete; `dialled` is the address that we did."""
         if contact.node == self.own.node:
             return self.dial_failed(dialled, now) if dialled is not None else []
         self._candidates.confirmed(contact, dialled=dialled)
@@ -166,12 +166,12 @@ class OverlayMembership:
         return [*steps, *self._advance(now)]
 
     def dial_failed(self, address: str, now: int) -> list[Step]:
-        """Nobody with a valid handshake listens there. A kept node without a link is gone then."""
+        """No broker with a valid handshake listens there. A kept node without a link is gone then."""
         self._candidates.failed(address, now)
         return [*self._displaced(None, address), *self._advance(now)]
 
     def lost(self, node: NodeId, now: int) -> list[Step]:
-        """The last link with a node broke. It is taken out, told about, and tried again."""
+        """The last link with a node broke. It is taken out, reported, and tried again."""
         self._linked.pop(node, None)
         self._leaving.discard(node)
         contact = self._contacts.get(node)
@@ -214,7 +214,7 @@ class OverlayMembership:
         return self._advance(now)
 
     def leave(self) -> list[Step]:
-        """Say goodbye to everybody with whom a link stands."""
+        """Say goodbye to every linked node."""
         return [Spread(node, self.own, alive=False) for node in sorted(self._linked)]
 
     def tick(self, now: int) -> list[Step]:
@@ -321,8 +321,8 @@ class OverlayMembership:
         Only the two nodes next to the change tell it, and only what they saw themselves: news never goes
         round, and one arrival costs at most two leaf sets of messages.
         """
-        told = self.overlay.leaf_set & self._linked.keys() - {about.node}
-        return [Spread(leaf, about, alive) for leaf in sorted(told)]
+        informed = self.overlay.leaf_set & self._linked.keys() - {about.node}
+        return [Spread(leaf, about, alive) for leaf in sorted(informed)]
 
     def _left(self, node: NodeId, now: int) -> list[Step]:
         self._leaving.add(node)
@@ -331,7 +331,7 @@ class OverlayMembership:
     # ------------------------------------------------------------ who is kept
 
     def _learn(self, contact: Contact) -> list[Step]:
-        """Take in a confirmed node; whoever is pushed out, perhaps itself, is dropped."""
+        """Take in a confirmed node; a node that is pushed out, perhaps itself, is dropped."""
         self.overlay.learn(contact.node, contact.address)
         self._contacts[contact.node] = contact
         self._answers.clear()
@@ -342,7 +342,7 @@ class OverlayMembership:
         return [Dropped(node) for node in gone]
 
     def _displaced(self, found: NodeId | None, address: str) -> list[Step]:
-        """Remove the nodes at rest that were said to listen where now another node, or nobody, does."""
+        """Remove the nodes at rest whose address now belongs to another node, or to none."""
         gone = [
             node
             for node, contact in self._contacts.items()

@@ -31,7 +31,7 @@ Slot: TypeAlias = tuple[int, int]
 
 
 def slot_of(node: NodeId, *, own: NodeId) -> Slot:
-    """Return the prefix around `own` that `node` would stand for.
+    """Return the prefix around `own` that `node` would represent.
 
     The distance decides how narrow the prefix is. Pastry lets the first
     differing digit decide, which puts the two sides of a digit boundary far
@@ -173,7 +173,7 @@ class Overlay:
 
     @property
     def table(self) -> dict[Slot, NodeId]:
-        """Return a copy of the table: which node stands for which prefix."""
+        """Return a copy of the table: which node represents which prefix."""
         return dict(self._table)
 
     @property
@@ -199,7 +199,7 @@ class Overlay:
 
     def next_hop(self, target: NodeId) -> NodeId | None:
         """Return the kept node closest to `target`, or None when that is this node itself."""
-        # The closest node of a sorted ring stands just before the target or just after it.
+        # The closest node of a sorted ring is just before the target or just after it.
         place = bisect_left(self._ring, target)
         before, after = self._ring[place - 1], self._ring[place % len(self._ring)]
         best = before if is_closer(before, than=after, target=target) else after

@@ -2,7 +2,7 @@
 
 A type's book asks for every entry. A filter that is known whole is compared
 by itself. Of a sealed one the unknown parts are compared by their marks, each
-of which is true or false of an event, nobody here knows which. To covering,
+of which is true or false of an event, unknown here. To covering,
 a mark is therefore one more attribute that has to exist: it proves nothing
 that does not hold however the marks turn out.
 """
@@ -20,7 +20,7 @@ from maia.routing.table.hops import RouteEntry, SealedEntry
 __all__ = ["compared_by", "digest_of_meaning", "digest_on_the_link", "known_attributes"]
 
 _MARK: Final = "~"
-"""How the attribute that stands for a mark begins; no filter that anybody sends can speak of it."""
+"""The prefix of the attribute of a mark; no filter that is sent can name it."""
 
 
 def compared_by(entry: RouteEntry) -> Predicate:
@@ -32,7 +32,7 @@ def compared_by(entry: RouteEntry) -> Predicate:
 
 
 def known_attributes(compared: Predicate) -> frozenset[AttributeUid]:
-    """Return the attributes of which a filter, as it is compared, really speaks."""
+    """Return the real attributes of a filter, without marks."""
     return frozenset(uid for uid in attributes_of(compared) if not uid.startswith(_MARK))
 
 

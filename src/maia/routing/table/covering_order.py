@@ -1,12 +1,12 @@
-"""Who, among all hops, covers whom, so that each neighbour hears no more than it needs?
+"""Which filters of all hops cover which, so that each neighbour receives no more than it needs?
 
 A type's book asks what to tell a neighbour: the filters of all other hops that
 none of these others covers. One count per filter and hop answers it for every
-neighbour at once: a neighbour hears of a filter if no hop but itself covers it.
+neighbour at once: a neighbour receives a filter if no hop but itself covers it.
 
 A change is compared with the shown groups of the other hops. It costs two
 questions per hop that wants anything of the type, and one step per group that
-covers or is covered, however many neighbours are to be told.
+covers or is covered, however many neighbours receive it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CoveringOrder", "breaks_tie", "is_heard_by"]
 
 
 def is_heard_by(hop: Hop, group: Group) -> bool:
-    """Say whether a neighbour is to hear of a group, if it is to hear of anything."""
+    """Return whether a neighbour receives a group, if it receives any."""
     if not group.is_shown or group.hop == hop:
         return False
     return not group.covered_from or (len(group.covered_from) == 1 and hop in group.covered_from)
@@ -39,7 +39,7 @@ class CoveringOrder:
     def __init__(
         self, hops: Mapping[Hop, HopInterests], on_change: Callable[[Group], None] = lambda group: None
     ) -> None:
-        """Watch over `hops`; `on_change` hears of every group that is shown or hidden."""
+        """Watch over `hops`; `on_change` is called for every group that is shown or hidden."""
         self._hops = hops
         self._on_change = on_change
         self._under: dict[Hop, set[Group]] = {}

@@ -1,4 +1,4 @@
-"""Do two neighbours agree on what the one has told the other?
+"""Do two neighbours agree on what the one has sent the other?
 
 Each side keeps a tally of the entries and offers on its side of the link. The
 tally is a count and a sum of hashes, so that a change costs one addition

@@ -1,6 +1,6 @@
 """What do neighbours tell each other about interests and offers, and who is a neighbour?
 
-The routing book hears of hops and answers with tells. A hop is whatever the
+The routing table receives entries of hops and answers with messages. A hop is whatever the
 broker uses to name a neighbour, or `LOCAL` for its own clients. Nothing here
 knows how a tell travels, nor who may say what: the baggage of an entry, such
 as the request that proves it, passes through unread.
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ENTRIES_PER_TELL_MAX: Final = 1024
-"""More changes than this are told in several steps: what is added first, what is removed last."""
+"""More changes than this are sent in several steps: what is added first, what is removed last."""
 
 
 class _Local(Enum):
@@ -59,7 +59,7 @@ def book_key_of_sealed(type_id: bytes) -> TypeId:
     """Return the name under which the book knows sealed publications of a type.
 
     What is said of them and what is said of plain ones never meet, so that a
-    plain interest can neither stand for a sealed one nor receive what it does.
+    plain interest can neither cover a sealed one nor receive its frames.
     """
     return type_id + _SEALED
 
@@ -76,7 +76,7 @@ def type_of_book_key(key: TypeId) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RouteEntry:
-    """One filter that somebody behind a hop is interested in.
+    """One filter of subscribers behind a hop.
 
     `id` is unique among the entries of one type that one hop tells. `baggage`
     travels with it.
@@ -86,7 +86,7 @@ class RouteEntry:
     predicate: Predicate
     baggage: object = field(default=None, repr=False, compare=False)
     size: int = field(default=0, repr=False, compare=False, kw_only=True)
-    """About how many bytes it takes to keep, for whoever counts what a hop has told."""
+    """About how many bytes it takes to keep, for the share of its hop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class SealedEntry(RouteEntry):
     """One filter of which this broker may not know everything.
 
     `predicate` is what it is matched by: it admits whatever the filter admits.
-    `marks` stand for what is not in it; equal marks are equal parts. `digest`
+    `marks` replace what is not in it; equal marks are equal parts. `digest`
     is that of the filter as it travels, the same at both ends of a link
     whatever each end knows.
     """
@@ -125,7 +125,7 @@ class TellOffer:
 
 @dataclass(frozen=True, slots=True)
 class TellRenew:
-    """All that was told to a neighbour still stands: so many entries, with this digest."""
+    """All that was sent to a neighbour is renewed: so many entries, with this digest."""
 
     hop: Hop
     entries: int

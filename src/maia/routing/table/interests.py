@@ -1,7 +1,7 @@
-"""What does one hop want of one type, and which of its filters stand for the others?
+"""What does one hop want of one type, and which of its filters cover the others?
 
 A type's book keeps one of these per hop. Entries with the same filter form a
-group, and the group's first entry is its front, which speaks for it. Groups
+group, and the group's first entry is its front, which represents it. Groups
 that no other group of the hop covers are shown: the rest of the book sees
 only those. Finding the group of an entry costs one hash; only a filter that
 is new to the hop, or leaves it for good, costs a question to the cover table.
@@ -27,14 +27,14 @@ _NOBODY: Final[Mapping[Hop, int]] = MappingProxyType({})
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """An entry as one hop told it."""
+    """An entry as one hop sent it."""
 
     entry: RouteEntry
     filter_digest: bytes
     told_as: bytes
     """The id under which we pass it on: its own, unless another hop was there first with the same one."""
     is_stale: bool = False
-    """Not told since the neighbour was asked to tell everything again."""
+    """Not sent since the neighbour was asked to send everything again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +62,7 @@ class Group:
 
     @property
     def front(self) -> Held:
-        """Return the entry that speaks for the group: the one that was here first."""
+        """Return the entry that represents the group: the one that was here first."""
         assert self.first is not None  # noqa: S101 - a group that is shown has members
         return self.first
 
@@ -81,7 +81,7 @@ class Group:
             self.others[held.entry.id] = held
 
     def leave(self, held: Held) -> None:
-        """Take an entry out; the next one speaks for the group then."""
+        """Take an entry out; the next one represents the group then."""
         others = self.others or {}
         if held is not self.first:
             del others[held.entry.id]
@@ -113,7 +113,7 @@ class HopInterests:
         return self._table
 
     def find(self, entry_id: bytes) -> Held | None:
-        """Return the entry with this id, if the hop told one."""
+        """Return the entry with this id, if the hop sent one."""
         return self._held.get(entry_id)
 
     def all_held(self) -> Iterator[Held]:

@@ -1,8 +1,8 @@
 """What has not been renewed in time?
 
 The routing book asks for its neighbours, the replicas for their senders. A
-heap knows the next moment at which anything can end, so nobody keeps a timer
-per entry and nobody walks over all of them. A lease that was moved stays in
+heap knows the next moment at which anything can end, so there is no timer
+per entry and no walk over all of them. A lease that was moved stays in
 the heap until its old moment has come, or until the outdated outnumber the
 rest.
 """

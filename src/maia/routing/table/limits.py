@@ -10,13 +10,13 @@ __all__ = ["BookFull", "BookLimits", "TooMuchTold", "UnknownHop"]
 
 
 class UnknownHop(BadInput):
-    """Something was heard from a neighbour whose link is not up."""
+    """A message came from a neighbour whose link is not up."""
 
     code = "INPUT-UNKNOWN-HOP"
 
 
 class TooMuchTold(ProtocolViolation):
-    """A neighbour told more than one neighbour may."""
+    """A neighbour sent more entries than one neighbour may."""
 
     code = "PROTOCOL-TOO-MUCH-TOLD"
 
@@ -37,7 +37,7 @@ class BookLimits:
 
     @property
     def renew_every_us(self) -> int:
-        """Return how often a neighbour hears that everything still stands.
+        """Return how often everything is renewed at a neighbour.
 
         Twice in a lease, and early enough that one renewal may go missing.
         """

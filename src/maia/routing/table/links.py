@@ -1,7 +1,7 @@
 """What do we know of the link to one neighbour, over all types?
 
 The routing book keeps one of these per neighbour whose link is up. It tallies
-what was told each way, so that a renewal of everything costs one message.
+what was sent each way, so that a renewal of everything costs one message.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ class NeighbourLink:
     """A neighbour whose link is up."""
 
     renewed_at: Instant
-    """When we last told it that all stands, or the link came up."""
-    told: Tally = field(default_factory=Tally)
-    """What we told it."""
-    heard: Tally = field(default_factory=Tally)
-    """What it told us, stale or not."""
+    """When we last renewed all entries, or the link came up."""
+    sent: Tally = field(default_factory=Tally)
+    """What we sent."""
+    received: Tally = field(default_factory=Tally)
+    """What it sent us, stale or not."""
     fresh: Tally = field(default_factory=Tally)
-    """What it told us, without what is stale."""
+    """What it sent us, without what is stale."""
     bytes: int = 0
-    """About how much memory takes what it told us."""
+    """About how much memory its entries take."""
     knows_of_nothing: bool = False
-    """Whether our last renewal said that nothing stands."""
+    """Whether our last renewal said that nothing is registered."""
     asked_again_at: Instant | None = None
     told_again_at: Instant | None = None
 
     @property
     def is_to_be_renewed(self) -> bool:
-        """Say whether something stands, or the neighbour has yet to hear that nothing does."""
-        return self.told.count > 0 or not self.knows_of_nothing
+        """Return whether something is registered, or the neighbour has yet to learn that nothing is."""
+        return self.sent.count > 0 or not self.knows_of_nothing
 
     def renew(self, now: Instant) -> None:
-        """Take note that the neighbour is told of all that stands."""
-        self.renewed_at, self.knows_of_nothing = now, self.told.count == 0
+        """Note that all entries were renewed at the neighbour."""
+        self.renewed_at, self.knows_of_nothing = now, self.sent.count == 0
 
     @property
     def has_stale(self) -> bool:
-        """Say whether something that it told us has not been told again since we asked."""
-        return self.heard.count != self.fresh.count
+        """Return whether something has not been sent again since we asked."""
+        return self.received.count != self.fresh.count
 
-    def hear(self, mark: int, *, is_stale: bool) -> None:
-        """Count an entry or offer that the neighbour told us."""
-        self.heard.add(mark)
+    def add(self, mark: int, *, is_stale: bool) -> None:
+        """Count an entry or offer of the neighbour."""
+        self.received.add(mark)
         if not is_stale:
             self.fresh.add(mark)
 
     def unhear(self, mark: int, *, is_stale: bool) -> None:
         """Count an entry or offer of the neighbour less."""
-        self.heard.subtract(mark)
+        self.received.subtract(mark)
         if not is_stale:
             self.fresh.subtract(mark)

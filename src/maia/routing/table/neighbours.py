@@ -1,7 +1,7 @@
 """Which neighbours are there, and for how long does what they said hold?
 
 The routing book asks. All that a neighbour said is held under one lease, and
-ends with it; all that a neighbour was told is renewed with one message, some
+ends with it; all that a neighbour was sent is renewed with one message, some
 time before its own lease ends.
 """
 
@@ -22,7 +22,7 @@ class Neighbours:
     __slots__ = ("_leases", "_limits", "links")
 
     def __init__(self, limits: BookLimits) -> None:
-        """Begin with nobody."""
+        """Begin without neighbours."""
         self._limits = limits
         self.links: dict[Hop, NeighbourLink] = {}
         self._leases: Leases[Hop] = Leases()
@@ -33,7 +33,7 @@ class Neighbours:
         """Return the tallies of the link to a neighbour, whose link must be up."""
         link = self.links.get(hop)
         if link is None:
-            raise UnknownHop("something was heard from a neighbour whose link is not up")
+            raise UnknownHop("a message came from a neighbour whose link is not up")
         return link
 
     def gone(self, hop: Hop) -> bool:
@@ -43,9 +43,9 @@ class Neighbours:
 
     def check_room(self, hop: Hop, more: int) -> None:
         """Refuse what is more than one neighbour may say."""
-        heard, most = self.link(hop).heard.count, self._limits.told_by_neighbour_max
-        if heard + more > most:
-            raise TooMuchTold(f"a neighbour told {heard + more} interests and offers, and may tell {most}")
+        received, most = self.link(hop).received.count, self._limits.told_by_neighbour_max
+        if received + more > most:
+            raise TooMuchTold(f"a neighbour sent {received + more} interests and offers, and may send {most}")
 
     # ------------------------------------------------------------ leases
 
@@ -69,11 +69,11 @@ class Neighbours:
     # ------------------------------------------------------------ renewals
 
     def renew_due(self, now: Instant) -> list[Tell]:
-        """Tell neighbours that all stands, where a third of a lease has passed since they last heard it.
+        """Renew all entries at neighbours where a third of a lease has passed since the last renewal.
 
         When one is due, those that would be soon go along, so that a broker
         wakes once for many neighbours and not once for each. A neighbour that
-        knows that nothing stands is told so no more; if it should believe
+        knows that nothing is registered gets no more renewals; if it should believe
         something else later, that ends with the lease.
         """
         every = self._limits.renew_every_us
@@ -85,10 +85,10 @@ class Neighbours:
         ]
 
     def renewal(self, hop: Hop, now: Instant) -> TellRenew:
-        """Tell a neighbour of all that stands."""
+        """Renew all entries at a neighbour."""
         link = self.link(hop)
         link.renew(now)
-        return TellRenew(hop, link.told.count, link.told.digest)
+        return TellRenew(hop, link.sent.count, link.sent.digest)
 
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which a renewal is due or a lease has ended."""

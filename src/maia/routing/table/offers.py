@@ -27,7 +27,7 @@ class _Offer:
     advertisements: dict[Hashable, object] = field(default_factory=dict)
     is_stale: bool = False
     set_aside: Hashable = None
-    """An advertisement that stands for others only if there is no other to do it."""
+    """An advertisement that represents others only if there is no other to do it."""
     size: int = 0
     """About how many bytes it takes to keep what a neighbour offers."""
 
@@ -42,7 +42,7 @@ class Offers:
         self._by_hop: dict[Hop, _Offer] = {}
 
     def __contains__(self, hop: object) -> bool:
-        """Say whether an offer of the hop stands."""
+        """Return whether an offer of the hop is registered."""
         return hop in self._by_hop
 
     def __iter__(self) -> Iterator[Hop]:
@@ -54,7 +54,7 @@ class Offers:
         return len(self._by_hop)
 
     def is_stale(self, hop: Hop) -> bool:
-        """Say whether a standing offer has not been told again since we asked."""
+        """Return whether an offer has not been sent again since we asked."""
         return self._by_hop[hop].is_stale
 
     def set_stale(self, hop: Hop, stale: bool) -> None:
@@ -78,7 +78,7 @@ class Offers:
         return is_first
 
     def forget_all_but(self, hop: Hop, advertisement: Hashable) -> None:
-        """Remove all other advertisements of a hop, whose offer stands or is about to stand by this one."""
+        """Remove all other advertisements of a hop, whose offer is or becomes this one."""
         if hop in self._by_hop:
             kept = self._by_hop[hop].advertisements
             self._by_hop[hop].advertisements = {key: kept[key] for key in kept if key == advertisement}
@@ -96,7 +96,7 @@ class Offers:
         del self._by_hop[hop]
 
     def source_besides(self, hop: Hop, *, current: Source | None) -> Source | None:
-        """Return an advertisement of another hop: the current one while it stands, else the oldest hop's.
+        """Return an advertisement of another hop: the current one while it is there, else the oldest hop's.
 
         One that was set aside comes last.
         """
@@ -109,7 +109,7 @@ class Offers:
         return next((source for source in sources if not self._is_aside(source)), aside)
 
     def set_aside(self, advertisement: Hashable) -> Hop | None:
-        """Let an advertisement stand for others only if no other can; return its hop, unless it was done."""
+        """Let an advertisement represent others only if no other can; return its hop, unless it was done."""
         for hop, offer in self._by_hop.items():
             if advertisement in offer.advertisements and offer.set_aside != advertisement:
                 offer.set_aside = advertisement

@@ -42,13 +42,13 @@ class ReadableBook:
         return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
     def knows(self, type_id: TypeId) -> bool:
-        """Say whether an interest or an offer of a type stands, from anywhere."""
+        """Return whether an interest or an offer of a type is registered, from any hop."""
         return type_id in self._types
 
     def may_come_from(self, hop: Hop, type_id: TypeId) -> bool:
         """Say whether publications of a type are expected from a hop: it leads to the rendezvous, or offers.
 
-        Interests are told to nobody else. An offer that nothing stands behind was told by a replica alone.
+        Interests are sent to no other. An offer without an advertisement came from a replica alone.
         """
         book = self._types.get(type_id)
         return book is not None and (book.parent == hop or book.offer_from(hop) is not None)
@@ -78,11 +78,11 @@ class ReadableBook:
         return self._types[type_id].hops() if type_id in self._types else ()
 
     def entry(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> RouteEntry | None:
-        """Return one entry as a hop told it, if it is there."""
+        """Return one entry as a hop sent it, if it is there."""
         return self._types[type_id].entry_from(hop, entry_id) if type_id in self._types else None
 
     def source_of(self, type_id: TypeId, told_as: bytes) -> tuple[Hop, RouteEntry] | None:
-        """Return the entry that is passed on under an id, as its hop told it, and that hop."""
+        """Return the entry that is forwarded under an id, as its hop sent it, and that hop."""
         return self._types[type_id].source_of(told_as) if type_id in self._types else None
 
     def entries(self, hop: Hop, type_id: TypeId) -> tuple[RouteEntry, ...]:
@@ -106,5 +106,5 @@ class ReadableBook:
         return self._types[type_id].version_of(hop) if type_id in self._types else 0
 
     def told(self, hop: Hop, type_id: TypeId) -> tuple[tuple[RouteEntry, ...], bool]:
-        """Return what a neighbour was told of a type: the entries, and whether an offer stands."""
+        """Return what a neighbour was sent of a type: the entries, and whether an offer is among it."""
         return self._types[type_id].told_to(hop) if type_id in self._types else ((), False)

@@ -1,11 +1,11 @@
 """If the rendezvous node of a type were gone now, who would know what it knew?
 
 Two questions, asked by two brokers. The rendezvous node asks `ReplicaSender`
-what its closest leaves have to hear, so that they could follow it. A broker
+what its closest leaves receive, so that they could follow it. A broker
 that has become the rendezvous node asks `ReplicaStore` which neighbours the
 former one had, and what they wanted. It dials them, and gives the replica to
 `RoutingTable.adopt` once a link is up. The book uses it until the neighbour
-has told everything itself, or the lease has ended.
+has sent everything itself, or the lease has ended.
 
 A replica says what others want, so it is worth less than what they say
 themselves: it never replaces that, it is kept per sender, and it ends unless
@@ -97,7 +97,7 @@ class ReplicaSender:
         self._given_at: dict[Hop, Instant] = {}
 
     def due(self, leaves: Collection[Hop], now: Instant) -> list[TellReplica]:
-        """Return what the given leaves must hear; leaves that are not given any more are forgotten."""
+        """Return what the given leaves must be sent; leaves that are not given any more are forgotten."""
         self._given = {leaf: given for leaf, given in self._given.items() if leaf in leaves}
         self._given_at = {leaf: at for leaf, at in self._given_at.items() if leaf in leaves}
         current = self._versions()
@@ -169,7 +169,7 @@ class ReplicaStore:
             self._drop(key, is_leased=False)
 
     def forgive(self, until: Instant) -> None:
-        """Forget nothing before `until`: this broker slept, and did not hear what was repeated."""
+        """Forget nothing before `until`: this broker slept, and missed repetitions."""
         self._leases.forgive(until)
 
     def next_due(self) -> Instant | None:

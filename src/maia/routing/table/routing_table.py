@@ -32,11 +32,11 @@ from maia.routing.table.type_routes import TypeRoutes
 __all__ = ["BookFull", "BookLimits", "RoutingTable", "TooMuchTold", "UnknownHop"]
 
 _ADVERTISEMENT: Final = "offer"
-"""A neighbour has one offer per type, under this key unless it is told anew under another."""
+"""A neighbour has one offer per type, under this key unless it is sent anew under another."""
 
 
 class RoutingTable(ReadableBook):
-    """What this broker knows of interests and offers, and what it has told of them."""
+    """What this broker knows of interests and offers, and what it has sent of them."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class RoutingTable(ReadableBook):
     def local_subscribe(
         self, type_id: TypeId, entry_id: bytes, predicate: Predicate, baggage: object = None
     ) -> list[Tell]:
-        """Add a client's interest, or replace it; one that differs in its baggage alone is told to nobody."""
+        """Add a client's interest, or replace it; one that differs in its baggage alone is not sent."""
         return self.local_entry(type_id, RouteEntry(entry_id, predicate, baggage))
 
     def local_entry(self, type_id: TypeId, entry: RouteEntry) -> list[Tell]:
@@ -105,7 +105,7 @@ class RoutingTable(ReadableBook):
     # ------------------------------------------------------------ the overlay
 
     def hop_up(self, hop: Hop, now: Instant) -> list[Tell]:
-        """Hear that the link to a neighbour stands; tell it what it ought to know."""
+        """Register a neighbour whose link is up; send it what it ought to know."""
         if hop in self._links:
             return []
         self._links[hop] = NeighbourLink(renewed_at=now)
@@ -147,7 +147,7 @@ class RoutingTable(ReadableBook):
     def heard_interest(
         self, hop: Hop, type_id: TypeId, add: Collection[RouteEntry], remove: Iterable[bytes], now: Instant
     ) -> list[Tell]:
-        """Change what a neighbour wants; ids that it never told are ignored when it removes them."""
+        """Change what a neighbour wants; ids that it never sent are ignored when it removes them."""
         self._neighbours.check_room(hop, len(add))
         tells = self._book(type_id).hear(hop, add=add, remove=remove, links=self._links)
         self._neighbours.begin_lease(hop, now)
@@ -156,7 +156,7 @@ class RoutingTable(ReadableBook):
     def understood_anew(
         self, hop: Hop, type_id: TypeId, entries: Collection[RouteEntry], remove: Iterable[bytes]
     ) -> list[Tell]:
-        """Take entries that a neighbour told, and has not taken back, as they are known now."""
+        """Take entries that a neighbour sent, and has not withdrawn, as they are known now."""
         book = self._types.get(type_id)
         if book is None or hop not in self._links:
             return []
@@ -164,7 +164,7 @@ class RoutingTable(ReadableBook):
         return self._settled(type_id, tells)
 
     def tell_one_again(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> list[Tell]:
-        """Repeat one entry to whoever was told it, because something else stands behind it now."""
+        """Repeat one entry to the neighbours that were sent it, because it has another proof now."""
         book = self._types.get(type_id)
         return [] if book is None else book.tell_one_again(hop, entry_id)
 
@@ -189,14 +189,14 @@ class RoutingTable(ReadableBook):
         return self._settled(type_id, tells)
 
     def set_offer_aside(self, type_id: TypeId, advertisement: Hashable) -> tuple[Hop | None, list[Tell]]:
-        """Tell of another offer in place of one that somebody doubts; return whose it was, the first time."""
+        """Send another offer in place of a doubted one; return whose it was, the first time."""
         book = self._types.get(type_id)
         return (None, []) if book is None else book.set_offer_aside(advertisement, self._links)
 
     def heard_renew(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[Tell]:
-        """Hear that all stands; if a neighbour and we disagree on what that is, ask it to tell all again."""
+        """Accept a renewal; if a neighbour and we disagree on its entries, ask it to send all again."""
         link = self._neighbours.link(hop)
-        if link.heard.agrees(entries=entries, digest=digest):
+        if link.received.agrees(entries=entries, digest=digest):
             self._trust(hop)
             if entries:
                 self._neighbours.extend_lease(hop, now)
@@ -222,7 +222,7 @@ class RoutingTable(ReadableBook):
     def adopt(
         self, hop: Hop, type_id: TypeId, entries: Collection[RouteEntry], offers: bool, now: Instant
     ) -> list[Tell]:
-        """Use a replica of what a neighbour told the former rendezvous, until it tells us itself.
+        """Use a replica of what a neighbour sent the former rendezvous, until it sends it itself.
 
         What it does not repeat ends with the first renewal that leaves it out, or with the lease.
         """
@@ -237,11 +237,11 @@ class RoutingTable(ReadableBook):
     # ------------------------------------------------------------ time
 
     def renew_due(self, now: Instant) -> list[Tell]:
-        """Tell neighbours that all stands, where they have not heard it for long enough."""
+        """Renew all entries at neighbours where a renewal is due."""
         return self._neighbours.renew_due(now)
 
     def expire(self, now: Instant) -> list[Tell]:
-        """Forget all that neighbours told who have not renewed it within the lease."""
+        """Forget the entries of neighbours that have not renewed them within the lease."""
         tells: list[Tell] = []
         for hop in self._neighbours.expired(now):
             self._lapsed += [(hop, type_id) for type_id in self._types if self.offers(hop, type_id)]
@@ -254,11 +254,11 @@ class RoutingTable(ReadableBook):
         return lapsed
 
     def renewal(self, hop: Hop, now: Instant) -> Tell:
-        """Tell a neighbour, before it is due, what stands of all that it was told."""
+        """Renew all entries at a neighbour before that is due."""
         return self._neighbours.renewal(hop, now)
 
     def forgive(self, until: Instant) -> None:
-        """Forget nothing before `until`: this broker slept, and did not hear who renewed."""
+        """Forget nothing before `until`: this broker slept, and missed renewals."""
         self._neighbours.forgive(until)
 
     def next_due(self) -> Instant | None:
@@ -309,7 +309,7 @@ class RoutingTable(ReadableBook):
         if link.has_stale:
             for book in self._types.values():
                 book.trust(hop)
-            link.fresh = replace(link.heard)
+            link.fresh = replace(link.received)
 
     def _doubt(self, hop: Hop) -> None:
         for book in self._types.values():

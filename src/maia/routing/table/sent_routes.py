@@ -1,7 +1,7 @@
-"""What has one neighbour been told of one type, and what must it be told to be up to date?
+"""What was one neighbour sent of one type, and what must it be sent to be up to date?
 
-A type's book keeps one of these per neighbour that is to hear of the type.
-Only differences are told. What is added goes first and what is removed goes
+A type keeps one of these per neighbour that receives its interests.
+Only differences are sent. What is added goes first and what is removed goes
 last, so that between two steps a neighbour wants too much and never too little.
 """
 
@@ -29,20 +29,20 @@ __all__ = ["SentRoutes"]
 
 
 class SentRoutes:
-    """What one neighbour was told of one type."""
+    """What one neighbour was sent of one type."""
 
     __slots__ = ("_by_group", "_hop", "_type_id", "offer")
 
     def __init__(self, hop: Hop, type_id: TypeId) -> None:
-        """Begin with nothing told."""
+        """Begin with nothing sent."""
         self._hop = hop
         self._type_id = type_id
         self._by_group: dict[int, Held] = {}
         self.offer: Source | None = None
-        """Whose advertisement went with the offer that it was told, if it was told one."""
+        """Whose advertisement went with the offer that it was sent, if any."""
 
     def entries(self) -> tuple[RouteEntry, ...]:
-        """Return the entries that the neighbour was told, as it was told them."""
+        """Return the entries that the neighbour was sent."""
         return tuple(_as_told(held) for held in self._by_group.values())
 
     def catch_up(self, groups: Iterable[Group], tally: Tally) -> list[Tell]:
@@ -65,7 +65,7 @@ class SentRoutes:
         return self._in_steps(list(add.values()), [one for one in remove if one not in add])
 
     def catch_up_with_offer(self, source: Source | None, offers: Offers, tally: Tally) -> list[Tell]:
-        """Tell that an offer stands, or does not, or stands for another reason than before."""
+        """Send an offer, its withdrawal, or another advertisement for it."""
         if source == self.offer:
             return []
         if self.offer is not None:
@@ -88,7 +88,7 @@ class SentRoutes:
         return tells
 
     def one_again(self, group: Group, held: Held) -> list[Tell]:
-        """Repeat one entry, if it is what the neighbour was told for its group."""
+        """Repeat one entry, if it is what the neighbour was sent for its group."""
         return self._in_steps([_as_told(held)], []) if self._by_group.get(group.born) is held else []
 
     def again(self, offers: Offers) -> list[Tell]:

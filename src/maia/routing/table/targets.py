@@ -1,6 +1,6 @@
 """Which hops want an event, or which rows of a frame?
 
-The routing book asks for every publication. Only filters that stand for
+The routing table asks for every publication. Only filters that cover
 others are in the index: what a hop's own wider filter covers needs no look.
 Where a column of a frame is sealed to this broker, a hop that asks about it
 may want any row.
@@ -28,7 +28,7 @@ class Targets:
     __slots__ = ("_asked", "_asking", "_less", "_matcher", "_with_local")
 
     def __init__(self, matcher: Matcher, *, with_local: bool, may_miss_columns: bool = False) -> None:
-        """Begin with nobody; `with_local` says whether the broker's own clients are one of the hops."""
+        """Begin without hops; `with_local` says whether the broker's own clients are one of the hops."""
         self._matcher = matcher
         self._with_local = with_local
         self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
@@ -55,7 +55,7 @@ class Targets:
         return self._asked
 
     def asks_for_less(self) -> bool:
-        """Say whether a neighbour asks for less than everything, also where nobody here knows for what."""
+        """Return whether a neighbour wants less than everything, also where its filter is sealed."""
         return self._less > 0
 
     def of_event(self, event: Event, *, from_hop: Hop) -> set[Hop]:

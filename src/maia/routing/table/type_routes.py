@@ -1,14 +1,14 @@
-"""Who wants, and who offers, publications of one type, and what has each neighbour been told of it?
+"""Who wants, and who offers, publications of one type, and what has each neighbour been sent of it?
 
 The routing book keeps one of these per type. It works out what a neighbour
-ought to have been told, compares that with what it was told, and answers with
+ought to have been sent, compares that with what it was sent, and answers with
 the difference:
 
 - interests go to the parent, which is the next hop towards the rendezvous
-  node, and to every neighbour from which an offer stands (dissertation,
+  node, and to every neighbour with a registered offer (dissertation,
   section 2.3.1: a publication follows its advertisement, and turns off
   wherever it meets an interest);
-- a neighbour hears the filters of all other hops that none of these others
+- a neighbour receives the filters of all other hops that none of these others
   covers;
 - an offer goes to the parent while any other hop offers.
 """
@@ -44,7 +44,7 @@ class TypeRoutes:
         "_hops",
         "_numbers",
         "_offers",
-        "_told",
+        "_sent",
         "_versions",
         "parent",
         "type_id",
@@ -61,7 +61,7 @@ class TypeRoutes:
         self._hops: dict[Hop, HopInterests] = {}
         self._crowd = CoveringOrder(self._hops, targets.keep_current)
         self._offers = Offers()
-        self._told: dict[Hop, SentRoutes] = {}
+        self._sent: dict[Hop, SentRoutes] = {}
         self._aliases: dict[bytes, tuple[Hop, Held]] = {}
         """The entries that are passed on under another id than their own, by that id."""
 
@@ -69,8 +69,8 @@ class TypeRoutes:
 
     @property
     def is_idle(self) -> bool:
-        """Say whether nothing is wanted, offered or told, so that the book can be thrown away."""
-        return not self._hops and not len(self._offers) and not self._told
+        """Return whether nothing is wanted, offered or sent, so that the routes can be dropped."""
+        return not self._hops and not len(self._offers) and not self._sent
 
     def hops(self) -> tuple[Hop, ...]:
         """Return the hops that want or offer something, in an order that every process repeats."""
@@ -86,7 +86,7 @@ class TypeRoutes:
         return None if held is None else held.entry
 
     def source_of(self, told_as: bytes) -> tuple[Hop, RouteEntry] | None:
-        """Return the entry that is passed on under an id, and the hop that told it."""
+        """Return the entry that is forwarded under an id, and the hop that sent it."""
         found = self._passed_on_as(told_as)
         return None if found is None else (found[0], found[1].entry)
 
@@ -96,7 +96,7 @@ class TypeRoutes:
         return tuple(group.front.entry for group in shown)
 
     def offers_from(self, hop: Hop) -> bool:
-        """Say whether an offer of a hop stands."""
+        """Return whether an offer of a hop is registered."""
         return hop in self._offers
 
     def offer_from(self, hop: Hop) -> object:
@@ -108,11 +108,11 @@ class TypeRoutes:
         return self._versions.get(hop, 0)
 
     def told_to(self, hop: Hop) -> tuple[tuple[RouteEntry, ...], bool]:
-        """Return the entries that a neighbour was told, and whether it was told of an offer."""
-        told = self._told.get(hop)
-        return ((), False) if told is None else (told.entries(), told.offer is not None)
+        """Return the entries that a neighbour was sent, and whether it was sent an offer."""
+        sent = self._sent.get(hop)
+        return ((), False) if sent is None else (sent.entries(), sent.offer is not None)
 
-    # ------------------------------------------------------------ what is heard
+    # ------------------------------------------------------------ what is received
 
     def hear(
         self,
@@ -133,7 +133,7 @@ class TypeRoutes:
     def understand_anew(
         self, hop: Hop, *, entries: Iterable[RouteEntry], remove: Iterable[bytes], links: Links
     ) -> list[Tell]:
-        """Take entries of a hop as they are known now; whether it still stands by them is as it was."""
+        """Take entries of a hop as they are known now; whether they are stale is as it was."""
         changed = self._remove(hop, remove, links)
         for entry in entries:
             held = self._hops[hop].find(entry.id) if hop in self._hops else None
@@ -158,7 +158,7 @@ class TypeRoutes:
         is_stale: bool = False,
         size: int = 0,
     ) -> list[Tell]:
-        """Let an offer of a hop stand."""
+        """Register an offer of a hop."""
         self._versions[hop] = next(self._numbers)
         if hop in self._offers and is_stale:
             return []
@@ -166,7 +166,7 @@ class TypeRoutes:
         if hop != LOCAL:
             self._offers.forget_all_but(hop, advertisement)  # a neighbour has one offer
         if self._offers.add(hop, advertisement, baggage, is_stale=is_stale) and link is not None:
-            link.hear(mark, is_stale=is_stale)
+            link.add(mark, is_stale=is_stale)
         elif self._offers.is_stale(hop) and link is not None:
             self._offers.set_stale(hop, False)
             link.fresh.add(mark)
@@ -183,12 +183,12 @@ class TypeRoutes:
         return self.bring_up_to_date(links)
 
     def set_offer_aside(self, advertisement: Hashable, links: Links) -> tuple[Hop | None, list[Tell]]:
-        """Let another advertisement stand for one that somebody doubts, if there is another."""
+        """Replace an advertisement that a neighbour doubts, if there is another."""
         hop = self._offers.set_aside(advertisement)
         return hop, [] if hop is None else self.bring_up_to_date(links)
 
     def forget_heard(self, hop: Hop, links: Links) -> list[Tell]:
-        """Forget all that a hop told; what it was told stays."""
+        """Forget all that a hop sent; what it was sent stays."""
         self._versions.pop(hop, None)
         touched: set[Group] = set()
         if hop in self._hops:
@@ -199,63 +199,63 @@ class TypeRoutes:
         return self._tell(touched, links)
 
     def forget_told(self, hop: Hop) -> None:
-        """Forget what a neighbour was told, without telling it: it is gone."""
-        self._told.pop(hop, None)
+        """Forget what a neighbour was sent, without a message: it is gone."""
+        self._sent.pop(hop, None)
 
-    # ------------------------------------------------------------ doubt about what was heard
+    # ------------------------------------------------------------ doubt about what was received
 
     def doubt(self, hop: Hop) -> None:
-        """Mark all that a hop told as stale, until it is told again."""
+        """Mark all that a hop sent as stale, until it is sent again."""
         self._set_stale(hop, True)
 
     def trust(self, hop: Hop) -> None:
-        """Take all that a hop told as current."""
+        """Take all that a hop sent as current."""
         self._set_stale(hop, False)
 
     def drop_stale(self, hop: Hop, links: Links) -> list[Tell]:
-        """Forget what a hop has not told again."""
+        """Forget what a hop has not sent again."""
         if hop in self._offers and self._offers.is_stale(hop):
             self._withdraw_offer(hop, links)
         stale = [held.entry.id for held in self._held_from(hop) if held.is_stale]
         return self.hear(hop, add=(), remove=stale, links=links)
 
-    # ------------------------------------------------------------ what is told
+    # ------------------------------------------------------------ what is sent
 
     def bring_up_to_date(self, links: Links) -> list[Tell]:
         """Tell every neighbour what it ought to know; one whose standing has not changed costs a look."""
         return self._tell(frozenset(), links)
 
     def tell_again(self, hop: Hop) -> list[Tell]:
-        """Repeat all that a neighbour was told."""
-        told = self._told.get(hop)
-        return [] if told is None else told.again(self._offers)
+        """Repeat all that a neighbour was sent."""
+        sent = self._sent.get(hop)
+        return [] if sent is None else sent.again(self._offers)
 
     def tell_one_again(self, hop: Hop, entry_id: bytes) -> list[Tell]:
-        """Repeat one entry of a hop to whoever was told it: its baggage is another one."""
+        """Repeat one entry of a hop to the neighbours that were sent it: its baggage is another one."""
         interests = self._hops.get(hop)
         held = None if interests is None else interests.find(entry_id)
         if interests is None or held is None:
             return []
         group = interests.group_of(held)
-        return [tell for told in self._told.values() for tell in told.one_again(group, held)]
+        return [tell for sent in self._sent.values() for tell in sent.one_again(group, held)]
 
     def _tell(self, touched: Collection[Group], links: Links) -> list[Tell]:
         audience = self._audience(links)
         tells: list[Tell] = []
-        for hop in [hop for hop in self._told if hop not in audience]:
-            tells += self._told.pop(hop).withdraw(links[hop].told)
+        for hop in [hop for hop in self._sent if hop not in audience]:
+            tells += self._sent.pop(hop).withdraw(links[hop].sent)
         ordered = sorted(touched, key=lambda group: group.born)
         for hop in audience:
-            told, groups = self._told.get(hop), ordered
-            if told is None:
-                told, groups = self._told.setdefault(hop, SentRoutes(hop, self.type_id)), self._all_shown()
-            tells += told.catch_up(groups, links[hop].told)
-            source = self._offers.source_besides(hop, current=told.offer) if hop == self.parent else None
-            tells += told.catch_up_with_offer(source, self._offers, links[hop].told)
+            sent, groups = self._sent.get(hop), ordered
+            if sent is None:
+                sent, groups = self._sent.setdefault(hop, SentRoutes(hop, self.type_id)), self._all_shown()
+            tells += sent.catch_up(groups, links[hop].sent)
+            source = self._offers.source_besides(hop, current=sent.offer) if hop == self.parent else None
+            tells += sent.catch_up_with_offer(source, self._offers, links[hop].sent)
         return tells
 
     def _audience(self, links: Links) -> dict[Hop, None]:
-        """Return the neighbours that are to hear of interests: the parent, and whoever offers."""
+        """Return the neighbours that receive interests: the parent, and those that offer."""
         if not self._hops and not len(self._offers):
             return {}
         return {hop: None for hop in (self.parent, *self._offers) if hop in links}
@@ -281,13 +281,13 @@ class TypeRoutes:
         if held.told_as != entry.id:
             self._aliases[held.told_as] = (hop, held)
         if (link := links.get(hop)) is not None:
-            link.hear(mark, is_stale=is_stale)
+            link.add(mark, is_stale=is_stale)
             link.bytes += entry.size
         interests = self._hops.setdefault(hop, HopInterests(hop))
         return changed | interests.add(held, born=next(self._numbers))
 
     def _confirm(self, known: Held, entry: RouteEntry, link: NeighbourLink | None) -> None:
-        """Keep an entry that is told again; its baggage may be fresher."""
+        """Keep an entry that is sent again; its baggage may be fresher."""
         if link is not None:
             link.bytes += entry.size - known.entry.size
         known.entry = entry

@@ -1,4 +1,4 @@
-"""Which key seals something that speaks of several attributes, and how are bytes sealed under it?
+"""Which key seals something about several attributes, and how are bytes sealed under it?
 
 Sealed filters and the proofs behind them ask. The key grows from the content
 keys of all groups that are named, so that exactly the members of all of them
@@ -69,7 +69,7 @@ def joint_key(
 
 
 def keyed_mark(key: Secret, *parts: bytes) -> bytes:
-    """Return what is equal for equal parts under one key, and says nothing else to anybody without it."""
+    """Return what is equal for equal parts under one key, and reveals nothing else without it."""
     return hmac.digest(key.derive(_MARK).reveal(), framed(parts), "sha256")[:MARK_BYTES]
 
 
@@ -79,7 +79,7 @@ def seal_box(
     """Return sealed bytes, rounded up to whole blocks, that open only beside what they are bound to.
 
     `context` is new for whatever is sealed, and the key grows from it. So a
-    nonce would have to repeat within one context to be any use to anybody;
+    nonce would have to repeat within one context to be of any use;
     it is random, and neither clocks, restarts nor a second process matter (A45).
     """
     padded = len(data).to_bytes(_LENGTH_BYTES, "big") + data

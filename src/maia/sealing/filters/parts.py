@@ -1,6 +1,6 @@
-"""Into which parts does a filter fall, so that each can be opened by whoever reads what it speaks of?
+"""Into which parts is a filter split, so that each can be opened by the readers of its attributes?
 
-Whoever seals a filter asks. A filter is a conjunction of parts, one for each
+The sealing broker asks. A filter is a conjunction of parts, one for each
 set of attributes that is spoken of together (dissertation 7.3). All of them
 hold of an event exactly if the filter does. Equal parts have equal bytes,
 whatever filter they come from and in whatever order they were written.
@@ -45,9 +45,9 @@ class FilterPart:
 
 
 def parts_of(predicate: Predicate, *, is_split: bool = True) -> tuple[FilterPart, ...]:
-    """Return the parts of a filter, by the attributes they speak of; none for a filter that asks nothing.
+    """Return the parts of a filter, by their attributes; none for the empty filter.
 
-    With `is_split` false the filter stays whole, whatever it speaks of. A part
+    With `is_split` false the filter stays whole, whatever its attributes. A part
     that is too large to travel is left out: others are then asked for more
     than is wanted, and never for less.
     """

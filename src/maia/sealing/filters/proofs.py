@@ -1,9 +1,9 @@
-"""Who vouches for a sealed interest or offer, as far as this broker may know it?
+"""Who is behind a sealed interest or offer, as far as this broker may know it?
 
 The signed request and the certificates behind it hold operands too: the
 request repeats the filter, and certificates restrict values. So they are
 sealed under the type's own key together with the keys of all attributes that
-they speak of. Whoever reads those verifies the proof (A67). Everybody else in
+they mention. A reader of those verifies the proof (A67). Every other member of
 the type's group still sees by a keyed tag that a member of the group made the
 interest as it is; an outsider cannot make one, nor alter, cut or widen one.
 """
@@ -101,7 +101,7 @@ SealedThing: TypeAlias = SealedFilter | SealedOffer | SealedShowing
 
 @dataclass(frozen=True, slots=True)
 class SealedProof:
-    """A request and certificates that open for whoever reads the type and `uids`; `box` is empty for none."""
+    """A request and certificates that open for readers of the type and `uids`; `box` is empty for none."""
 
     uids: tuple[AttributeUid, ...]
     box: bytes = field(repr=False)
@@ -131,7 +131,7 @@ def seal_proof(
     keys: GroupKeys,
     random: Callable[[int], bytes],
 ) -> SealedProof | None:
-    """Seal the proof of an interest or offer for those who read `uids`; None for whoever is no member.
+    """Seal the proof of an interest or offer for readers of `uids`; None if this broker is no member.
 
     Without the key of one of `uids`, or without room, there is a tag and no proof.
     """

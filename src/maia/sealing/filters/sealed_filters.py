@@ -1,7 +1,7 @@
-"""Sealed filters: what does somebody want, as far as this broker may know it?
+"""Sealed filters: what does a subscriber want, as far as this broker may know it?
 
 Brokers ask for every interest of a sealed type (K3; dissertation 7.3). Each
-part of a filter is sealed under the keys of exactly the attributes it speaks
+part of a filter is sealed under the keys of exactly the attributes it
 of. A broker filters on what it can open, and takes the rest as "may match".
 It compares what it cannot open by keyed marks: equal marks are equal parts.
 The answer to "does it cover?" may be a cautious "no"; it is never a hopeful
@@ -92,7 +92,7 @@ def check_uids(uids: tuple[AttributeUid, ...], *, most: int, of: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:
-    """One part of a filter: the attributes it speaks of (none: whatever the type has), its mark, its box."""
+    """One part of a filter: its attributes (none: whatever the type has), its mark, its box."""
 
     uids: tuple[AttributeUid, ...]
     mark: bytes
@@ -107,7 +107,7 @@ class SealedPart:
 
 @dataclass(frozen=True, slots=True)
 class SealedFilter:
-    """A filter as it travels: nobody learns its operands without the keys.
+    """A filter as it travels: its operands stay secret without the keys.
 
     `id` is random and new for every sealing, so it tells nothing of the filter.
     """
@@ -214,9 +214,9 @@ def _opened(part: SealedPart, key: Secret, bound_to: bytes, context: bytes) -> P
         predicate = part_from_bytes(data)
     except BadInput as problem:
         raise FilterDoesNotOpen("a part of a sealed filter holds no filter") from problem
-    # At event level a part names no attributes and may speak of all.
+    # At event level a part names no attributes and may use all.
     if part.uids and attributes_of(predicate) != frozenset(part.uids):
-        raise FilterDoesNotOpen("a part of a sealed filter speaks of other attributes than it names")
+        raise FilterDoesNotOpen("a part of a sealed filter uses other attributes than it names")
     return predicate
 
 

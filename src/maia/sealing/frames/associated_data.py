@@ -3,7 +3,7 @@
 To everything around it: a ciphertext that is moved to another attribute,
 event, type, epoch, frame or publisher no longer opens (A46; the binding that
 the dissertation's section 7.5 leaves open). Signers sign the same description
-of the frame, so that whoever seals it again after a cut changes none of it.
+of the frame, so that sealing again after a cut changes none of it.
 The bytes have one form, and no two descriptions share it.
 """
 
@@ -47,7 +47,7 @@ def description(frame: Sealed) -> bytes:
 def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:
     """Return what all columns of a frame are bound to: its description, who sealed it, and what is left.
 
-    Each column is bound to this and to its own uid, which stands behind it, and nothing can follow that.
+    Each column is bound to this and to its own uid, which comes behind it, and nothing can follow that.
     """
     return described + _MARK.pack(sealed_by.instance, sealed_by.counter, len(blocks)) + bytes(blocks)
 

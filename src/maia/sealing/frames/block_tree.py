@@ -1,7 +1,7 @@
 """Is a block one of those of which a signer gave one hash for all?
 
 The blocks of a column are the leaves of a tree, each of whose nodes is the
-hash of up to four below it; its top is the column's commitment. Whoever cuts
+hash of up to four below it; its top is the column's commitment. A broker that cuts
 blocks off leaves the few hashes with which the top can still be found. Only
 hashes are seen here: salts and contents are the business of `frames/content.py`.
 """

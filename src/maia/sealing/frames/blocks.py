@@ -2,9 +2,9 @@
 
 A frame can be cut to whole blocks without losing its proof, so signers,
 cutters and verifiers must agree on the division. The signer chooses how many
-rows a block has and signs that number: one block where nobody would cut the
-frame, and small ones where somebody asks for less than everything. A column's
-bytes stay one MessagePack array whatever blocks it has lost, so that nobody
+rows a block has and signs that number: one block where no broker would cut the
+frame, and small ones where a neighbour wants less than everything. A column's
+bytes stay one MessagePack array whatever blocks it has lost, so that no broker
 encodes it again.
 """
 
@@ -38,7 +38,7 @@ BLOCKS_MAX: Final = 64
 
 _FINE_BLOCKS: Final = 16
 _FINE_ROWS: Final = 16
-"""A frame that somebody may cut has this many blocks, or blocks of this many rows if that is more blocks."""
+"""A frame that may be cut has this many blocks, or blocks of this many rows if that is more blocks."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -51,7 +51,7 @@ _SIZES: Final = {0xC0: 1, 0xC2: 1, 0xC3: 1, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 
 
 
 def fine_block_rows(rows: int) -> int:
-    """Return how many rows a block should have in a frame of so many rows that somebody may cut."""
+    """Return how many rows a block should have in a frame of so many rows that may be cut."""
     return max(min(_FINE_ROWS, -(-rows // _FINE_BLOCKS)), -(-rows // BLOCKS_MAX))
 
 
@@ -110,7 +110,7 @@ def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], divided: Divis
 
 
 def equal_lengths(data: bytes, divided: Division) -> tuple[int, ...] | None:
-    """Return the same without a look at the values, if it is certain that all take equally many bytes."""
+    """Return the same without reading the values, if it is certain that all take equally many bytes."""
     rows = divided.rows
     start = len(array_header(rows))
     each, rest = divmod(len(data) - start, rows)
@@ -130,7 +130,7 @@ def pack_lengths(lengths: Sequence[int]) -> bytes:
 
 
 def unpack_lengths(data: bytes, at: int, count: int) -> tuple[int, ...]:
-    """Return the lengths of `count` blocks that stand at a place in `data`, which is long enough."""
+    """Return the lengths of `count` blocks at a place in `data`, which is long enough."""
     return _packer(count).unpack_from(data, at)
 
 

@@ -3,7 +3,7 @@
 The kind of the attribute, where its blocks end, and the column as it travels
 in the clear; padded, so that its length says little (A55). Sealers write it,
 openers read it strictly, and both say of each block the same thing, which is
-what is signed. Sealed as a whole, an event's columns stand in one list.
+what is signed. Sealed as a whole, an event's columns are in one list.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 LEVEL_NUMBERS: Final = {SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
-"""What stands for a level in a message."""
+"""The number of a level in a message."""
 
 PADDED_TO: Final = 64
 """Content is padded to a multiple of this; from a kilobyte on, to a multiple of about a sixteenth."""
@@ -70,7 +70,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
 
 
 class BadContent(BrokenCredential):
-    """What was sealed is no column: somebody who holds the key sealed something else."""
+    """What was sealed is no column: a holder of the key sealed something else."""
 
     code = "SEALING-CONTENT"
 
@@ -221,7 +221,7 @@ def read_content(uid: str, content: bytes, *, blocks: int, rows: int) -> OpenPar
 
 
 def _read_column(uid: str, content: bytes, at: int, end: int, *, blocks: int, rows: int) -> OpenColumn:
-    """Read a column between two places; none of its values is looked at yet."""
+    """Read a column between two places; none of its values is read yet."""
     start = at + 1 + _LENGTH_BYTES * blocks
     header = array_header(rows)
     if end < start or (kind := content[at]) not in _KINDS or not content.startswith(header, start):

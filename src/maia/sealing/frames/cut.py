@@ -1,7 +1,7 @@
 """Can a frame be cut to fewer rows and still be provable?
 
 Yes, to whole blocks: a broker that opened all of a frame keeps the blocks in
-which somebody wants a row, and seals again what is left, under a mark of its
+which a row is wanted, and seals again what is left, under a mark of its
 own. What the signer signed stays as it was. A frame of one block, or one that
 was not opened entirely, goes on whole: receivers match rows again anyway.
 """

@@ -2,8 +2,8 @@
 
 Brokers that route, edges that deliver and readers of logs ask. `open_frame`
 opens what the member's keys open, and leaves the rest closed. `verify_frame`
-then answers with a `VerifiedFrame`, which nobody else can make: its signer
-signed exactly these rows, whoever cut the frame on the way. Anything that
+then answers with a `VerifiedFrame`, which no other function can make: its signer
+signed exactly these rows, whatever broker cut the frame on the way. Anything that
 does not hold is refused as a whole.
 """
 
@@ -107,7 +107,7 @@ class OpenedFrame(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> list[WireColumn]:
-        """Return the opened columns as they travel in the clear; no value was looked at yet."""
+        """Return the opened columns as they travel in the clear; no value was read yet."""
         return [one.column for part in self.parts.values() for one in part.columns]
 
     @property
@@ -133,7 +133,7 @@ class VerifiedFrame:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse to be built by anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_frame and verify_further make a VerifiedFrame")
 
@@ -301,7 +301,7 @@ def _checked_division(frame: Sealed) -> Division:
     blocks, divided = frame.blocks, division(frame.rows, frame.block_rows)
     if not blocks:
         if frame.sealed_by != frame.origin:
-            raise BadSealedFrame("a whole frame is sealed by whoever signed it")
+            raise BadSealedFrame("a whole frame is sealed by its signer")
         return divided
     count = len(divided.counts)
     if len(blocks) >= count or blocks[-1] >= count or any(b <= a for a, b in pairwise(blocks)):

@@ -9,9 +9,9 @@ frames at once, through hashes:
                                      and commitment <- tree <- one leaf a block
 
 A leaf is salted with a key that the readers of its attribute alone have, so
-that nobody else can guess values from it. A reader that cannot open a column
-takes its commitment as it stands, and the signature still holds. The tree over
-the blocks is told in `frames/block_tree.py`.
+that no other broker can guess values from it. A reader that cannot open a column
+takes its commitment as it is, and the signature still holds. The tree over
+the blocks is in `frames/block_tree.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How does a publisher's frame become one that only its readers can open, and nobody else can have made?
+"""How does a publisher's frame become one that only its readers can open, and only its signer can have made?
 
 The publisher's broker asks for every frame of a sealed type; a broker that
 cuts a frame seals again what is left. Each seal takes the next number of a

@@ -1,7 +1,7 @@
 """Which readers share a key?
 
 The owner of a type chooses: one group for whole events, or one for each
-attribute and one for the type itself (dissertation 7.6). Whoever seals, opens
+attribute and one for the type itself (dissertation 7.6). Code that seals, opens
 or hands out keys names a group in this one way. No two types and no two
 attributes share a group, and so none share a key (A48).
 """
@@ -39,7 +39,7 @@ class GroupId:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Return where the group stands among those of its type: the type's own comes first."""
+        """Return the place of the group among those of its type: the type's own comes first."""
         return (self.uid is not None, self.uid or "")
 
     def __str__(self) -> str:

@@ -43,7 +43,7 @@ class KeyGroup:
     __slots__ = ("_arriving", "_departing", "absent", "holders", "id", "issued", "tree", "was_used")
 
     def __init__(self, group: GroupId, random: Callable[[int], bytes]) -> None:
-        """Begin a group of nobody, without a secret."""
+        """Begin an empty group, without a secret."""
         self.id = group
         self.issued: list[Issued] = []
         self.holders: set[Principal] = set()
@@ -51,7 +51,7 @@ class KeyGroup:
         self.absent: set[Principal] = set()
         """Holders that have left; the next secret is not for them."""
         self.was_used = False
-        """Whether anybody was ever handed the newest secret."""
+        """Whether any member ever received the newest secret."""
         # Chosen behind the interface of `tree/key_tree.py`; docs/decisions/key-trees.md says why this one.
         self.tree: KeyTree = LkhTree(group=group_name(group), random=random)
         self._arriving: set[bytes] = set()
@@ -63,7 +63,7 @@ class KeyGroup:
         return self.issued[-1] if self.issued else None
 
     def admit(self, member: Principal) -> None:
-        """Count on somebody who is here; it enters the tree with the next refresh."""
+        """Add a present member; it enters the tree with the next refresh."""
         self.holders.add(member)
         self.was_used = True
         self.absent.discard(member)
@@ -72,23 +72,23 @@ class KeyGroup:
             self._arriving.add(member.key)
 
     def part(self, member: Principal) -> None:
-        """Let somebody go who keeps the newest secret; it leaves the tree with the next refresh."""
+        """Remove a member that keeps the newest secret; it leaves the tree with the next refresh."""
         if member in self.holders:
             self.absent.add(member)
         self._take_out(member)
 
     def expel(self, member: Principal) -> None:
-        """Shut somebody out. The caller sees to it that the secret is refreshed."""
+        """Evict a member. The caller sees to it that the secret is refreshed."""
         self.holders.discard(member)
         self.absent.discard(member)
         self._take_out(member)
 
     def restore(self, issued: list[Issued]) -> None:
-        """Go on with secrets from before a restart; everybody is absent at first."""
+        """Go on with secrets from before a restart; all members are absent at first."""
         self.issued = issued
 
     def restore_holder(self, member: Principal) -> None:
-        """Remember somebody who was handed the newest secret before a restart."""
+        """Remember a member that received the newest secret before a restart."""
         self.holders.add(member)
         self.absent.add(member)
         self.was_used = True

@@ -1,9 +1,9 @@
 """Who is in the key groups of one type, and which epoch do they share?
 
-The manager of a type asks its `GroupManager`: somebody joins, leaves, is put
-out, or time passes, and what comes back is what members have to be told.
-Everybody's right is the policy kernel's answer to the certificates shown
-(`groups/membership.py`), and a new key is made when, and only when, somebody would
+The manager of a type calls its `GroupManager`: a member joins, leaves, is put
+out, or time passes, and what comes back is what members must be sent.
+A member's right is the policy kernel's answer to the certificates shown
+(`groups/membership.py`), and a new key is made when, and only when, a member would
 otherwise read what it has no right to (`groups/refresh.py`). All groups of a type
 share one sequence of epochs, each signed and bound to the one before.
 
@@ -37,7 +37,7 @@ __all__ = ["GroupManager"]
 
 
 class GroupManager:
-    """The key groups of one type. `changes` of the store must be safe before an outcome is told."""
+    """The key groups of one type. `changes` of the store must be safe before an outcome is sent."""
 
     def __init__(  # noqa: PLR0913 - every one is named at the call
         self,
@@ -83,7 +83,7 @@ class GroupManager:
         return member is not None and member.is_here and group in member.groups
 
     def claim_of(self, principal: Principal) -> Claim | None:
-        """Return what a member that is here has shown, and who has vouched for it."""
+        """Return what a present member has shown, and its one-time answers."""
         member = self._members.get(principal)
         return None if member is None or not member.is_here else member.claim
 
@@ -105,13 +105,13 @@ class GroupManager:
         return self.store.history(group, epoch)
 
     def past(self, claim: Claim, *, since: Instant, until: Instant, after: int, now: Instant) -> Past:
-        """Return a page of keys of epochs that are over, for whoever could have had them at their time."""
+        """Return a page of keys of epochs that are over, for a reader that could have had them then."""
         return self._past.keys(claim, self.grounds, since=since, until=until, after=after, now=now)
 
     def next_look(self) -> Instant | None:
         """Return the next moment at which a right ends, a refresh is due or a key is to be destroyed.
 
-        Somebody who has left is shut out at the first of these: the end of its
+        A member that has left is evicted at the first of these: the end of its
         right, or the periodic refresh of a group that it holds the key of.
         """
         next_right = self._standing.looks.next_at
@@ -132,7 +132,7 @@ class GroupManager:
     # -------------------------------------------------------- who comes and goes
 
     def join(self, claim: Claim, head: SignedEpoch | None, now: Instant) -> list[Outcome]:
-        """Let somebody in, or tell it again what it may hold; raise if nothing is open to it."""
+        """Admit a member, or send again what it may hold; raise if nothing is open to it."""
         if head is not None:
             self._groups.ledger.check(head)
         if claim.principal in self._distrusted.evicted:
@@ -151,7 +151,7 @@ class GroupManager:
         return [*shut, *outcomes, self._delivery(member, history, head)]
 
     def vouch(self, principal: Principal, vouched: VouchedFor | None, now: Instant) -> list[Outcome]:
-        """Go on with a member whose certificates were to be vouched for anew, with what came of that."""
+        """Continue with a member whose certificates needed new one-time answers."""
         member = self._members.get(principal)
         if member is None or not member.is_here:
             return []
@@ -161,18 +161,18 @@ class GroupManager:
         shut = [self._shut_out(member, lost)] if lost else []
         outcomes = self._refreshed(due, now, skip=principal)
         # What it holds on to, it may hold for longer.
-        told = [self._delivery(member, history, None)] if member.groups else []
-        return [*shut, *outcomes, *told]
+        deliveries = [self._delivery(member, history, None)] if member.groups else []
+        return [*shut, *outcomes, *deliveries]
 
     def leave(self, principal: Principal) -> None:
-        """Let somebody go. Keys change when its right ends or the timer runs out, whichever is first."""
+        """Remove a member. Keys change when its right ends or the timer runs out, whichever is first."""
         member = self._members.get(principal)
         if member is not None:
             self._members.parted(member)
             self._members.forget_if_gone(principal)
 
     def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
-        """Put somebody out at once, whatever its certificates say, until it is trusted again."""
+        """Evict a principal at once, whatever its certificates say, until it is trusted again."""
         self._distrusted.evicted.add(principal)
         member = self._members.put_out(principal)
         due = dict.fromkeys(self._groups.expel(principal), Refresh.EVICTION)
@@ -180,7 +180,7 @@ class GroupManager:
         return [*shut, *self._refreshed(due, now)]
 
     def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Outcome]:
-        """Believe these certificates no more; whoever stood on them alone is put out at once."""
+        """Distrust these certificates; members that depend on them alone are evicted at once."""
         new = frozenset(certificates)
         self._distrusted.revoked |= new
         touched = [one for one in self._members.all() if any(s.id in new for s in one.claim.pool)]
@@ -216,7 +216,7 @@ class GroupManager:
         outcomes += [self._delivery(member, history, None) for member, history in gained]
         self._groups.destroy(now)
         self._members.forget_gone()
-        # Whoever is out hears that first: the epoch that follows is not for it.
+        # An evicted member is notified first: the epoch that follows is not for it.
         return [*shut, *outcomes]
 
     def _shut_out(self, member: GroupMember, lost: frozenset[GroupId]) -> ShutOut:
@@ -226,14 +226,14 @@ class GroupManager:
         return ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out)
 
     def _refreshed(self, due: Due, now: Instant, *, skip: Principal | None = None) -> list[Outcome]:
-        """Begin an epoch in which these groups have new secrets, and say what everybody needs to follow."""
+        """Begin an epoch in which these groups have new secrets, and return what members need to follow."""
         if not due:
             return []
         refreshed = self._groups.refresh(due, now)
         for principal in refreshed.left_behind:
             self._members.keep(principal)
         welcomed = sorted(refreshed.welcomed - {skip}, key=lambda one: one.key)
-        return [refreshed.told, *(self._delivery(self._members[one], None, None) for one in welcomed)]
+        return [refreshed.announcement, *(self._delivery(self._members[one], None, None) for one in welcomed)]
 
     def _delivery(
         self, member: GroupMember, history: RightHistory | None, head: SignedEpoch | None
@@ -249,7 +249,7 @@ class GroupManager:
     # -------------------------------------------------------- after a restart
 
     def restore(self, kept: KeptGroups, versions: Mapping[bytes, VerifiedType], now: Instant) -> None:
-        """Go on from what was kept: the same epochs and secrets, the same holders, nobody here yet."""
+        """Go on from what was kept: the same epochs and secrets, the same holders, no member present yet."""
         self._groups.restore(kept)
         for record in kept.members:
             known = tuple(versions[one] for one in record.versions if one in versions)

@@ -43,7 +43,7 @@ __all__ = ["ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager"]
 
 
 class NotTheManager(ProtocolViolation):
-    """Somebody else answers at the address of a type's manager, or it may not be part of this network."""
+    """Another server answers at the address of a type's manager, or it may not connect to this network."""
 
     code = "PROTOCOL-NOT-THE-MANAGER"
 
@@ -163,7 +163,7 @@ class ManagerLinks(Endpoint[Session]):
         self._links: dict[LinkId, ManagerLink] = {}
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Ask these constitutions from now on who speaks for a quorum that owns the network."""
+        """Use these constitutions for a quorum that owns the network from now on."""
         self._settings = replace(self._settings, constitutions=constitutions)
 
     def all(self) -> list[ManagerLink]:
@@ -179,11 +179,11 @@ class ManagerLinks(Endpoint[Session]):
         return self._links.get(link)
 
     def open_links(self) -> list[LinkId]:
-        """Return the links that stand."""
+        """Return the open links."""
         return list(self._links)
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Forget all managers."""
         self._links.clear()
         self._managers.clear()
 
@@ -250,7 +250,7 @@ class ManagerLinks(Endpoint[Session]):
         return []
 
     def check_not_revoked(self, manager: ManagerLink, now: Instant) -> None:
-        """Refuse to go on with a manager whose right was revoked meanwhile, by what we have heard."""
+        """Refuse to go on with a manager whose right was revoked meanwhile."""
         if self._standing is None:
             return
         for signed in manager.rests_on:

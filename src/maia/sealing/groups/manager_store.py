@@ -4,9 +4,9 @@
     TYPE/secret/UID/NUMBER   the secret that was new in it: sealed at rest
     TYPE/history/UID/NUMBER  the same after its time, where history is kept: sealed at rest
     TYPE/member/KEY          who holds newest secrets, and the certificates it showed
-    TYPE/writer/KEY          the certificates with which somebody published, where history is kept
+    TYPE/writer/KEY          the certificates of a publisher, where history is kept
 
-Changes are collected here and made safe before anybody is told of them, so a
+Changes are collected here and made safe before any message about them, so a
 crash never takes an epoch back (A82). Key trees are not kept:
 members that come back are taken into a new one.
 """
@@ -140,7 +140,7 @@ class ManagerStore:
         self.changes[name] = _ENCODER.encode(_Member([group.uid for group in held], pool, versions))
 
     def keep_writer(self, principal: Principal, shown: Iterable[SignedCertificate]) -> None:
-        """Keep what somebody publishes with, for those who will read it later."""
+        """Keep a publisher's certificates, for later readers."""
         if self.writers.note(principal, shown):
             data = [certificate_to_bytes(signed) for signed in self.writers.of(principal)]
             self.changes[self._name("writer", principal.key.hex())] = _ENCODER.encode(data)

@@ -1,9 +1,9 @@
-"""What may one member of the key groups hold at this moment, and when is that looked at again?
+"""What may one member of the key groups hold at this moment, and when is that rechecked?
 
-The manager of the groups asks when somebody joins and when its moment has
-come. Everybody's right is the policy kernel's answer to the certificates shown
+The manager of the groups asks when a member joins and when its deadline has
+come. A member's right is the policy kernel's answer to the certificates shown
 (`groups/membership.py`). The next moment is worked out beforehand: the end of the
-right, or of the last statement that vouches for it.
+right, or of the last statement that confirms it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GroupStanding:
     def __init__(
         self, groups: TypeGroups, members: GroupMembers, store: ManagerStore, distrusted: Distrusted
     ) -> None:
-        """Begin with nobody to look at."""
+        """Begin with no member to recheck."""
         self._groups, self._members, self._store, self._distrusted = groups, members, store, distrusted
         self.looks = Looks()
 
@@ -62,7 +62,7 @@ class GroupStanding:
                 due.setdefault(group, why)
 
     def held_since(self, history: RightHistory, principal: Principal) -> Callable[[GroupId, Instant], bool]:
-        """Return who says whether somebody had the right to a group at every moment from one on."""
+        """Return a test whether a member had the right to a group at every moment from one on."""
         let_in_again = self._distrusted.readmitted.get(principal)
 
         def held(group: GroupId, moment: Instant) -> bool:
@@ -73,7 +73,7 @@ class GroupStanding:
         return held
 
     def is_as_before(self, member: GroupMember, grounds: Grounds, now: Instant) -> bool:
-        """Say whether a member is looked at because statements have ended, and newer ones say the same."""
+        """Return whether a recheck is due only because statements ended, and newer ones say the same."""
         witness = grounds.witness
         once = member.claim.once(now)
         good = [one for one in member.claim.pool if witness.problem_with(one, now, once=once) is None]
@@ -84,7 +84,7 @@ class GroupStanding:
         return True
 
     def _watch(self, member: GroupMember, fresh_until: Instant) -> None:
-        """Have a member looked at as soon as its right has ended, or nobody vouches for it any more."""
+        """Schedule a recheck of a member for the end of its right, or of its statements."""
         ends = min(member.until, fresh_until)
         if ends < INSTANT_MAX:
             self.looks.ask(Instant(ends + 1), member.claim.principal)

@@ -1,6 +1,6 @@
 """Who is a member of the key groups of a type, and what has it shown?
 
-The manager of the groups asks whenever somebody comes, goes or is looked at.
+The manager of the groups asks whenever a member comes, goes or is rechecked.
 A member that has left is remembered for as long as it holds a secret.
 """
 
@@ -26,7 +26,7 @@ _POOL_MAX: Final = 256
 
 @dataclass(slots=True)
 class GroupMember:
-    """One member: what it has shown, and what was found of that when it was looked at last."""
+    """One member: what it has shown, and the result of the last check."""
 
     claim: Claim
     groups: frozenset[GroupId] = frozenset()
@@ -34,7 +34,7 @@ class GroupMember:
     until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     is_here: bool = False
     good: frozenset[bytes] = frozenset()
-    """Its certificates that nothing spoke against when they were looked at last."""
+    """Its certificates that passed the last check."""
 
     @property
     def held(self) -> Held:
@@ -51,7 +51,7 @@ class GroupMembers:
     """The members of the groups of one type, here or away."""
 
     def __init__(self, groups: TypeGroups, store: ManagerStore, distrusted: Distrusted) -> None:
-        """Begin with nobody; who holds which secret is asked of `groups`."""
+        """Begin empty; `groups` knows who holds which secret."""
         self._groups, self._store, self._distrusted = groups, store, distrusted
         self._members: dict[Principal, GroupMember] = {}
 
@@ -60,7 +60,7 @@ class GroupMembers:
         return len(self._members)
 
     def __getitem__(self, principal: Principal) -> GroupMember:
-        """Return somebody who is a member for sure."""
+        """Return a known member."""
         return self._members[principal]
 
     def all(self) -> list[GroupMember]:
@@ -76,7 +76,7 @@ class GroupMembers:
         return [self._members[one] for one in principals if one in self._members]
 
     def arrived(self, claim: Claim) -> GroupMember:
-        """Take note that somebody is here, with a claim that takes the place of what it showed before."""
+        """Note that a member is here, with a claim that replaces what it showed before."""
         if claim.principal not in self._members and len(self._members) >= _MEMBERS_MAX:
             raise MembersFull(f"a type has at most {_MEMBERS_MAX} members")
         member = self._members.setdefault(claim.principal, GroupMember(claim))
@@ -84,7 +84,7 @@ class GroupMembers:
         return member
 
     def parted(self, member: GroupMember) -> None:
-        """Take note that somebody has left; it keeps the secrets that it holds."""
+        """Note that a member has left; it keeps the secrets that it holds."""
         member.is_here = False
         self._groups.part(member.claim.principal)
 
@@ -98,18 +98,18 @@ class GroupMembers:
         self._members[member.claim.principal] = member
 
     def keep(self, principal: Principal) -> None:
-        """Have kept what somebody holds and showed."""
+        """Store what a member holds and showed."""
         member = self._members.get(principal)
         held = self._groups.held_by(principal)
         self._store.keep_member(principal, None if member is None else member.claim, held)
 
     def forget_if_gone(self, principal: Principal) -> None:
-        """Forget somebody who has left and holds no secret any more."""
+        """Forget a member that has left and holds no secret any more."""
         if not self._members[principal].is_here and not self._groups.held_by(principal):
             self.put_out(principal)
 
     def forget_gone(self) -> None:
-        """Forget everybody who has left and holds no secret any more."""
+        """Forget all members that have left and hold no secret any more."""
         for principal in list(self._members):
             self.forget_if_gone(principal)
 

@@ -1,10 +1,10 @@
 """Which key groups of a type may this principal be in, and for how long has that been so?
 
-The certificates that let somebody publish or subscribe let it into the key
+The certificates that let a principal publish or subscribe admit it to the key
 groups, and nothing else does (dissertation 7.6): the answer is the policy
-kernel's, asked for publishing and for subscribing. A group is open to whoever
+kernel's, asked for publishing and for subscribing. A group is open to a principal that
 has a View that shows or writes its attribute at this moment; the type's own
-group to whoever has any View of the type.
+group to a principal with any View of the type.
 """
 
 from __future__ import annotations
@@ -75,42 +75,42 @@ _NOTHING_HEARD: Final = Statements()
 
 
 class TooManyVersions(BadInput):
-    """A member asks for more versions of a type at once than a manager looks at."""
+    """A member requests more versions of a type at once than a manager checks."""
 
     code = "INPUT-GROUP-VERSIONS"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whom it is about, which versions of the type it speaks, and the certificates it shows."""
+    """The principal, its versions of the type, and the certificates it shows."""
 
     principal: Principal
     versions: tuple[VerifiedType, ...] = field(repr=False)
     pool: tuple[SignedCertificate, ...] = field(repr=False)
     vouched: VouchedFor | None = field(default=None, repr=False)
-    """Who has vouched, for this very claim, for certificates that demand it, and for how long that serves."""
+    """The one-time answers for this very claim, and how long they serve."""
 
     def __post_init__(self) -> None:
-        """Refuse more than a manager looks at."""
+        """Refuse more than a manager checks."""
         if len(self.versions) > VERSIONS_MAX:
             raise TooManyVersions(f"a member asks for at most {VERSIONS_MAX} versions of a type")
 
     def once(self, at: Instant) -> frozenset[Once]:
-        """Return the one-time answers that the claim may rest on at a moment."""
+        """Return the one-time answers that count for the claim at a moment."""
         vouched = self.vouched
         return vouched.once if vouched is not None and vouched.serves.contains(at) else NO_ANSWERS
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What a decision rests on beside the certificates that were shown."""
+    """What a decision depends on beside the certificates that were shown."""
 
     level: SealingLevel
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     cache: VerificationCache | None = field(default=None, repr=False)
     standing: Witness | None = field(default=None, repr=False)
-    """Who knows which certificates are revoked, and whose statements hold; without one nothing was heard."""
+    """The validity statements received; None for none."""
     chains_max: int = CHAINS_COUNTED
     """Chains of one principal to one version that add up."""
 
@@ -122,7 +122,7 @@ class Grounds:
 
 @dataclass(frozen=True, slots=True)
 class MembershipState:
-    """The groups that are open to somebody, whether it may write, and the period in which that is so."""
+    """The groups that are open to a principal, whether it may write, and for which period."""
 
     groups: frozenset[GroupId]
     may_write: bool
@@ -183,7 +183,7 @@ def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Gro
 
     Whether a certificate is revoked, or stale, is a question about the
     present. A moment that is over is not judged again: what passes its tests
-    now speaks for the past too, and what does not speaks for nothing.
+    now counts for the past too, and what does not counts for nothing.
     """
     problem_with, once = grounds.witness.problem_with, claim.once(now)
     pool = tuple(signed for signed in claim.pool if problem_with(signed, now, once=once) is None)
@@ -191,9 +191,9 @@ def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Gro
 
 
 def standing_now(claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> MembershipState:
-    """Return what a claim opens at the present moment to somebody who holds this already.
+    """Return what a claim opens at the present moment to a member that holds this already.
 
-    One-time answers were given for one authorisation. Until the next ones, what rests on them is never
+    One-time answers were given for one authorisation. Until the next ones, what depends on them is never
     more than it was, whatever else begins to count meanwhile, and ends with them.
     """
     good, tested = tested_now(claim, grounds, now)
@@ -221,21 +221,21 @@ def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[S
 
 
 class RightHistory:
-    """What a claim opens now, and has opened before; worked out backwards, as far as somebody asks."""
+    """What a claim opens now, and has opened before; worked out backwards, on demand."""
 
     __slots__ = ("_claim", "_found", "_grounds", "at", "fresh_until", "good", "now")
 
     def __init__(self, claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> None:
-        """Begin with what is open at `now` to somebody who holds this already."""
+        """Begin with what is open at `now` to a member that holds this already."""
         self._claim, self._grounds = tested_now(claim, grounds, now)
         self.at = now
         self.now: MembershipState = standing_now(claim, grounds, now, held)
         self._found = [self.now]
         self.good = frozenset(signed.id for signed in self._claim.pool)
-        """Which of the certificates nothing speaks against."""
+        """The certificates that are neither revoked nor stale."""
         fresh = grounds.witness.stale_after(self._claim.pool, now)
         self.fresh_until = Instant(INSTANT_MAX) if fresh is None else fresh
-        """Up to when that is so if nothing more is heard."""
+        """Up to when that is so if no more statements arrive."""
 
     def held_since(self, group: GroupId, moment: Instant) -> bool:
         """Say whether a group was open at every moment from `moment` on."""
@@ -244,7 +244,7 @@ class RightHistory:
                 return False
             if found.since <= moment:
                 return True
-        return False  # too many steps: a refresh too many harms nobody
+        return False  # too many steps: an extra refresh does no harm
 
     def _backwards(self) -> Iterator[MembershipState]:
         for step in range(_STEPS_MAX):
@@ -272,7 +272,7 @@ def _opened(
 
 
 def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
-    """Return the chains in a claim that speak for a request, with the answers that serve at the moment."""
+    """Return the chains in a claim for a request, with the answers that serve at the moment."""
     once = claim.once(at)
     try:
         return gather_evidence(
@@ -287,4 +287,4 @@ def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) 
             budget=Budget.of(_WORK_MAX),
         )
     except TooMuchToSearch:
-        return NO_EVIDENCE  # what takes more than anybody's work for one answer opens nothing
+        return NO_EVIDENCE  # what exceeds the budget of one answer opens nothing

@@ -1,6 +1,6 @@
-"""Who has to vouch for a member's certificates so that it gets keys, and for which request?
+"""Which testers must confirm a member's certificates so that it gets keys, and for which request?
 
-A key server asks before it lets somebody in, and again while it stays. What a
+A key server asks before it admits a member, and again while it stays. What a
 question is about is named by a digest that server and member work out alike:
 these keys, for this member, from this server, in this session.
 """
@@ -36,9 +36,9 @@ def keys_digest(
 def demanded(
     claim: Claim, grounds: Grounds, now: Instant, *, most: int, held: Held | None = None
 ) -> frozenset[Once]:
-    """Return who has to vouch for what so that a claim opens more than is `held`, or than without them.
+    """Return which testers must confirm what so that a claim opens more than is `held`, or than without.
 
-    Nobody, if that would not do: what leads to no key is not asked about (A30). Of many chains, so many
+    None, if that would not do: what leads to no key is not asked about (A30). Of many chains, so many
     are asked about as one request may.
     """
     every = _would_do(claim, grounds, now)

@@ -1,4 +1,4 @@
-"""What comes of a change in the key groups of a type, and who has to be told?
+"""What follows from a change in the key groups of a type, and which members must be sent what?
 
 The manager of the groups answers in these terms. A key server turns them into
 messages; tests read them as they are.
@@ -63,7 +63,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class NewEpoch:
-    """A new epoch, for every member that is here; a delivery to somebody takes its place."""
+    """A new epoch, for every member that is here; a delivery to one member takes its place."""
 
     epoch: SignedEpoch
     parts: tuple[tuple[GroupId, bytes], ...]
@@ -96,7 +96,7 @@ class Distrusted:
     """The ids of certificates."""
 
     def readmit(self, principal: Principal, now: Instant) -> bool:
-        """Trust somebody again; say whether it was distrusted."""
+        """Trust a principal again; return whether it was distrusted."""
         was_evicted = principal in self.evicted
         if was_evicted:
             self.evicted.discard(principal)

@@ -1,8 +1,8 @@
-"""What of the past may somebody be told: keys of epochs that are over, and who has published?
+"""What of the past may a reader have: keys of epochs that are over, and the publishers' certificates?
 
 A key server asks for readers that were away, and for members that opened a
-frame and want to know whose it is. Whoever the domain believes no more is told
-nothing, and nothing is told that rests on a certificate that was revoked.
+frame and want to know whose it is. An evicted principal gets
+nothing, and nothing is given that depends on a revoked certificate.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GroupPast:
     def keys(
         self, claim: Claim, grounds: Grounds, *, since: Instant, until: Instant, after: int, now: Instant
     ) -> Past:
-        """Return the keys of epochs that are over, for whoever could have had them at their time.
+        """Return the keys of epochs that are over, for a reader that could have had them at their time.
 
         At most a page of the epochs between two moments, beginning with the
         first after number `after`; and the number to go on with, or None.

@@ -1,8 +1,8 @@
 """Does this call for a new key, and if so, when?
 
-A manager asks whenever somebody joins or leaves, when a right ends, and when
-time passes. Whoever holds a key may read whatever is sealed with it, so the
-question is always whether everybody who holds it has the right to all of
+A manager asks whenever a member joins or leaves, when a right ends, and when
+time passes. A holder of a key may read whatever is sealed with it, so the
+question is always whether every holder has the right to all of
 that. The answers are those of the dissertation's figure 7.6:
 
     joins    with a right that held when the key was last refreshed    no refresh
@@ -37,10 +37,10 @@ class Refresh(Enum):
 
 
 def joining_calls_for_refresh(*, was_used: bool, holds_it: bool, held_right_since_refresh: bool) -> bool:
-    """Say whether somebody who joins may not be handed the key as it is.
+    """Return whether a joining member may not receive the key as it is.
 
-    `was_used` says whether anybody was ever handed this key: one that nobody had
-    protects nothing yet. `holds_it` is somebody who comes back.
+    `was_used` says whether any member ever received this key: one that no member had
+    protects nothing yet. `holds_it` is a member that comes back.
     """
     return was_used and not holds_it and not held_right_since_refresh
 

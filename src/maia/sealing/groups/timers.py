@@ -1,4 +1,4 @@
-"""Whose right has to be looked at next, and when? Nobody walks through all members every second."""
+"""Whose right has to be rechecked next, and when? No step walks through all members."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Looks"]
 
 
 class Looks:
-    """Whose right has to be looked at when. A moment that was asked for twice is looked at twice."""
+    """When each right is rechecked. A deadline that was set twice is checked twice."""
 
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin empty."""
         self._heap: list[tuple[int, bytes]] = []
 
     @property
@@ -25,7 +25,7 @@ class Looks:
         return Instant(self._heap[0][0]) if self._heap else None
 
     def ask(self, at: Instant, principal: Principal) -> None:
-        """Have somebody looked at when a moment has come."""
+        """Set the deadline of a member."""
         heappush(self._heap, (at, principal.key))
 
     def due(self, now: Instant) -> list[Principal]:

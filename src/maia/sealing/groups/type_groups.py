@@ -34,7 +34,7 @@ Due = dict[GroupId, Refresh]
 class Refreshed:
     """A new epoch, who has to be handed its way into the key trees, and who was left behind."""
 
-    told: NewEpoch
+    announcement: NewEpoch
     welcomed: frozenset[Principal]
     left_behind: frozenset[Principal]
 
@@ -65,7 +65,7 @@ class TypeGroups:
     # -------------------------------------------------------- asking
 
     def get(self, group: GroupId) -> KeyGroup | None:
-        """Return a group, if anybody was ever in it."""
+        """Return a group, if it ever had a member."""
         return self._groups.get(group)
 
     def holders(self, group: GroupId) -> frozenset[Principal]:
@@ -74,7 +74,7 @@ class TypeGroups:
         return frozenset() if known is None else frozenset(known.holders)
 
     def held_by(self, principal: Principal) -> tuple[GroupId, ...]:
-        """Return the groups of which somebody holds the newest secret."""
+        """Return the groups whose newest secret has a holder."""
         return tuple(group.id for group in self._groups.values() if principal in group.holders)
 
     def secret_of(self, group: GroupId, epoch: int) -> Secret | None:
@@ -93,7 +93,7 @@ class TypeGroups:
         *,
         held_since: Callable[[GroupId, Instant], bool],
     ) -> GroupWelcome:
-        """Return what somebody may hold of these groups: newest secrets, and older ones by its right."""
+        """Return what a member may hold of these groups: newest secrets, and older ones by its right."""
         opened = [self._groups[one] for one in _ordered(groups)]
         secrets = [
             Handed(group.id, one.epoch, one.replaced_in, one.secret)
@@ -114,7 +114,7 @@ class TypeGroups:
         held_since: Callable[[GroupId, Instant], bool],
         now: Instant,
     ) -> Refresh | None:
-        """Take somebody in that has the right to a group; say why the group needs a new secret, if so."""
+        """Admit a principal with the right to a group; return why the group needs a new secret, if so."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = KeyGroup(group_id, self._random)
@@ -140,12 +140,12 @@ class TypeGroups:
         return Refresh.TIMER if self._is_stale(group, now) else None
 
     def part(self, principal: Principal) -> None:
-        """Let somebody go, who keeps the secrets that it holds until they are replaced."""
+        """Remove a member, which keeps its secrets until they are replaced."""
         for group in self._groups.values():
             group.part(principal)
 
     def expel(self, principal: Principal, *, but_from: frozenset[GroupId] = frozenset()) -> list[GroupId]:
-        """Shut somebody out of every group but these; return those whose secret it holds."""
+        """Evict a member from every group but these; return those whose secret it holds."""
         lost = [group for group in self.held_by(principal) if group not in but_from]
         for group in lost:
             self._groups[group].expel(principal)
@@ -165,8 +165,8 @@ class TypeGroups:
             left_behind |= dropped
             parts.append((group, rekeyed.broadcast))
         epoch = self._announce(number, since, due)
-        told = NewEpoch(epoch, tuple(parts), Counter(due.values()))
-        return Refreshed(told, frozenset(welcomed), frozenset(left_behind))
+        announcement = NewEpoch(epoch, tuple(parts), Counter(due.values()))
+        return Refreshed(announcement, frozenset(welcomed), frozenset(left_behind))
 
     def _announce(self, number: int, since: Instant, groups: Iterable[GroupId]) -> SignedEpoch:
         issued = {group: self._newest(group) for group in groups}
@@ -174,7 +174,7 @@ class TypeGroups:
         signed = self.ledger.announce(since, made)
         for group, one in issued.items():
             self._store.keep_secret(group, one)
-        if not self.keeps_history:  # whoever reads the past has to know when each epoch was
+        if not self.keeps_history:  # a reader of the past has to know when each epoch was
             self.ledger.prune({one.epoch for group in self._groups.values() for one in group.issued})
         return signed
 
@@ -192,7 +192,7 @@ class TypeGroups:
 
     def timer(self, now: Instant) -> Due:
         """Return the groups whose secret has been in use for long enough."""
-        # A group that nobody holds waits for the next one who joins: it protects nothing.
+        # A group without holders waits for the next member: it protects nothing.
         return {
             group.id: Refresh.TIMER
             for group in self._groups.values()

@@ -2,7 +2,7 @@
 
 For each group that is open to the member: the secrets it may hold, each with
 the epoch that it is new in and the one that replaced it, and its place in the
-group's key tree. The signed epochs travel beside the parcel. Whoever unpacks
+group's key tree. The signed epochs travel beside the parcel. A member that unpacks
 checks every secret against the commitment in its epoch.
 """
 
@@ -90,7 +90,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Parcel)
 
 
 def parcel_info(type_id: bytes, *, manager: Principal, member: Principal) -> bytes:
-    """Return what a parcel is bound to: nobody can pass it off for another type or member."""
+    """Return what a parcel is bound to: it cannot be passed off for another type or member."""
     return b"maia/1/key-parcel\x00" + type_id + manager.key + member.key
 
 

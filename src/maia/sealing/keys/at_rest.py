@@ -1,7 +1,7 @@
 """How does a secret lie on a disk?
 
 Sealed under a key that is not on that disk: it grows from the node's signing
-key, which has a file, and perhaps a passphrase, of its own. Whoever copies the
+key, which has a file, and perhaps a passphrase, of its own. An attacker that copies the
 data folder alone has nothing. What is sealed is bound to the name it is kept
 under, so that no two records can be exchanged.
 """

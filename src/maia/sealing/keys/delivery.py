@@ -1,10 +1,10 @@
-"""How does a key reach one member and nobody else?
+"""How does a key reach one member alone?
 
 A member makes an encryption key for one session with one manager and signs
 it. The manager seals what is meant for this member to that key (HPKE, RFC
 9180: X25519, HKDF-SHA256, AES-256-GCM). The secret half never leaves the
 member's memory and goes with the session, so a recording of the link opens
-nothing later, even for somebody who has stolen the signing keys by then.
+nothing later, even with stolen signing keys.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PROBE: Final = X25519PrivateKey.from_private_bytes(b"has this point a small ord
 
 
 class BadEncryptionKey(BrokenCredential):
-    """A member's encryption key is none, or nobody could keep a secret with it."""
+    """A member's encryption key is invalid, or cannot keep a secret."""
 
     code = "CREDENTIAL-ENCRYPTION-KEY"
 
@@ -128,8 +128,8 @@ def seal_to(key: bytes, plaintext: bytes, info: bytes, random: Callable[[int], b
 def _agreed(secret: X25519PrivateKey, key: bytes) -> bytes:
     try:
         return secret.exchange(X25519PublicKey.from_public_bytes(key))
-    except ValueError:  # a point of small order: the result would be known to everybody
-        raise BadEncryptionKey("nobody could keep a secret with this encryption key") from None
+    except ValueError:  # a point of small order: the result would be public
+        raise BadEncryptionKey("this encryption key cannot keep a secret") from None
 
 
 def _extract(suite: bytes, salt: bytes, label: bytes, given: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Which epochs has the manager of a type signed, and which does somebody need who has missed some?
+"""Which epochs has the manager of a type signed, and which does a member need that has missed some?
 
 Numbers only ever grow, each epoch names the one before it, and a member that
-shows an epoch of somebody else with the same key is not led on: one of the two
+is shown an epoch of another process with the same key does not go on: one of the two
 managers must not be running (A54).
 """
 
@@ -100,7 +100,7 @@ class EpochLedger:
         return found
 
     def prune(self, used: set[int]) -> None:
-        """Forget epochs that nobody needs any more."""
+        """Forget epochs that are no longer needed."""
         for number in [one for one in self._epochs if one <= self.number - EPOCHS_KEPT and one not in used]:
             del self._epochs[number]
             self._store.keep_epoch_gone(number)

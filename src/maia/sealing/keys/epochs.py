@@ -10,7 +10,7 @@ The manager of a type numbers its epochs and signs each one:
       (signature ed25519 BYTES))
 
 An epoch names the groups whose secret is new in it, with a commitment to each
-secret: whoever is handed a secret can tell that it is the one the manager
+secret: a member that receives a secret can check that it is the one the manager
 meant. It also names the digest of the epoch before it, so two managers that
 hold one key cannot lead a group in two directions unseen: a member refuses
 whatever does not follow from what it holds (A54).
@@ -69,13 +69,13 @@ class BadEpoch(ProtocolViolation):
 
 
 class EpochGap(ProtocolViolation):
-    """An epoch was announced whose predecessors were not heard of; they have to be asked for."""
+    """An epoch was announced whose predecessors are missing; they have to be requested."""
 
     code = "PROTOCOL-EPOCH-GAP"
 
 
 class EpochForked(ProtocolViolation):
-    """An epoch does not follow from the one that is held: somebody else speaks with the manager's key."""
+    """An epoch does not follow from the one that is held: another process uses the manager's key."""
 
     code = "PROTOCOL-EPOCH-FORKED"
 
@@ -259,7 +259,7 @@ class EpochChain:
         return 0 if self._head is None else self._head.statement.number
 
     def start_at(self, signed: SignedEpoch) -> EpochStatement:
-        """Begin with this epoch, whatever came before it: for whoever holds nothing yet."""
+        """Begin with this epoch, whatever came before it: for a member that holds nothing yet."""
         statement = self._verified(signed)
         self._digests = {statement.number: signed.digest}
         self._head = signed
@@ -276,7 +276,7 @@ class EpochChain:
         if self._head is None:
             return self.start_at(signed)
         if statement.number <= self.number:
-            return None  # older than anything that is held: no use to anybody
+            return None  # older than anything that is held: of no use
         if statement.number > self.number + 1:
             raise EpochGap(f"epoch {statement.number} was announced, and {self.number} is the last one held")
         self._check_next(statement, self._head)

@@ -2,7 +2,7 @@
 
 A pipeline that reads a log asks the type's key manager, if the owner wants
 old keys to be kept. The right is that of the time of publication: the key of
-an epoch is for whoever could have been in its group at every moment of the
+an epoch is for principals that could have been in its group at every moment of the
 epoch, and the kernel says so from the certificates shown now. What an epoch's
 secret would open later is not given away: a reader gets the content key of
 each epoch by itself. The present epoch is no history; its keys are for
@@ -51,7 +51,7 @@ __all__ = [
 PAGE_EPOCHS: Final = 256
 """Epochs in one answer; the rest is asked for again."""
 STANDINGS_MAX: Final = 1024
-"""Periods in which a reader's rights are looked at for one answer."""
+"""Periods of a reader's rights that are checked for one answer."""
 _KEYS_MAX: Final = 1025
 WRITERS_BYTES_MAX: Final = 8 << 20
 """Certificates that fit into one answer; a type with more writers tells the first of them."""
@@ -82,7 +82,7 @@ class EpochSpan:
 
 @dataclass(frozen=True, slots=True)
 class PastEpoch:
-    """The content keys of an epoch that is over, by attribute; None stands for the type's own group."""
+    """The content keys of an epoch that is over, by attribute; None means the type's own group."""
 
     span: EpochSpan
     keys: Mapping[AttributeUid | None, Secret] = field(repr=False)
@@ -109,7 +109,7 @@ def past_keys(
 ) -> Iterator[PastEpoch]:
     """Yield, for each epoch, the keys of the groups that were open to a claim throughout.
 
-    `trusted_since` is when somebody was let in again that had been put out;
+    `trusted_since` is when an evicted principal was admitted again;
     nothing from before is for it.
     """
     rights = _Rights(claim, grounds)
@@ -151,7 +151,7 @@ class _Rights:
         self._found: list[MembershipState] = []
 
     def at(self, moment: Instant) -> MembershipState | None:
-        """Return the standing at a moment; None once too many periods were looked at."""
+        """Return the standing at a moment; None once too many periods were checked."""
         place = bisect_right(self._starts, moment)
         if place and self._found[place - 1].until >= moment:
             return self._found[place - 1]
@@ -193,7 +193,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Answer)
 
 
 def past_info(type_id: bytes, *, manager: Principal, reader: Principal) -> bytes:
-    """Return what a parcel of past keys is bound to: nobody can pass it off for another type or reader."""
+    """Return what a parcel of past keys is bound to: it cannot be passed off for another type or reader."""
     return b"maia/1/past-keys\x00" + type_id + manager.key + reader.key
 
 

@@ -203,7 +203,7 @@ class HistoryAsker:
         return []
 
     def take_challenges(self) -> list[Challenged]:
-        """Return what has to be vouched for since this was last asked."""
+        """Return the one-time questions since the last call."""
         taken, self._challenges = self._challenges, []
         return taken
 
@@ -219,10 +219,10 @@ class HistoryAsker:
         if message.id != self._pages or message.type_id != type_id:
             raise ProtocolViolation("the manager answers another question")
         info = past_info(type_id, manager=manager.principal, reader=self._key.principal)
-        told: PastAnswer = unpack_past(manager.secured.open(message.sealed, info))
-        self._found += told.epochs
-        self.writers |= told.writers
-        self.terms = KeyTerms.told(message.terms)
+        answer: PastAnswer = unpack_past(manager.secured.open(message.sealed, info))
+        self._found += answer.epochs
+        self.writers |= answer.writers
+        self.terms = KeyTerms.from_record(message.terms)
         if message.after is not None and self._pages < PAGES_MAX:
             return self._asked(manager, after=message.after)
         self.is_done = True

@@ -2,7 +2,7 @@
 
 Brokers ask before they seal and before they open. The epoch says which key;
 the moment of publication must fit the epoch, so that an old key seals nothing
-new: whoever was put out of a group can date a publication back, but only
+new: an evicted member can date a publication back, but only
 until the drift of the clocks is over (A50; dissertation 7.6.2). Then the key
 is gone.
 
@@ -42,7 +42,7 @@ class KeyTerms:
     """How long keys are used and kept, in seconds; the manager of a type tells its members."""
 
     refresh_s: int = 24 * 3600
-    """How often keys are refreshed even if nobody comes or goes."""
+    """How often keys are refreshed even if no member comes or goes."""
     overdue_s: int = 3600
     """By how much a refresh may be late before publishers stop sealing with the old key."""
     drift_s: int = 300
@@ -51,7 +51,7 @@ class KeyTerms:
     """By how much a publication's moment may lie outside the epoch it was sealed in."""
 
     @classmethod
-    def told(cls, record: KeyTermsRecord) -> KeyTerms:
+    def from_record(cls, record: KeyTermsRecord) -> KeyTerms:
         """Return the terms that a manager tells."""
         return cls(record.refresh_s, record.overdue_s, record.drift_s, record.back_dating_s)
 

@@ -4,7 +4,7 @@ A reader of a log decides itself whether the signer of a frame might publish
 it, and needs the signer's certificates of that time: also of a broker that is
 gone, and those that were renewed since. The manager has seen them all, and
 remembers them where keys are kept for reading the past. They are evidence,
-not an answer: whoever gets them decides upon them.
+not an answer: the receiver verifies them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CERTIFICATES_MAX: Final = 64
 
 
 class PastWriters:
-    """Who has published what anybody may still read, and what spoke for it."""
+    """The publishers of what may still be read, and their certificates."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin empty."""
         self._known: dict[Principal, dict[bytes, SignedCertificate]] = {}
 
     def note(self, principal: Principal, shown: Iterable[SignedCertificate]) -> bool:
@@ -48,7 +48,7 @@ class PastWriters:
     def believed(
         self, *, evicted: Collection[Principal], revoked: Collection[bytes]
     ) -> dict[Principal, tuple[SignedCertificate, ...]]:
-        """Return everybody, without those and that which the domain believes no more."""
+        """Return all publishers, without evicted principals and revoked certificates."""
         left = {
             principal: tuple(signed for key, signed in known.items() if key not in revoked)
             for principal, known in self._known.items()

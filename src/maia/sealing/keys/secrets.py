@@ -1,7 +1,7 @@
 """How is a secret key held, and how does one secret grow from another?
 
-Everybody who seals, opens or hands out keys asks here. A secret shows itself
-to nobody by accident: no text, pickle, copy or error holds its bytes, and
+All code that seals, opens or hands out keys asks here. A secret shows itself
+nowhere by accident: no text, pickle, copy or error holds its bytes, and
 `reveal` is the one way out. Whatever is derived for different purposes or
 contexts differs, so that no two types, attributes or epochs share a key (A48).
 """
@@ -33,7 +33,7 @@ class BadSecret(BadInput):
 
 
 class SecretForgotten(Unavailable):
-    """A secret was wiped, and somebody still asked for it."""
+    """A secret was wiped, and is still used."""
 
     code = "SEALING-SECRET-FORGOTTEN"
 

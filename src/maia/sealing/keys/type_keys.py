@@ -76,7 +76,7 @@ class TypeKeys:
         for handed in parcel.secrets:
             self._check(handed, statements)
         trees = {one.group: _tree(one) for one in parcel.paths}
-        self.ring.terms = KeyTerms.told(message.terms)
+        self.ring.terms = KeyTerms.from_record(message.terms)
         for number in sorted(statements):
             self.ring.learn(number, since=statements[number].since)
         self._statements |= statements
@@ -134,7 +134,7 @@ class TypeKeys:
             try:
                 self._chain.follow(signed)
             except EpochGap as problem:
-                # An answer rests on the head that was shown with the question, and the manager knows it or
+                # An answer follows from the head shown with the question, and the manager knows it or
                 # is too far ahead to tell; anything else that leaves epochs out was not meant for us.
                 if not was_asked:
                     raise KeysMissed(problem.message) from problem

@@ -1,7 +1,7 @@
 """Are we in the key groups of a type, and which keys does that give us?
 
 A member asks the type's manager for all of its keys at once, takes what comes
-back, follows from epoch to epoch, and asks again for what it missed. Whoever
+back, follows from epoch to epoch, and asks again for what it missed. A member that
 is put out, or has no right any more, loses its keys in the same moment.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["Joining"]
 
 
 class Joining:
-    """How one member gets into groups, stays there and falls out; what changed is put on `notices`."""
+    """How one member joins groups, stays there and leaves; what changed is put on `notices`."""
 
     __slots__ = ("_key", "_managers", "_notices", "_numbers", "_rights", "_settings")
 

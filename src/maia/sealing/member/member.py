@@ -10,7 +10,7 @@ A broker embeds one `KeyMember` and hands it every input of a link that it
 
 While a manager cannot be reached the member goes on with what it holds. It
 keeps no key on disk, only the newest signed epoch of each type, so that after
-a restart nobody can lead it back to an older one (A82). A right that ends
+a restart it cannot be led back to an older one (A82). A right that ends
 takes its keys with it, whether the manager can be reached or not.
 """
 
@@ -125,7 +125,7 @@ class KeyMember:
         return frozenset() if known is None else known.keys.groups
 
     def writer(self, type_id: bytes, principal: Principal) -> tuple[SignedCertificate, ...] | None:
-        """Return the certificates with which somebody publishes; None if they were not told yet."""
+        """Return a publisher's certificates; None if they have not arrived yet."""
         return self._writers.get(type_id, principal)
 
     @property
@@ -226,7 +226,7 @@ class KeyMember:
         return self._finished(self._managers.say(manager, question), now)
 
     def ask_writer(self, type_id: bytes, principal: Principal, now: Instant) -> list[Effect]:
-        """Ask the manager with which certificates somebody publishes; `WriterTold` follows."""
+        """Request a publisher's certificates from the manager; `WriterTold` follows."""
         known = self._types.get(type_id)
         if known is None or self._writers.is_asking(type_id, principal):
             return []
@@ -237,7 +237,7 @@ class KeyMember:
         question = WhoWrites(next(self._numbers), type_id, principal.key)
         return self._finished(self._managers.say(manager, question), now)
 
-    # -------------------------------------------------------- what the broker has heard
+    # -------------------------------------------------------- statements
 
     def credentials_changed(self, credentials: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Show other certificates from now on, as before old ones expire."""
@@ -246,7 +246,7 @@ class KeyMember:
         return self._finished(asked, now)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Ask these constitutions from now on who speaks for a quorum."""
+        """Use these constitutions of quorums from now on."""
         self._managers.adopt(constitutions)
         self._rights.adopt(constitutions)
 
@@ -460,7 +460,7 @@ class KeyMember:
 
     def _told_past(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
         info = past_info(message.type_id, manager=manager.principal, reader=self._key.principal)
-        self._past.told(message, unpack_past(manager.secured.open(message.sealed, info)))
+        self._past.receive(message, unpack_past(manager.secured.open(message.sealed, info)))
         return []
 
     # -------------------------------------------------------- what has to be vouched for

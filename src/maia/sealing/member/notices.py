@@ -1,4 +1,4 @@
-"""What does a broker hear from its key member?"""
+"""Which notices does a key member give its broker?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KeysRefused:
 
 @dataclass(frozen=True, slots=True)
 class WriterTold:
-    """The manager has told with which certificates somebody publishes; none if it does not know."""
+    """A publisher's certificates, from the manager; none if it does not know."""
 
     type_id: bytes
     principal: Principal

@@ -1,7 +1,7 @@
 """Which keys of the past has this member been handed, for a reader that was away?
 
 A recording broker asks while a durable subscription catches up with what was
-sealed in epochs that are over. Keys are held until nobody is behind any more,
+sealed in epochs that are over. Keys are held until no subscriber is behind any more,
 and then destroyed again. That a manager has no key of an epoch for this member
 is remembered as well, so that it is asked once.
 """
@@ -128,7 +128,7 @@ class MemberPast:
         found = self._asked.get(number)
         return None if found is None else found[0]
 
-    def told(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
+    def receive(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
         """Hold what a manager has answered."""
         type_id, epoch = self._asked.pop(message.id) or (b"", 0)
         if type_id != message.type_id:
@@ -149,7 +149,7 @@ class MemberPast:
         self._found.put((type_id, epoch), opening)
 
     def forget(self, type_id: bytes) -> None:
-        """Destroy what is held of a type: everybody has caught up."""
+        """Destroy what is held of a type: every subscriber has caught up."""
         for key in [key for key in self._found if key[0] == type_id]:
             self._drop(key)
 

@@ -42,7 +42,7 @@ class OwnRights:
         self.pool: tuple[SignedCertificate, ...] = settings.credentials
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Ask these constitutions from now on who speaks for a quorum."""
+        """Use these constitutions of quorums from now on."""
         self._settings = replace(self._settings, constitutions=constitutions)
 
     def standing(self, known: NeededType, now: Instant) -> MembershipState:
@@ -53,7 +53,7 @@ class OwnRights:
             known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
         )
         if now <= known.vouched_until:
-            # What others have to vouch for is the manager's to know, and it has said for how long it does.
+            # The manager checks online tests, and has said until when they hold.
             grounds = replace(grounds, standing=WhenVouched(grounds.witness))
         return standing(claim, grounds, now)
 

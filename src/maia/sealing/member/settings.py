@@ -1,4 +1,4 @@
-"""What is a member of key groups told before it starts, and for how long does it wait?"""
+"""Which settings does a member of key groups have, and how long does it wait?"""
 
 from __future__ import annotations
 

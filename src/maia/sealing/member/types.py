@@ -42,7 +42,7 @@ class NeededType:
     failures: int = 0
     rights_until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     vouched_until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
-    """The last moment at which the manager takes our certificates to be vouched for, where they must be."""
+    """The last moment at which the manager takes our certificates to be fresh, where they demand a test."""
     kept: bytes | None = None
 
     def next_looks(self) -> list[Instant | None]:

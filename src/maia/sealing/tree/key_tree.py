@@ -1,4 +1,4 @@
-"""Who shares a group's secret, and how does everybody learn the next one at little cost?
+"""Which members share a group's secret, and how do they learn the next one at little cost?
 
 The manager of a key group asks a `KeyTree`, every member a `TreeMember`
 (dissertation 7.6.1). A change of any number of joins and leaves is one
@@ -9,10 +9,10 @@ with its path of the moment. Members that agree on `version` and
 `confirmation` share the same secret.
 
     change = tree.rekey(joins=[broker], leaves=[other])     manager: save, then send
-    change.broadcast                                        the same bytes to everybody
+    change.broadcast                                        the same bytes to all members
     change.welcomes[broker].to_bytes()                      to be sealed to that member
     member = member_from_bytes(welcome, group=group)        joiner
-    member.apply(broadcast)                                 everybody else, and later the joiner
+    member.apply(broadcast)                                 all others, and later the joiner
 
 A manager that founds the group anew, or forgets a version it has broadcast and
 gives the number to another change, is noticed and costs each member a path.
@@ -66,7 +66,7 @@ Random = Callable[[int], bytes]
 
 
 class BadMember(BadInput):
-    """Somebody joins a group it is in, leaves one it is not in, or has a name that cannot be kept."""
+    """A member joins a group it is in, leaves one it is not in, or has a name that cannot be kept."""
 
     code = "SEALING-MEMBER"
 
@@ -86,7 +86,7 @@ class SlotChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rekeyed:
-    """One change of the group: what everybody is sent, and what each joiner is handed."""
+    """One change of the group: the broadcast, and what each joiner receives."""
 
     version: int
     broadcast: bytes
@@ -118,7 +118,7 @@ class KeyTree(ABC):
     scheme: ClassVar[Scheme]
 
     def __init__(self, *, group: bytes, random: Random) -> None:
-        """Begin a group of nobody."""
+        """Begin an empty group."""
         if len(group) > GROUP_BYTES_MAX:
             raise BadMember(f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
         self._group, self._random = group, random
@@ -191,7 +191,7 @@ class KeyTree(ABC):
         """Return what `member` holds of the tree now: for a joiner, or for one that missed a message."""
         slot = self._slots.members.get(member)
         if slot is None:
-            raise BadMember("the path of a key tree was asked for somebody who is not in the group")
+            raise BadMember("the path of a key tree was requested for a principal outside the group")
         held = self._held_at(slot)
         return MemberPath(self.scheme, self._lineage, self._version, self._confirmation, slot, held)
 
@@ -220,13 +220,13 @@ class KeyTree(ABC):
     def _check(self, joining: tuple[bytes, ...], leaving: tuple[bytes, ...]) -> None:
         seated, left = self._slots.members, set(leaving)
         if len(set(joining)) < len(joining) or len(left) < len(leaving):
-            raise BadMember("somebody joins or leaves a group twice in one change")
+            raise BadMember("a member joins or leaves a group twice in one change")
         for member in leaving:
             if member not in seated:
-                raise BadMember("somebody leaves a group without being in it")
+                raise BadMember("a principal leaves a group without being in it")
         for member in joining:
             if member in seated and member not in left:
-                raise BadMember("somebody joins a group and is in it already")
+                raise BadMember("a member joins a group and is in it already")
             if not 0 < len(member) <= MEMBER_BYTES_MAX:
                 raise BadMember(f"a member of a group is named by 1 to {MEMBER_BYTES_MAX} bytes")
         if len(seated) - len(leaving) + len(joining) > MEMBERS_MAX:
@@ -308,20 +308,20 @@ class TreeMember(ABC):
         return self.secret
 
     def _is_old(self, rekey: Rekey) -> bool:
-        known, told = self._version, rekey.version
+        known, announced = self._version, rekey.version
         if rekey.lineage != self._lineage:
-            raise PathNeeded(f"change {told} of a key group belongs to a group that was founded anew")
-        if told < known or (told == known and rekey.confirmation == self._confirmation):
+            raise PathNeeded(f"change {announced} of a key group belongs to a group that was founded anew")
+        if announced < known or (announced == known and rekey.confirmation == self._confirmation):
             return True
-        if told != known + 1 or rekey.previous != self._confirmation:
+        if announced != known + 1 or rekey.previous != self._confirmation:
             raise PathNeeded(
-                f"change {told} of a key group does not follow on change {known}, the last known"
+                f"change {announced} of a key group does not follow on change {known}, the last known"
             )
         return False
 
     def _opened(self, entry: RekeyEntry, key: bytes | None, rekey: Rekey) -> bytes:
-        told = rekey_binding(self.scheme, group=self._group, lineage=rekey.lineage, version=rekey.version)
-        opened = key and node_secrets.unwrap(key, rekey.nonce, entry.wrapped, told + entry.pair)
+        binding = rekey_binding(self.scheme, group=self._group, lineage=rekey.lineage, version=rekey.version)
+        opened = key and node_secrets.unwrap(key, rekey.nonce, entry.wrapped, binding + entry.pair)
         if not opened:
             raise PathNeeded(
                 f"change {rekey.version} of a key group cannot be opened with the keys held here"
@@ -341,7 +341,7 @@ class TreeMember(ABC):
         """Return the group's secret, or raise `BadPath` when `secrets` have none."""
 
     def __repr__(self) -> str:
-        """Say where the member stands, and nothing of what it holds."""
+        """Show the position of the member, and nothing of what it holds."""
         return f"{type(self).__name__}(slot={self._slot}, version={self._version})"
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:

@@ -1,8 +1,8 @@
-"""How does a group share a secret when nobody may learn more than it was in the group for? (LKH)
+"""How does a group share a secret when a member may learn only what it was a member for? (LKH)
 
 This is the tree that key groups use. Every node has a key of its own, known
 to the members below it (logical key hierarchy). A change renews the nodes
-above whoever comes or goes, from the lowest up. The secret of the next node
+above the member that comes or goes, from the lowest up. The secret of the next node
 follows from the secret of the one below by a one-way step, so each node needs
 one wrapped secret, for the side that did not change: as many bytes as OFT
 takes. Unlike there, a renewed node depends on nothing that was known before,
@@ -23,7 +23,7 @@ from maia.sealing.tree.rekey import BadPath, PathNeeded, Rekey, RekeyWriter, Sch
 __all__ = ["LkhMember", "LkhTree"]
 
 # What happened below one place in a change, and the path secret that leads to the next node above it.
-# JOINING: everybody there joins right now, and is handed a path, so nobody reads an entry.
+# JOINING: all members there join right now, and receive a path, so no entry is needed.
 _Below = tuple[int, bytes]
 _UNTOUCHED: Final = 0
 _RENEWED: Final = 1

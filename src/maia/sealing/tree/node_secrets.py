@@ -47,7 +47,7 @@ _CONFIRM: Final = b"maia/1/confirm"
 def step(path_secret: bytes) -> tuple[bytes, bytes]:
     """Return the key of a node, and the path secret of the next node above it.
 
-    The key says nothing about the path secret, so whoever is handed the key
+    The key says nothing about the path secret, so a member that receives the key
     later on learns nothing about the nodes above as they were then.
     """
     both = blake2b(_STEP, key=path_secret).digest()

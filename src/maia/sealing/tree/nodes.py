@@ -1,9 +1,9 @@
-"""How is one node of a key tree named, and who stands below it?
+"""How is one node of a key tree named, and which members are below it?
 
-Members sit in numbered slots. A node of level k stands above 2^k slots, so
+Members sit in numbered slots. A node of level k is above 2^k slots, so
 its name is its level and a number, and never changes while the tree grows
 above it. The group's own secret belongs to a node of its own, `ROOT`, which
-stands above everybody whatever the height of the tree.
+is above all members whatever the height of the tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def ancestor(slot: int, level: int) -> int:
 
 
 def level_of(node: int) -> int:
-    """Return how many levels above the slots `node` stands."""
+    """Return how many levels above the slots `node` is."""
     return node >> _LEVEL_SHIFT
 
 
@@ -40,7 +40,7 @@ def named(node: int) -> bool:
 
 
 def stands_above(node: int, below: int) -> bool:
-    """Say whether everybody under `below` stands under `node` as well; a node stands above itself."""
+    """Return whether all members under `below` are under `node` as well; a node is above itself."""
     if node == ROOT:
         return True
     rise = (node >> _LEVEL_SHIFT) - (below >> _LEVEL_SHIFT)

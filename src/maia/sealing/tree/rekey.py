@@ -88,7 +88,7 @@ class PathNeeded(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class RekeyEntry:
-    """A secret on its way to everybody below `under`: it belongs to `node`, which stands above them."""
+    """A secret on its way to all members below `under`: it belongs to `node`, above them."""
 
     node: int
     under: int
@@ -154,7 +154,7 @@ class RekeyWriter:
         self._parts: list[bytes] = []
 
     def add(self, node: int, under: int, key: bytes, content: bytes) -> None:
-        """Send `content`, which belongs to `node`, to everybody below `under`, who know `key`."""
+        """Send `content`, which belongs to `node`, to all members below `under`, who know `key`."""
         pair = _PAIR.pack(node, under)
         self._parts += pair, node_secrets.wrap(key, self._nonce, content, self._bound_to + pair)
 
@@ -207,7 +207,7 @@ def _check_entries(entries: tuple[RekeyEntry, ...], scheme: int) -> None:
     for entry in entries:
         node, under = entry.node, entry.under
         if not (named(node) and named(under) and under != ROOT and stands_above(node, under)):
-            raise BadRekey("a rekey message has an entry for nodes that do not stand above each other")
+            raise BadRekey("a rekey message has an entry for nodes that are not above each other")
         # A leaf is renewed for its own member, and the root has a key of its own, each in one kind of tree.
         if (node == under and (scheme != Scheme.OFT or level_of(node))) or (
             node == ROOT and scheme != Scheme.LKH
@@ -235,4 +235,4 @@ def _check_path(slot: int, nodes: list[int]) -> None:
     if any(one >= other for one, other in pairwise(nodes)):
         raise BadPath("a path of a key tree has nodes twice or out of order")
     if not all(named(node) and stands_above(node, slot) for node in nodes):
-        raise BadPath("a path of a key tree has a node that does not stand above its member")
+        raise BadPath("a path of a key tree has a node that is not above its member")

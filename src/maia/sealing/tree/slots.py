@@ -29,7 +29,7 @@ class Slots:
 
     @classmethod
     def seating(cls, members: Mapping[int, bytes]) -> Slots:
-        """Return the slots with everybody where `members` says."""
+        """Return the slots with each member where `members` says."""
         made = cls()
         while made.capacity <= max(members, default=0):
             made._grow()
@@ -45,7 +45,7 @@ class Slots:
 
     @property
     def height(self) -> int:
-        """Return how many levels stand above the slots."""
+        """Return how many levels are above the slots."""
         return len(self._counts) - 1
 
     @property
@@ -91,11 +91,11 @@ class Slots:
         return self._counts
 
     def taken(self, level: int, index: int) -> bool:
-        """Say whether anybody sits below this place, be there a node or not."""
+        """Return whether a member is below this place, be there a node or not."""
         return self._counts[level][index] > 0
 
     def top(self, level: int, index: int) -> int:
-        """Return the highest node at or below this place, where somebody sits."""
+        """Return the highest node at or below this place, where a member is."""
         counts = self._counts
         while level:
             below, left = counts[level - 1], 2 * index
@@ -105,7 +105,7 @@ class Slots:
         return level << 24 | index
 
     def first_slot(self, level: int, index: int) -> int:
-        """Return the lowest slot below this place that somebody sits in."""
+        """Return the lowest slot below this place with a member."""
         for lower in range(level - 1, -1, -1):
             index = 2 * index if self._counts[lower][2 * index] else 2 * index + 1
         return index
@@ -116,7 +116,7 @@ class Slots:
         return [ancestor(slot, level + 1) for level, counts in beside if counts[slot >> level ^ 1]]
 
     def nodes(self) -> Iterator[int]:
-        """Yield every node but the root: the leaves, and what stands above two of them or more."""
+        """Yield every node but the root: the leaves, and what is above two of them or more."""
         for level, counts in enumerate(self._counts):
             below = self._counts[level - 1]
             for index, count in enumerate(counts):

@@ -43,7 +43,7 @@ class BadTerm(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Application(Generic[Terms]):
-    """A named pipeline: what it reads, what it never reads, and how its result is told apart by key."""
+    """A named pipeline: what it reads, what it never reads, and the key of its result."""
 
     name: str
     about: str
@@ -53,7 +53,7 @@ class Application(Generic[Terms]):
     keys: tuple[str, ...]
     """A stream that says something new about a key takes back all that it said of it before."""
     terms: Terms
-    """What may be varied, with what holds if nobody says otherwise."""
+    """The settings, with their defaults."""
     compute: Callable[[DataFrame, Terms], DataFrame]
     totals: Callable[[], Mapping[str, Column]]
     """What a whole result comes to, in a few figures. Columns can only be made while Spark runs."""
@@ -77,7 +77,7 @@ class Application(Generic[Terms]):
                 )
 
     def terms_with(self, changes: Mapping[str, str]) -> Terms:
-        """Return the terms with some of them changed, as somebody wrote them."""
+        """Return the settings with some of them changed, from text."""
         known = {field.name: getattr(self.terms, field.name) for field in fields(self.terms)}
         for name, text in changes.items():
             if name not in known:
@@ -88,7 +88,7 @@ class Application(Generic[Terms]):
 
 
 def _check_columns(application: Application[Any], events: DataFrame) -> None:
-    # Any: whatever the terms are, columns are looked at alike.
+    # Any: whatever the terms are, columns are checked alike.
     found = {field.name: field.dataType for field in events.schema.fields}
     for name, kind in application.reads.items():
         if found.get(name) == spark_type(kind):

@@ -2,7 +2,7 @@
 
 Citizens and the planning office ask (OASIS'08, section 2.1). Dust and gas are
 averaged as they are. Decibels are not: twice the sound is three decibels
-more, so the sound is averaged and the result told in decibels. Sums are exact
+more, so the sound is averaged and the result given in decibels. Sums are exact
 decimals, so that they do not depend on the order in which reports come.
 """
 
@@ -44,7 +44,7 @@ class EnvironmentTerms:
 
 
 def city_environment(reports: DataFrame, terms: EnvironmentTerms) -> DataFrame:
-    """Return noise and air of each district and hour; what nobody measured is null and exceeds nothing."""
+    """Return noise and air of each district and hour; what was not measured is null and exceeds nothing."""
     hours = (
         reports.dropna(subset=["time", "district"])
         .withWatermark("time", f"{terms.late_minutes} minutes")
@@ -69,11 +69,11 @@ def city_environment(reports: DataFrame, terms: EnvironmentTerms) -> DataFrame:
 
 
 def _sound_in_db() -> Column:
-    # What no microphone can hear is a broken one.
-    heard = F.col("noise_db").between(0.0, _LOUDEST_DB)
+    # A level outside this range is a broken microphone.
+    measured = F.col("noise_db").between(0.0, _LOUDEST_DB)
     sound = F.pow(F.lit(10.0), F.col("noise_db") / 10.0).cast(_SOUND)
-    total = F.sum(F.when(heard, sound)).cast("double")
-    count = F.sum(F.when(heard, 1).otherwise(0))
+    total = F.sum(F.when(measured, sound)).cast("double")
+    count = F.sum(F.when(measured, 1).otherwise(0))
     return F.round(F.when(count > 0, F.log10(total / count) * 10.0), 2)
 
 

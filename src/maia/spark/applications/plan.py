@@ -1,8 +1,8 @@
-"""How will Spark go about it, for somebody who must not see what the policy compares with?
+"""What is Spark's plan, without the values that the policy compares with?
 
 `maia pipeline explain` asks. Spark's own plan spells out every literal, and a
-restriction's literal may be a suspect's numberplate. So this plan is told
-from the operators: what each is, which columns it looks at and which it hands
+restriction's literal may be a suspect's numberplate. So this plan is written
+from the operators: what each is, which columns it reads and which it hands
 on. Values are never asked for, and a column whose name is not one of the
 table's or the result's, which Spark may have made from a value, is not named.
 """
@@ -28,12 +28,12 @@ def plan_lines(frame: DataFrame) -> list[str]:
 
 
 def columns_read(frame: DataFrame) -> set[str]:
-    """Return the columns that are read from storage, once Spark has left out what nobody needs."""
+    """Return the columns that are read from storage, once Spark has pruned."""
     return {name for _, node in _nodes(frame) if node.children().isEmpty() for name in _names(node.output())}
 
 
 def _nodes(frame: DataFrame) -> Iterator[tuple[int, Any]]:
-    # Any: py4j, through which PySpark speaks to Java, is not typed.
+    # Any: py4j, through which PySpark calls Java, is not typed.
     waiting = [(0, frame._jdf.queryExecution().sparkPlan())]
     while waiting:
         depth, node = waiting.pop()
@@ -47,7 +47,7 @@ def _described(node: Any, known: set[str]) -> str:
     looks_at, hands_on = _shown(node.references().toSeq(), known), _shown(node.output(), known)
     if node.children().isEmpty():
         return f"{node.nodeName().strip()}: reads {hands_on}"
-    return f"{node.nodeName()}: looks at {looks_at}; hands on {hands_on}"
+    return f"{node.nodeName()}: reads {looks_at}; passes on {hands_on}"
 
 
 def _shown(attributes: Any, known: set[str]) -> str:

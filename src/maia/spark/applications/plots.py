@@ -1,4 +1,4 @@
-"""What would a person look at, instead of a table?
+"""Which picture shows a result?
 
 `maia pipeline run --plot FILE` asks. Spark makes each picture's data small
 first, whatever the size of the result, and only that is brought here. The
@@ -163,7 +163,7 @@ def _paint_prices(axes: Axes, rows: _Rows) -> None:
     stocks: dict[str, list[Any]] = defaultdict(list)
     for row in rows:
         stocks[row.stock].append(row)
-    # Hours stand side by side, because between two days of trading there is nothing to see.
+    # Hours are side by side, because between two days of trading there is nothing to see.
     places = {hour: at for at, hour in enumerate(sorted({row.hour for row in rows}))}
     for stock, hours in sorted(stocks.items()):
         compared = [100 * row.price / hours[0].price for row in hours]

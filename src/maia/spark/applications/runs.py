@@ -64,10 +64,10 @@ class Source:
     rows: int | None = None
     """How many events there are, if that is known without reading them."""
     names: Mapping[str, str | None] = field(default_factory=dict)
-    """What columns of the files stand for, where they have other names; None for no attribute at all."""
+    """The attributes behind columns of other names; None for no attribute."""
 
     def attributes(self, columns: Iterable[str]) -> set[str]:
-        """Return the attributes that stand in some columns of the files."""
+        """Return the attributes in some columns of the files."""
         found = (self.names.get(column, column) for column in columns)
         return {name for name in found if name is not None}
 

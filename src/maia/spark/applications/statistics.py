@@ -3,7 +3,7 @@
 The statistics office asks (dissertation, sections 1.2.2 and 3.7). It reads
 places and times and there is no numberplate anywhere: not in what it reads,
 not in what it keeps. So it counts sightings, and a sighting that a camera
-sent twice counts twice, because without plates nobody can tell.
+sent twice counts twice, because without plates it cannot be recognised.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Detective Smith asks under a court order (dissertation, section 3.7): one
 vehicle, its sightings of a day in the order of time, how far and how fast it
-went from each to the next, and where it was out of sight. Nobody is followed
+went from each to the next, and where it was out of sight. No vehicle is followed
 unless named: the vehicle is a term without a default. What the court did not
 order is not in the frame; this function could not tell.
 """

@@ -35,7 +35,7 @@ def write_generated(
 ) -> list[Path]:
     """Write the rows as Parquet files into a new folder; all of them are there in the end, or no folder is.
 
-    `made` hears of each file how many rows it has. A stream reads files by
+    `made` is called for each file with its number of rows. A stream reads files by
     age, so their times are in the order of their rows.
     """
     order.part(generator, order.rows, 0)

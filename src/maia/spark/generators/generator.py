@@ -1,6 +1,6 @@
 """What is a generator of events, and what does it promise?
 
-Row `i` of a seed is the same row whoever makes it: however many rows are
+Row `i` of a seed is the same row on every machine: however many rows are
 asked for, in however many parts, on whatever machine. Rows come in the order
 of arrival; their own times may lag behind, and some arrive twice.
 """
@@ -23,7 +23,7 @@ __all__ = ["PER_DAY", "ROWS_MAX", "BadGeneration", "Generator"]
 
 ROWS_MAX: Final = 10_000_000_000
 PER_DAY: Final = 500_000
-"""How many rows a day has unless somebody says otherwise: ten million are twenty days."""
+"""How many rows a day has by default: ten million are twenty days."""
 
 _PER_DAY_MAX: Final = 1 << 34
 

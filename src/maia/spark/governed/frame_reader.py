@@ -45,7 +45,7 @@ META: Final[dict[str, pa.DataType]] = {
     "_row": pa.int32(),
     "_published_at": pa.timestamp("us", tz="UTC"),
 }
-"""What is told about an event beside its attributes. No uid begins with an underscore."""
+"""What is known of an event beside its attributes. No uid begins with an underscore."""
 
 PERIOD: Final = "_period"
 """Which of several openers a row comes from, by number."""
@@ -70,7 +70,7 @@ class FrameOpener:
     kinds: Mapping[AttributeUid, Kind]
     """What becomes a column."""
     asks: frozenset[AttributeUid]
-    """What the View's restrictions and the reader's filter speak of."""
+    """The attributes in the View's restrictions and the reader's filter."""
     least_level: int
     """Frames that are sealed less than this are left out (A29)."""
     signers: Signers
@@ -175,7 +175,7 @@ class _Task:
     __slots__ = ("_checks", "_epochs", "_keys", "_plan", "refused")
 
     def __init__(self, plan: FrameOpener) -> None:
-        """Ask at once whether the grant stands, plaintext or not."""
+        """Check at once whether the grant is open, plaintext or not."""
         self._plan = plan
         self._checks = SignatureChecks()
         self._epochs: dict[int, HeldEpoch | None] = {}
@@ -185,7 +185,7 @@ class _Task:
             plan.keys.keys_of(())
 
     def rows_of(self, frames: Sequence[Carried | Sealed]) -> Iterator[OpenedRows]:
-        """Yield what may be looked at of some frames."""
+        """Yield the readable part of some frames."""
         plan = self._plan
         # The log's own column of moments prunes; it is not signed, and decides nothing.
         frames = [frame for frame in frames if plan.holds_at(frame.published_at)]
@@ -194,7 +194,7 @@ class _Task:
             try:
                 found = self._sealed(frame) if isinstance(frame, Sealed) else self._plain(frame)
             except MaiaError as problem:
-                # Somebody who can write to the network or to the log must not be able to stop its readers.
+                # A writer to the network or the log must not be able to stop its readers.
                 self.refused[problem.code] += 1
                 continue
             if found is not None:
@@ -226,7 +226,7 @@ class _Task:
         signer = verify_frame(opened, keys, self._checks).signer
         uids = {column.uid for column in opened.columns}.union(column.uid for column in frame.columns)
         if not self._plan.signers.may_write(signer.key, uids, frame.published_at):
-            raise SignerNotEntitled("a frame was signed by somebody who might not publish what is in it")
+            raise SignerNotEntitled("the signer of a frame had no right to publish its content")
         return self._read(frame, opened.columns, opened.rows, opened.row_numbers)
 
     def _is_readable(self, opened: OpenedFrame, held: HeldEpoch) -> bool:

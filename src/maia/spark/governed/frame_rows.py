@@ -78,7 +78,7 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried 
         skeleton[columns_at] = read
     except (IndexError, TypeError, KeyError) as problem:
         raise BadRow("the header of a row is none") from problem
-    # The union is told apart by the number that stands first, which the type of `convert` cannot say.
+    # The number at the start distinguishes the union, which the type of `convert` cannot say.
     return cast("Carried | Sealed", msgspec.convert(skeleton, type=Carried | Sealed))
 
 

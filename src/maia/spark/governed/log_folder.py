@@ -85,7 +85,7 @@ def _file_system(place: str) -> tuple[Any, str]:
 
 
 class LogFolder:
-    """A log that somebody else writes, on a disk that this machine has too."""
+    """A log that another process writes, on a disk that this machine has too."""
 
     __slots__ = ("_files", "_known", "_manifest", "_root")
 

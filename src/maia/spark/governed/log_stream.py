@@ -58,7 +58,7 @@ class Wanted:
     batch_bytes: int = BYTES_AT_ONCE
 
     def as_options(self) -> dict[str, str]:
-        """Return this as Spark carries it; anybody may read it."""
+        """Return this as Spark carries it; it is no secret."""
         return {
             "log": self.log,
             "type": self.type_id.hex(),
@@ -91,7 +91,7 @@ class LogStreamSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads batch after batch."""
-        # Options are told apart without their case, and kept in lower case by some of Spark.
+        # Options are compared without case, and kept in lower case by some of Spark.
         lower = {name.lower(): value for name, value in self.options.items()}
         known = ("log", "type", "since", "until", "failOnDataLoss", "batchBytes")
         wanted = Wanted.from_options({name: lower[name.lower()] for name in known})
@@ -109,7 +109,7 @@ class Ranges(InputPartition):
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One running query's way through the log of one type.
 
-    An offset is a position: everything up to it is done. Beside it stands up to
+    An offset is a position: everything up to it is done. Beside it is up to
     where the log had forgotten frames when the offset was made, because a stream
     that begins late has not lost what was gone before.
     """
@@ -169,7 +169,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Ranges(group) for group in _groups(one for one in cut if self._may_hold(one))]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: a log is not told who has read it."""
+        """Do nothing: a log does not track its readers."""
 
     def stop(self) -> None:
         """Do nothing: nothing is held."""

@@ -51,7 +51,7 @@ class Slice:
     # Kept out of repr: a View holds restrictions that its holder may not read.
     view: View = field(repr=False)
     spans: tuple[tuple[Instant, Instant], ...] = ()
-    """One after the other; none stands for the whole time."""
+    """One after the other; none means the whole time."""
 
 
 def slices_of(
@@ -59,7 +59,7 @@ def slices_of(
 ) -> tuple[Slice, ...]:
     """Return the Views of a period, oldest first; raise a refusal if there is none at all.
 
-    It is the newest one, unless another says that a right was there and nobody vouches for it.
+    It is the newest one, unless another says that a right is stale.
     """
     first = Instant(INSTANT_MIN) if since is None else since
     last = Instant(INSTANT_MAX) if until is None else until

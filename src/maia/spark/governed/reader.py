@@ -1,11 +1,11 @@
-"""Who reads the table, and what speaks for it?
+"""Who reads the table, and by which certificates?
 
 The principal's certificates are verified on the driver, once for each period
 in which the same ones are valid. What the domain has stopped to believe, a
 principal or a certificate, counts for no period at all: the past is not a way
 around a revocation (A44).
 
-Whether a certificate is revoked, or nobody vouches for it any more, is asked
+Whether a certificate is revoked or stale is asked
 at the present moment (`Reader.tested`). Moments that are over are not judged
 again. A reader that was not tested has no use of certificates that demand it.
 
@@ -45,7 +45,7 @@ class FactPeriod:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredOnce:
-    """Which certificates were vouched for, for one request, and the last moment at which that counts."""
+    """The certificates confirmed for one request, and until when that counts."""
 
     once: frozenset[Once] = field(repr=False)
     until: Instant

@@ -1,6 +1,6 @@
 """In which ways does a governed table say no, beside those of the policy kernel?
 
-Sentences are for whoever asked for the table. They name columns, types and
+Sentences are for the author of the job. They name columns, types and
 moments; never a key, and never a restriction that hides something.
 """
 
@@ -41,7 +41,7 @@ class GrantEnded(Refusal):
 
 
 class TooManyPeriods(BadInput):
-    """Certificates begin and end more often in the period asked for than one table looks at."""
+    """Certificates begin and end more often in the period than one table allows."""
 
     code = "PIPELINE-PERIODS"
 
@@ -77,7 +77,7 @@ class NoKeys(Unavailable):
 
 
 class SignerNotEntitled(Refusal):
-    """A frame was signed by somebody who had no right to publish it at that moment."""
+    """A frame was signed by a principal without the right to publish it at that time."""
 
     code = "PIPELINE-SIGNER"
 

@@ -1,8 +1,8 @@
-"""Does the right behind a table still stand while its job runs?
+"""Does the right behind a table still hold while its job runs?
 
-A table is decided once, and a stream may run for weeks. Whoever starts one
-keeps a `Watch`: it knows the statements of those who vouch for certificates,
-tests the reader with them, and is told what the table rests on. When a later
+A table is decided once, and a stream may run for weeks. The driver
+keeps a `Watch`: it holds the validity statements received so far,
+tests the reader with them, and knows what the table depends on. When a later
 statement, or the end of the last one, would lead to another decision, the
 grants of exactly this table end, and its next batch fails (A44).
 
@@ -32,7 +32,7 @@ class HeldRight:
 
     reader: Reader = field(repr=False)
     certificates: tuple[SignedCertificate, ...] = field(repr=False)
-    """Everything that the decision could rest on, the writers' certificates included."""
+    """All certificates of the decision, the writers' included."""
     decided: object = field(repr=False)
     decide: Callable[[Reader], object] = field(repr=False)
     """Says what a reader may see; equal to `decided` if nothing has changed, and raises if it is nothing."""
@@ -40,7 +40,7 @@ class HeldRight:
     request: Request | None = field(default=None, repr=False)
     """What was asked for: one-time questions are about it."""
 
-    def stands(self, standing: ValidityState, now: Instant) -> bool:
+    def holds(self, standing: ValidityState, now: Instant) -> bool:
         """Say whether the table would be decided the same way now."""
         try:
             return self.decide(self.reader.tested(standing, now)) == self.decided
@@ -49,7 +49,7 @@ class HeldRight:
 
 
 class Watch(Protocol):
-    """Whoever ends the grants of tables whose right is gone."""
+    """Ends the grants of tables whose right has ended."""
 
     def tested(self, reader: Reader, request: Request) -> Reader:
         """Return a reader whose certificates were tested at this moment, for this request."""
@@ -62,7 +62,7 @@ class RightsOnWatch:
     """The tables of one driver, as a value that is handed statements and time."""
 
     def __init__(self, standing: ValidityState) -> None:
-        """Begin with no table, and with what was heard so far."""
+        """Begin with no table, and with the statements received so far."""
         self.standing = standing
         self._rights: list[HeldRight] = []
         self._look_at: Instant | None = None
@@ -86,12 +86,12 @@ class RightsOnWatch:
         return (self._looked(now) if is_news else self.look(now)), odd
 
     def look(self, now: Instant) -> list[HeldRight]:
-        """Return the tables that must end because nobody vouches for them any more."""
+        """Return the tables that must end because no valid statement covers them any more."""
         return self._looked(now) if self._look_at is not None and self._look_at < now else []
 
     @property
     def asked_once(self) -> tuple[HeldRight, ...]:
-        """Return the tables that rest on answers to one-time questions."""
+        """Return the tables that depend on one-time answers."""
         return tuple(one for one in self._rights if one.reader.answered is not None)
 
     def answer(self, right: HeldRight, answered: AnsweredOnce | None, now: Instant) -> list[HeldRight]:
@@ -102,11 +102,11 @@ class RightsOnWatch:
 
     @property
     def next_look(self) -> Instant | None:
-        """Return the moment after which `look` finds something, if nothing is heard before."""
+        """Return the time after which `look` finds something, if no statement arrives before."""
         return self._look_at
 
     def _looked(self, now: Instant) -> list[HeldRight]:
-        ended = [one for one in self._rights if not one.stands(self.standing, now)]
+        ended = [one for one in self._rights if not one.holds(self.standing, now)]
         self._rights = [one for one in self._rights if all(one is not other for other in ended)]
         self._plan(now)
         return ended

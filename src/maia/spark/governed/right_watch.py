@@ -1,4 +1,4 @@
-"""How does a driver hear that the right behind a running table is gone, and what does it do then?
+"""How does a driver learn that the right behind a running table has ended, and what does it do then?
 
     with job_desk() as desk, right_watch(desk, statements, asking=Asking(key, wallet)) as watch:
         table = governed(spark, ..., keys=Keys(source, desk, signers), watch=watch)
@@ -62,7 +62,7 @@ class RightWatch:
 
     @property
     def standing(self) -> ValidityState:
-        """Return what was heard."""
+        """Return the statements received."""
         return self._rights.standing
 
     def tested(self, reader: Reader, request: Request) -> Reader:
@@ -70,9 +70,9 @@ class RightWatch:
         if self._asking is not None:
             found = self._asking.once(reader, request, self._clock)
             self.unanswered, reader = found.problems, replace(reader, answered=found.answered)
-        with self._lock:  # what is heard meanwhile changes nothing for a table that is being decided
-            heard = ValidityState.reloaded(self.standing.exported())
-            return reader.tested(heard, self._clock())
+        with self._lock:  # statements that arrive meanwhile do not affect a table that is being decided
+            received = ValidityState.reloaded(self.standing.exported())
+            return reader.tested(received, self._clock())
 
     def begin(self, right: HeldRight) -> None:
         """Look after a table from now on."""
@@ -87,7 +87,7 @@ class RightWatch:
         return odd
 
     def look(self) -> None:
-        """End the tables for which nobody vouches any more."""
+        """End the tables that no valid statement covers any more."""
         with self._lock:
             self._end(self._rights.look(self._clock()))
 
@@ -130,7 +130,7 @@ def right_watch(
     every_s: float = LOOK_S,
     clock: Callable[[], Instant] = system_now,
 ) -> Iterator[RightWatch]:
-    """Watch while the body runs; statements that appear in `folders` are heard too, as from a login.
+    """Watch while the body runs; statements that appear in `folders` are read too, as from a login.
 
     With `asking`, testers are asked before the body runs, and then again and again.
     """
@@ -163,7 +163,7 @@ async def follow_streams(
 
 async def _follow_stream(client: Client, watch: RightWatch, issuer: Principal, again_s: float) -> None:
     while True:
-        # A broker that is away, or an issuer without a stream yet: who hears nothing stops in time.
+        # A broker that is away, or an issuer without a stream yet: without statements the table ends in time.
         with suppress(MaiaError):
             subscription = await client.subscribe(validity_type_name(issuer), state=True)
             async for event in subscription:
@@ -187,7 +187,7 @@ def _asking(watch: RightWatch, every_s: float, over: threading.Event) -> None:
 
 
 def _new_statements(folders: Sequence[Path], seen: set[Path]) -> Iterator[SignedStatement]:
-    """Yield what has appeared; a name stands for one statement for ever, and a file may be gone again."""
+    """Yield what has appeared; a name means one statement for ever, and a file may be gone again."""
     there = {path for folder in folders for path in sorted(folder.glob("*.statement"))[:FILES_MAX]}
     seen &= there
     for path in sorted(there - seen):

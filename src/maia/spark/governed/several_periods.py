@@ -41,7 +41,7 @@ class PeriodsView:
 
     @property
     def admits(self) -> Column:
-        """Return which rows may be looked at."""
+        """Return which rows may be read."""
         return _by_period(enumerate(view.admits for view in self._views))
 
     @property

@@ -1,7 +1,7 @@
 """Whose signature on a sealed frame counts, for which attributes, and when?
 
 A reader holds the key that content is sealed with, and could seal anything
-with it (A49): only frames signed by somebody who might publish them at that
+with it (A49): only frames signed by a principal that might publish them at that
 moment become rows. The driver decides, from the signers' certificates, by the
 kernel; executors get the answers and look each frame up in them.
 """
@@ -33,9 +33,9 @@ class MayWrite:
 
 @dataclass(frozen=True, slots=True)
 class Signers:
-    """The signers that count, by their key. `known` are the attributes anybody asks about.
+    """The signers that count, by their key. `known` are the attributes in use.
 
-    Attributes that no version at hand has are shown to nobody, and so nobody asks about them.
+    Attributes that no version at hand has are never shown, and so never checked.
     """
 
     by_key: Mapping[bytes, tuple[MayWrite, ...]]

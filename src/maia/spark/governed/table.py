@@ -53,7 +53,7 @@ META_COLUMNS: Final[Mapping[str, t.DataType]] = {
     "_row": t.IntegerType(),
     "_published_at": t.TimestampType(),
 }
-"""What a subscriber is told about an event beside its attributes; asked for with `with_meta`."""
+"""What a subscriber receives about an event beside its attributes; added by `with_meta`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Keys:
     """What opens the frames of a sealed type: where keys come from, where they lie, whose frames count."""
 
     source: KeySource | None = field(repr=False)
-    """None for a type that is not sealed: its executors ask only whether the right still stands."""
+    """None for a type that is not sealed: its executors only check whether the grant is open."""
     desk: KeyDesk = field(repr=False)
     signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
     """The brokers that sign frames of the type, with the certificates by which they publish."""
@@ -93,7 +93,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     log has now. A stream goes on with what the log gets later, each frame once,
     whatever is joined meanwhile; if the log forgets frames that it has not read,
     it ends, unless `fails_on_loss` is false. A batch reads about `batch_bytes`.
-    `versions` are others of the same type whose attributes a right may speak
+    `versions` are others of the same type whose attributes a right may name
     of. `columns` opens only some attributes, by name. `watch` tests the reader
     now, which includes one-time questions about this request, and ends the
     table's grants when its right is gone; executors ask for them if there are
@@ -165,7 +165,7 @@ class _Table:
     def held(
         self, request: Request, slices: tuple[Slice, ...], *, since: Instant | None, until: Instant | None
     ) -> HeldRight:
-        """Return what the table rests on, and how to see whether that is still so."""
+        """Return what the table depends on, and how to recheck it."""
 
         def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[Signers]]:
             found = slices_of(request, reader, since=since, until=until)

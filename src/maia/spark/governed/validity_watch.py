@@ -1,7 +1,7 @@
-"""Whom does a job ask by itself, while it runs, whether its right still stands?
+"""Which testers does a job ask, while it runs, whether its right still holds?
 
 A job is a verifier. It asks the testers of the certificates that its operator
-gave it, at the locations in them, again and again: a revocation is heard after
+gave it, at the locations in them, again and again: a revocation is known after
 `every_s` at the latest, and statements are renewed before they end. Where a
 certificate demands a one-time test, the job asks its own question about the
 table that it makes. One answer counts for `once_s`; a table that goes on for
@@ -68,7 +68,7 @@ class Asking:
         return _waited_for(ask_testers(self.certificates, now=now)).statements
 
     def once(self, reader: Reader, request: Request, clock: Callable[[], Instant]) -> Answers:
-        """Ask about every certificate that this request can rest on and that demands a one-time test."""
+        """Ask about every certificate of this request that demands a one-time test."""
         now = clock()
         demanded = self._demanded(reader, request, now)
         if not demanded:

@@ -5,7 +5,7 @@ manager, or a ring of this process. Executors hold a `KeyPass`, which says
 where to ask and is worth nothing once the driver is gone. Keys travel from
 the driver's memory to a worker's memory, sealed to that worker, and are in no
 plan, broadcast, closure, checkpoint, log or sentence
-(docs/decisions/keys-for-executors.md).
+(docs/decisions/governed-tables.md).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EPOCHS_PER_REQUEST: Final = 4096
 
 
 Wanted: TypeAlias = frozenset[AttributeUid | None]
-"""Attributes whose keys are needed; None stands for the type's own group."""
+"""Attributes whose keys are needed; None means the type's own group."""
 
 
 class BadHandout(ProtocolViolation):
@@ -64,7 +64,7 @@ class HeldEpoch:
 
 
 class KeySource(Protocol):
-    """Whoever on the driver knows keys."""
+    """A source of keys on the driver."""
 
     def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
         """Return what is held of an epoch; None if nothing is."""

@@ -7,7 +7,7 @@ The type says who its key manager is and where. The reader proves its key in
 the handshake, shows its certificates, and gets what they opened at the time.
 Keys of the present are for members of the type's groups, so the reader joins
 them for a moment: then its leaving, and the end of its right, make new keys as
-they do for everybody.
+they do for every member.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ From the driver, which lays them out on a desk and hands every table a pass.
 The pass is pickled into the job. It holds an address and a token that says
 "I belong to this job", and no key. A worker makes an encryption key for each
 question, and the answer is sealed to it (HPKE): a recording of the network
-opens nothing, not even for somebody who finds the token later. Whoever has
+opens nothing, not even with the token later. A holder of
 the token while the driver runs, and reaches the driver, is the job; that is
-the trust a Spark job needs anyway (docs/decisions/keys-for-executors.md).
+the trust a Spark job needs anyway (docs/decisions/governed-tables.md).
 
     with job_desk() as desk:
         table = governed(spark, keys=Keys(source, desk, signers), ...)
@@ -87,14 +87,14 @@ class _Ask(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
     ]
 
 
-class _Tell(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    stands: bool
+class _Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    is_open: bool
     sealed: bytes
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ASK: Final = msgspec.msgpack.Decoder(_Ask)
-_TELL: Final = msgspec.msgpack.Decoder(_Tell)
+_TELL: Final = msgspec.msgpack.Decoder(_Answer)
 
 
 # ------------------------------------------------------------ the worker's side
@@ -120,12 +120,12 @@ class DeskPass:
     def _asked(self, epochs: Collection[int], refused: Mapping[str, int]) -> dict[int, HeldEpoch]:
         session = SessionKey(os.urandom)
         asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs), dict(refused)))
-        told = self._exchanged(asked)
-        if not told.stands:
+        answer = self._exchanged(asked)
+        if not answer.is_open:
             raise GrantEnded("the right behind this table was taken back; ask for the table again")
-        return read_handout(session.open(told.sealed, _INFO + sha256(asked).digest()))
+        return read_handout(session.open(answer.sealed, _INFO + sha256(asked).digest()))
 
-    def _exchanged(self, asked: bytes) -> _Tell:
+    def _exchanged(self, asked: bytes) -> _Answer:
         answer = self._answer(_mac(self.token, _ASKED, asked) + asked)
         mac, body = answer[:_MAC_BYTES], answer[_MAC_BYTES:]
         if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
@@ -154,7 +154,7 @@ class _Grant:
     token: bytes = field(repr=False)
     source: KeySource | None = field(repr=False)
     wanted: Wanted
-    stands: bool = True
+    is_open: bool = True
 
 
 class JobDesk:
@@ -169,7 +169,7 @@ class JobDesk:
         self.refused: Counter[str] = Counter()
         """Frames that workers left out because something about them does not hold, by code."""
         self.look: Callable[[], None] = lambda: None
-        """Called before every answer: whoever watches over rights ends those that are over by now."""
+        """Called before every answer, to end the grants of rights that are over."""
         self._server = _Server((host, 0), self)
         threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
 
@@ -188,22 +188,22 @@ class JobDesk:
         with self._lock:
             grant = self._grants.get(one.grant) if isinstance(one, DeskPass) else None
             if grant is not None:
-                grant.stands, grant.source = False, None
+                grant.is_open, grant.source = False, None
 
     def end_all(self) -> None:
         """Take every grant back: the next task of each table is refused, streams included."""
         with self._lock:
             for grant in self._grants.values():
-                grant.stands, grant.source = False, None
+                grant.is_open, grant.source = False, None
 
     def close(self) -> None:
-        """Answer nobody any more, and let go of every key."""
+        """Answer no worker any more, and drop every key."""
         self.end_all()
         self._server.shutdown()
         self._server.server_close()
 
     def answer(self, question: bytes) -> bytes:
-        """Answer one worker; raise for whoever does not belong to one of this driver's jobs."""
+        """Answer one worker; raise for a peer that belongs to no job of this driver."""
         mac, asked = question[:_MAC_BYTES], question[_MAC_BYTES:]
         try:
             ask = _ASK.decode(asked)
@@ -224,12 +224,12 @@ class JobDesk:
         return f"JobDesk(grants={len(self._grants)})"
 
 
-def _told(grant: _Grant, ask: _Ask, asked: bytes) -> _Tell:
-    if not grant.stands:
-        return _Tell(stands=False, sealed=b"")
+def _told(grant: _Grant, ask: _Ask, asked: bytes) -> _Answer:
+    if not grant.is_open:
+        return _Answer(is_open=False, sealed=b"")
     handout = b"\x90" if grant.source is None else write_handout(grant.source, ask.epochs, grant.wanted)
     info = _INFO + sha256(asked).digest()
-    return _Tell(stands=True, sealed=seal_to(ask.key, handout, info, os.urandom))
+    return _Answer(is_open=True, sealed=seal_to(ask.key, handout, info, os.urandom))
 
 
 @contextmanager
@@ -273,7 +273,7 @@ class _Server(socketserver.ThreadingTCPServer):
             self._places.release()
 
     def handle_error(self, request: object, address: object) -> None:
-        """Keep quiet: whoever asked wrongly gets no answer, and a key must not end in a traceback."""
+        """Log nothing: a bad request gets no answer, and a key must not end in a traceback."""
 
 
 class _Question(socketserver.BaseRequestHandler):
@@ -285,7 +285,7 @@ class _Question(socketserver.BaseRequestHandler):
         try:
             _send(self.request, self.server.desk.answer(_receive(self.request, _ASK_BYTES_MAX)))
         except (MaiaError, OSError):
-            return  # a worker hears nothing and says that the driver does not answer
+            return  # the worker reports that the driver does not answer
 
 
 # ------------------------------------------------------------ bytes

@@ -1,4 +1,4 @@
-"""Into which boxes of values does a filter fall, so that a join can look for it?
+"""Into which boxes of values is a filter split, so that a join can find it?
 
 Bulk matching asks, once for each distinct filter. A box says of each stored
 attribute between which two values it lies, or that it is present or missing;

@@ -3,7 +3,7 @@
     matcher = BulkMatcher(spark, subscriptions, stored)
     matcher.by_subscription(events)      event, subscription, attributes
 
-Those ask who plan a change of rights, replay a day for everybody, or feed
+Those ask who plan a change of rights, replay a day for all subscribers, or feed
 thousands of recipients from one table. The answer equals `see` of the policy
 kernel for every pair. Pairs are found by a join on type, values and buckets,
 compared bound by bound as columns, and gathered by rights class; subscribers

@@ -3,7 +3,7 @@
 Bulk matching asks. A key is made of the type and at most two attributes: an
 equality goes into it as the value itself, a range as the buckets that it
 touches. Buckets have the same number of bounds in them, not the same width, so
-that filters which crowd together are still told apart. Keys that agree by
+that crowded filters are still separated. Keys that agree by
 chance do no harm: every candidate is compared bound by bound afterwards.
 """
 
@@ -35,7 +35,7 @@ _ROWS_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyPart:
-    """One attribute in a key, by value or by bucket. Values stand before buckets."""
+    """One attribute in a key, by value or by bucket. Values come before buckets."""
 
     is_bucket: bool
     uid: AttributeUid

@@ -59,7 +59,7 @@ class TooManySubscriptions(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Somebody's View of one type of events; `event_type` is what the events' type column says."""
+    """A subscriber's View of one event type; `event_type` is what the events' type column says."""
 
     id: str
     event_type: str

@@ -4,7 +4,7 @@
 the address of this driver as its machines see it, and a shared secret. The
 package travels with the job as a zip, so that the machines of a cluster need
 Spark, Python and the libraries, and nothing of Maia. The secret is handed to
-Java through a pipe and never stands on a command line (docs/cluster.md).
+Java through a pipe and is never on a command line (docs/cluster.md).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _secret(file: Path) -> str:
 
 
 def cluster_settings(cluster: Cluster) -> tuple[dict[str, str], dict[str, str]]:
-    """Return Spark's settings for a cluster: those that anybody may see, and the secret ones."""
+    """Return Spark's settings for a cluster: public and secret ones."""
     seen = {
         "spark.master": cluster.master,
         "spark.driver.host": cluster.driver_host,

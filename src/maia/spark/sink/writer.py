@@ -45,7 +45,7 @@ class BadSinkColumn(BadInput):
 
 
 class QueryUnknown(BadInput):
-    """A streaming batch came without the id of its query, so that it could not be told from another's."""
+    """A streaming batch came without the id of its query, so it cannot be identified."""
 
     code = "INPUT-SPARK-QUERY"
 
@@ -119,7 +119,7 @@ class MaiaStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: JobOptions, schema: StructType, *, overwrite: bool) -> None:
         """Check that the query's columns are attributes of the type."""
-        # Complete mode is told as overwriting; every batch would publish the whole result again.
+        # Complete mode is reported as overwriting; every batch would publish the whole result again.
         self._sink = _sink(options, schema, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:

@@ -1,8 +1,8 @@
 """How does one batch job read from the network?
 
-It subscribes in the one task that it has, takes what it was told to take, so
+It subscribes in the one task that it has, reads what its options say, so
 many rows or so many seconds or what a durable subscription has up to now, and
-ends. Filters that Spark pushes down narrow the subscription. If they speak of
+ends. Filters that Spark pushes down narrow the subscription. If they name
 what this reader may not filter on, it subscribes without them: Spark applies
 every filter again anyway, and the answer is the same.
 """
@@ -27,7 +27,7 @@ from maia.spark.source.stream import opened_inbox
 __all__ = ["MaiaReader"]
 
 _SECONDS: Final = 60.0
-"""How long a read for so many rows waits for them unless it is told."""
+"""How long a read for so many rows waits for them by default."""
 
 
 class MaiaReader(DataSourceReader):

@@ -3,7 +3,7 @@
 A subscription on a thread of its own, in the process that Spark keeps on the
 driver for each query. Frames stay until Spark has committed the batch that
 they were in. Only so many rows are held: then nothing more is taken from the
-subscription, the client stops reading, and the broker is told by TCP.
+subscription, the client stops reading, and TCP slows the broker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["HeldFrame", "Inbox", "NotArrived"]
 
 _STOP_S: Final = 10.0
 _LOOK_S: Final = 0.05
-"""How often a full inbox looks whether its subscription still stands."""
+"""How often a full inbox checks whether its subscription is still registered."""
 
 
 class NotArrived(Unavailable):
@@ -42,7 +42,7 @@ class NotArrived(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class HeldFrame:
-    """The rows of one frame, and where it stands in the order of arrival or of the log."""
+    """The rows of one frame, and its position in the order of arrival or of the log."""
 
     position: int
     published_at: int

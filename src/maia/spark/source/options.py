@@ -106,7 +106,7 @@ class JobOptions:
         return [read_definition(path) for path in self.definitions]
 
     def event_type(self) -> VerifiedType:
-        """Return the version of the type in whose names this job speaks, verified."""
+        """Return the version of the type whose names this job uses, verified."""
         from maia.clock import system_now
         from maia.types import verify_definition
 
@@ -164,7 +164,7 @@ class JobOptions:
         return self._signing_key(), network, read_certificates(self.credentials)
 
     def _constitutions(self) -> tuple[VerifiedConstitution, ...]:
-        """Return who speaks for quorums, by what lies beside the certificates."""
+        """Return the constitutions of quorums that lie beside the certificates."""
         from maia.config.constitutions import read_constitutions
 
         return read_constitutions(self.credentials)

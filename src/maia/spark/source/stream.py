@@ -81,7 +81,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Any: Spark's offsets are dictionaries of whatever JSON holds.
 
     def __init__(self, options: JobOptions) -> None:
-        """Connect to nobody yet: Spark also makes readers that it only sends to tasks."""
+        """Do not connect yet: Spark also makes readers that it only sends to tasks."""
         self._options = options
         self._inbox: Inbox | None = None
         self._until: Instant | None = None
@@ -93,7 +93,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -------------------------------------------------------- on the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Begin where the durable subscription stands, or with what comes from now on."""
+        """Begin at the position of the durable subscription, or with new events."""
         return {"log": "", "position": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -114,7 +114,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if frames:
                 return {"log": inbox.log, "position": frames[-1].position}
             # Spark asks behind a batch when it has committed it, and says so itself only with the next
-            # one, which may never come: a broker sends only so much that nobody has acknowledged.
+            # one, which may never come: a broker limits unacknowledged frames.
             inbox.forget(since)
             return start
 
@@ -137,7 +137,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Rows(frames)] if frames else []
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Forget what is done with; a recording broker is told."""
+        """Forget committed batches, and acknowledge them to a recording broker."""
         with told_to_spark():
             if self._inbox is not None and end["log"] == self._inbox.log:
                 self._inbox.forget(self._position(end, self._inbox))

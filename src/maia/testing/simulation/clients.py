@@ -1,6 +1,6 @@
 """What does an application do with a client in a simulated network?
 
-It subscribes, advertises and publishes, and reads what it was told. The
+It subscribes, advertises and publishes, and reads its notices. The
 session is the one that runs in production; only the application around it is
 made up.
 """
@@ -45,7 +45,7 @@ class SimulatedClient:
         self._network, self._key, self._settings = network, key, settings
         self.session: ClientSession
         self.notices: deque[tuple[Instant, Notice]] = deque(maxlen=NOTICES_KEPT)
-        """What the application was told in this life, with the true time."""
+        """The notices of this life, with the true time."""
         self.on_notice: Callable[[Notice], None] = lambda _notice: None
 
     def build(self, _kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> SimulatedClient:
@@ -80,7 +80,7 @@ class SimulatedClient:
         durable: str | None = None,
         state: bool = False,
     ) -> Subscribed:
-        """Ask for events; raise the refusal if no credential speaks for that."""
+        """Ask for events; raise the refusal if no credential fits."""
         return self._ask(lambda now: self.session.subscribe(known, wanted, now, durable=durable, state=state))
 
     def acknowledge(self, entry: Subscribed, position: int) -> None:
@@ -88,7 +88,7 @@ class SimulatedClient:
         self._act(lambda _now: self.session.acknowledge(entry, position))
 
     def advertise(self, known: KnownVersion, offered: Predicate = ALWAYS) -> Advertised:
-        """Ask to publish events; raise the refusal if no credential speaks for that."""
+        """Ask to publish events; raise the refusal if no credential fits."""
         return self._ask(lambda now: self.session.advertise(known, offered, now))
 
     def show(

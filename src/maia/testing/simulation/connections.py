@@ -40,7 +40,7 @@ class EndState(Enum):
     OPENING = auto()
     OPEN = auto()
     CLOSING = auto()
-    """The node has let go of it, and is told in a moment that it is gone."""
+    """The node has closed it, and is notified in a moment."""
     GONE = auto()
 
 

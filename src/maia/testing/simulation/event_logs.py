@@ -76,7 +76,7 @@ class SimulatedLogs:
 
 
 def log_at_start(host: Host, since: int) -> LogAtStart:
-    """Return what a broker is told of its log when it starts."""
+    """Return what a broker reads of its log when it starts."""
     recent = tuple(one for one in host.log if one.position >= since)
     return LogAtStart(host.log[-1].position + 1 if host.log else 1, recent)
 

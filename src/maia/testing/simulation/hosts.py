@@ -44,9 +44,9 @@ class Power(Enum):
 
     ON = "on"
     KILLED = "killed"
-    """The process is gone; the machine refuses connections, and its peers are told."""
+    """The process is gone; the machine refuses connections, and its peers notice."""
     DARK = "dark"
-    """The machine is gone; nobody is told, and whoever dials waits."""
+    """The machine is gone; no peer notices, and a dialling peer waits."""
 
 
 @dataclass(slots=True)

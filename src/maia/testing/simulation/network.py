@@ -93,7 +93,7 @@ class SimulatedNetwork:
         steps_max: int = STEPS_MAX,
         steps_kept: int = STEPS_KEPT,
     ) -> None:
-        """Begin at `now` with no hosts; `gives_up_s` bounds how long anybody waits for a silent peer."""
+        """Begin at `now` with no hosts; `gives_up_s` bounds how long a node waits for a silent peer."""
         self.seed = seed
         self.trace = Trace(steps_kept)
         self.notes: deque[tuple[str, Note]] = deque(maxlen=_NOTES_KEPT)
@@ -208,7 +208,7 @@ class SimulatedNetwork:
     # ------------------------------------------------------------ time
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Have something done at a later moment, by nobody in particular."""
+        """Schedule a call at a later time, for no host."""
         self._schedule.add(self._schedule.now + round(seconds * SECOND), self._order, action)
 
     def run_for(self, seconds: float) -> None:
@@ -267,14 +267,14 @@ class SimulatedNetwork:
         self._perform(host, node.start(host.clock(self._schedule.now)))
 
     def put_to_sleep(self, name: str) -> None:
-        """Stop a host's process, not its machine: connections stand, and what arrives waits."""
+        """Stop a host's process, not its machine: connections stay open, and what arrives waits."""
         host = self.host(name)
         if host.node is not None and host.asleep is None:
             self.trace.add(self._schedule.now, name, "Sleep", "")
             host.asleep = []
 
     def wake_up(self, name: str) -> None:
-        """Let a process go on: it looks at the clock before it reads what has arrived."""
+        """Let a process go on: it reads the clock before it reads what has arrived."""
         host = self.host(name)
         waiting, host.asleep = host.asleep or (), None
         for happened in sorted(waiting, key=lambda happened: not isinstance(happened, Tick)):
@@ -289,13 +289,13 @@ class SimulatedNetwork:
             self._ask_to_wake(host)
 
     def partition(self, *groups: Iterable[str]) -> None:
-        """Keep the groups apart from each other and from everybody who is in none of them."""
+        """Keep the groups apart from each other and from hosts in none of them."""
         self._partitions.split([[self.host(name) for name in group] for group in groups])
         self.trace.add(self._schedule.now, "*", "Partition", str(self._partitions))
         self._cut_and_mend()
 
     def heal(self) -> None:
-        """Let everybody reach everybody again."""
+        """End the partition."""
         self.partition()
 
     def set_weather(self, weather: Weather, *, between: tuple[str, str] | None = None) -> None:
@@ -376,7 +376,7 @@ class SimulatedNetwork:
             self._ask_to_wake(host)
 
     def _ask_to_wake(self, host: Host) -> None:
-        assert host.wake_at is not None  # noqa: S101 - whoever calls has just set it
+        assert host.wake_at is not None  # noqa: S101 - the caller has just set it
         host.wakes_asked += 1
         self._schedule.add(host.wake_at - host.skew, host.chance, partial(self._wake, host, host.wakes_asked))
 

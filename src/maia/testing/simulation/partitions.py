@@ -11,7 +11,7 @@ __all__ = ["Partitions"]
 
 
 class Partitions:
-    """The state of the ground between hosts. Whoever is in no group is with the others in none."""
+    """The state of the ground between hosts. Hosts in no group are together."""
 
     __slots__ = ("_chaos", "_group_of", "_in_chaos", "_weather", "_weather_between", "changes")
 
@@ -26,7 +26,7 @@ class Partitions:
         """Grows with every change of weather or chaos, so that what was looked up can be remembered."""
 
     def split(self, groups: Sequence[Iterable[Host]]) -> None:
-        """Keep these groups apart; no groups keep nobody apart."""
+        """Keep these groups apart; no groups means no partition."""
         self._group_of = {host.name: number for number, group in enumerate(groups, start=1) for host in group}
 
     def is_reachable(self, one: Host, other: Host) -> bool:

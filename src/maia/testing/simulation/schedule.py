@@ -1,7 +1,7 @@
 """What happens next? The virtual clock and the heap of everything that is going to happen.
 
 Two things at one moment have no natural order, so the seed decides: another
-seed tries another order, and the same seed repeats it. Whoever adds something
+seed tries another order, and the same seed repeats it. A caller that adds something
 draws the tie-break from its own source of chance. So it does not matter in
 which order a node asks for things that have nothing to do with each other,
 which may differ from one process to the next.

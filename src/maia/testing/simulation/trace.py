@@ -20,7 +20,7 @@ from maia.events import Instant
 __all__ = ["STEPS_KEPT", "Step", "Trace"]
 
 STEPS_KEPT: Final = 4096
-"""How many steps are kept for people, unless told otherwise."""
+"""How many steps are kept for people by default."""
 
 _written: Final = msgspec.msgpack.Encoder().encode
 

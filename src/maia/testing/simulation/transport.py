@@ -145,7 +145,7 @@ class Transport:
         schedule.add(lane.last_arrival, lane.chance, end.arrive)
 
     def _arrive(self, sender: End) -> None:
-        """Hand over the next parcel of a lane, if the way is open and somebody is there."""
+        """Hand over the next parcel of a lane, if the way is open and the host runs."""
         lane, end = sender.lane, sender.other
         if sender.connection.is_cut:
             lane.owed += 1
@@ -154,7 +154,7 @@ class Transport:
             return
         parcel = lane.parcels.popleft()
         if end.state is EndState.GONE or not end.is_alive:
-            self._nobody_there(sender, end)
+            self._host_is_gone(sender, end)
         elif isinstance(parcel, bytes):
             if end.state is EndState.OPEN:
                 self._happen(end.host, Received(end.link, parcel))
@@ -163,7 +163,7 @@ class Transport:
         else:
             self._gone(end)
 
-    def _nobody_there(self, sender: End, end: End) -> None:
+    def _host_is_gone(self, sender: End, end: End) -> None:
         """Let the sender know that its peer has forgotten the connection, unless nothing answers."""
         if end.host.power is not Power.DARK:
             self._after(self._delay(sender), sender.lane.chance, partial(self._gone, sender))

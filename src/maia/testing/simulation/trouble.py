@@ -1,6 +1,6 @@
 """What goes wrong, when, and for how long?
 
-Tests that want trouble of every kind, in an order that nobody thought of, let
+Tests that want trouble of every kind, in an unforeseen order, let
 the seed choose: hosts fail between any two effects, machines go dark, groups
 are cut off, clocks jump, lines slow down, processes sleep. Every fault is
 repaired after a while, and all of them when the trouble ends.
@@ -43,7 +43,7 @@ class Trouble:
 
 
 class Troublemaker:
-    """Makes trouble among the named hosts until it is told to stop."""
+    """Makes trouble among the named hosts until it is stopped."""
 
     __slots__ = ("_chance", "_is_on", "_kinds", "_names", "_network", "_trouble", "made")
 

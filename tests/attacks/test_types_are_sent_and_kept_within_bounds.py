@@ -1,0 +1,154 @@
+"""Questions about types cost the asker, and many types keep no new one out (A77, A89)."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from uuid import UUID
+
+from maia.broker import BrokerLimits
+from maia.client import ClientSettings
+from maia.client.api.types import fetch_definitions
+from maia.clock import system_now
+from maia.credentials import FIRST_VERSION, Action, TypeName
+from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES
+from maia.predicates import ALWAYS
+from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
+from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request
+from maia.wire.messages import Failed, TypeQuery, TypeReply
+from maia.wire.names import type_to_bytes
+from support.broker import Client, Net
+from support.live import STORY, broker, stranger
+from support.waiting import in_a_loop, soon
+
+OWNER = "PITO"
+"""The owner of the network, which may do everything with types of its own."""
+
+
+_NUMBERS = count(5000)
+
+
+def lineage(story, name: str, versions: int) -> list[SignedDefinition]:
+    """Return so many versions of a type, each made from the one before."""
+    owner, found, before = story.keys[OWNER], list[SignedDefinition](), None
+    for number in range(versions):
+        version = FIRST_VERSION if before is None else str(UUID(int=number))
+        named = TypeName(owner.principal, name, version)
+        found.append(sign_definition(TypeDefinition(named, before, NUMBERPLATE_ATTRIBUTES), owner))
+        before = version
+    return found
+
+
+def subscribed(client: Client, *history: SignedDefinition) -> int:
+    """Ask for the last of these versions, handing all of them over."""
+    asked = client.request(Action.SUBSCRIBE, event_type=history[-1].definition.name)
+    return client.subscribe(request=asked, definitions=[definition_to_bytes(one) for one in history])
+
+
+def told_of(client: Client, definition: SignedDefinition) -> list[bytes]:
+    """Ask what the broker knows of a version."""
+    number = next(_NUMBERS)
+    client.say(TypeQuery(number, type_to_bytes(definition.definition.name)))
+    reply = client.last(TypeReply)
+    assert reply.id == number
+    return reply.definitions
+
+
+# ------------------------------------------------------------ questions
+
+
+def test_more_versions_than_one_answer_holds_are_told_in_several() -> None:
+    """A89: an answer never has more than its reader takes, whatever the broker knows."""
+    net = Net()
+    net.broker()
+    owner = net.client(OWNER)
+    versions = lineage(net.story, "uk.test.Long", 300)
+    for part in (versions[:200], versions[200:]):
+        assert owner.was_accepted(subscribed(owner, *part))
+    told = told_of(owner, versions[-1])
+    assert told == [definition_to_bytes(one) for one in versions[-256:]]
+    assert told_of(owner, versions[-257]) == [definition_to_bytes(one) for one in versions[:-256]]
+    assert not owner.closed
+
+
+@in_a_loop
+async def test_a_principal_that_asks_over_a_socket_has_the_whole_lineage():
+    """A89: what needs several answers is asked for in several questions, over one link that stays open."""
+    key, versions = STORY.keys[OWNER], lineage(STORY, "uk.test.Long", 300)
+    async with broker() as running, stranger(key, running.address) as owner:
+        await owner.introduce(OWNER)
+        for ref, part in enumerate((versions[:200], versions[200:]), 1):
+            name, nonce = part[-1].definition.name, os.urandom(16)
+            asked = EdgeRequest(
+                Action.SUBSCRIBE, STORY.network, name, ALWAYS, os.urandom(16), system_now(), nonce
+            )
+            request = request_to_bytes(sign_request(asked, key))
+            owner.say(Subscribe(ref, request, [], [definition_to_bytes(one) for one in part]))
+            assert isinstance(await soon(owner.hear()), Accepted)
+        settings = ClientSettings(STORY.network, (running.address,), STORY.certificates)
+        name = versions[-1].definition.name
+        found = await soon(fetch_definitions(STORY.keys["billing office"], settings, name, timeout_s=120))
+    assert list(found) == versions
+
+
+def test_questions_about_types_have_a_quota_by_the_length_of_the_answer() -> None:
+    """A77: a hundred bytes are not answered with megabytes for ever; the link stays, and so do others'."""
+    net = Net(limits=BrokerLimits(requests_per_minute=100))
+    running = net.broker()
+    owner = net.client(OWNER)
+    versions = lineage(net.story, "uk.test.Long", 200)
+    subscribed(owner, *versions)
+    size = sum(len(definition_to_bytes(one)) for one in versions)
+    billing = net.client("billing office")
+    asked = TypeQuery(1, type_to_bytes(versions[-1].definition.name))
+    for _ in range(100):
+        billing.say(asked)
+    answered = len(billing.all_heard(TypeReply))
+    assert answered == 100 // (1 + size // (16 << 10))
+    assert {one.code for one in billing.all_heard(Failed)} == {"UNAVAILABLE-REQUEST-QUOTA"}
+    assert len(running.noted("refused")) == 1
+    assert not billing.closed
+    assert told_of(net.client("camera at Victoria"), versions[0]) != []
+
+
+# ------------------------------------------------------------ how many there are
+
+
+def test_types_of_which_nothing_stands_make_room_for_new_ones() -> None:
+    """A77: the table does not fill up for good; what goes is forgotten on disk too."""
+    net = Net(limits=BrokerLimits(types=8))
+    running = net.broker()
+    owner = net.client(OWNER)
+    types = [lineage(net.story, f"uk.test.T{number}", 1)[0] for number in range(30)]
+    staying = subscribed(owner, types[0])
+    for definition in types[1:]:
+        ref = subscribed(owner, definition)
+        assert owner.was_accepted(ref)
+        owner.unsubscribe(ref)
+    assert owner.was_accepted(staying)
+    assert told_of(owner, types[0]) != [], "it is in use"
+    assert told_of(owner, types[-1]) != []
+    assert told_of(owner, types[1]) == [], "the least recently accepted went first"
+    owner.unsubscribe(subscribed(owner, types[23]))
+    owner.unsubscribe(subscribed(owner, types[1]))
+    assert told_of(owner, types[23]) != [], "it was accepted once more"
+    assert told_of(owner, types[24]) == []
+    kept = [name for name in running.kept if name.startswith("type/")]
+    assert len(kept) <= 8
+    net.restart(running.name)
+    assert len(running.broker._state.types) == len(kept)
+
+
+def test_types_that_are_in_use_are_not_pushed_out() -> None:
+    """A29 A77: where everything is in use, one more is refused, and all others stay."""
+    net = Net(limits=BrokerLimits(types=4))
+    net.broker()
+    owner = net.client(OWNER)
+    types = [lineage(net.story, f"uk.test.T{number}", 1)[0] for number in range(5)]
+    refs = [subscribed(owner, one) for one in types]
+    assert [owner.was_accepted(ref) for ref in refs] == [True] * 4 + [False]
+    assert owner.code_of(refs[-1]) == "UNAVAILABLE-TYPES-FULL"
+    assert all(told_of(owner, one) for one in types[:4])
+    owner.unsubscribe(refs[0])
+    assert owner.was_accepted(subscribed(owner, types[4]))
+    assert told_of(owner, types[0]) == []
