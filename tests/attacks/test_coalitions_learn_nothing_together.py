@@ -13,9 +13,9 @@ from itertools import combinations, permutations
 
 import pytest
 
-from maia.sealing.tree import node_secrets
 from maia.sealing.tree.nodes import ancestor
 from maia.sealing.tree.rekey import Scheme
+from reference import oft
 from reference.coalitions import (
     GROUP,
     MEMBERS,
@@ -81,7 +81,7 @@ def test_the_leak_of_the_papers_tree_is_real():
     shared = tree.join(DEE).secret
     eva = dict(tree.join(EVA).welcomes[EVA].secrets)
     top = ancestor(0, 2)
-    stolen = node_secrets.group_secret(node_secrets.mixed(left=eva[top], right=ann[top]))
+    stolen = oft.group_secret(oft.mixed(left=eva[top], right=ann[top]))
     assert stolen == shared.reveal()
 
 

@@ -23,6 +23,7 @@ from unittest.mock import patch
 from maia.sealing.tree import node_secrets
 from maia.sealing.tree.key_tree import KeyTree, Rekeyed
 from maia.sealing.tree.rekey import Scheme, read_path, read_rekey
+from reference import oft
 from reference.tree_store import new_tree, tree_from_bytes, tree_to_bytes
 
 GROUP = b"a group"
@@ -107,9 +108,11 @@ class Rules:
             return wrapped
 
         original_wrap = node_secrets.wrap
-        derivations = ("step", "blinded", "wrapping_key", "mixed", "group_secret")
-        replaced = {name: deriving(getattr(node_secrets, name)) for name in derivations}
-        with patch.multiple(node_secrets, wrap=wrapping, **replaced):
+        of_oft = {name: deriving(getattr(oft, name)) for name in oft.DERIVATIONS}
+        with (
+            patch.multiple(node_secrets, wrap=wrapping, step=deriving(node_secrets.step)),
+            patch.multiple(oft, **of_oft),
+        ):
             yield
 
 

@@ -12,14 +12,43 @@ docs/decisions/key-trees.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
 
-from maia.sealing.tree import node_secrets
 from maia.sealing.tree.key_tree import KeyTree, SlotChange, TreeMember
 from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
 from maia.sealing.tree.nodes import ROOT, ancestor, level_of, stands_above
 from maia.sealing.tree.rekey import BadPath, Rekey, RekeyEntry, RekeyWriter, Scheme
 
-__all__ = ["OftMember", "OftTree"]
+__all__ = ["DERIVATIONS", "OftMember", "OftTree"]
+
+_BLIND: Final = b"maia/1/blinded"
+_WRAP: Final = b"maia/1/wrapping"
+_MIX: Final = b"maia/1/mixed"
+_GROUP: Final = b"maia/1/group"
+
+DERIVATIONS: Final = ("blinded", "wrapping_key", "mixed", "group_secret")
+"""The functions by which secrets follow from each other."""
+
+
+def blinded(secret: bytes) -> bytes:
+    """Return the blinded form of a node's secret, which the other side of its parent may know."""
+    return blake2b(_BLIND, key=secret, digest_size=NODE_SECRET_BYTES).digest()
+
+
+def wrapping_key(secret: bytes) -> bytes:
+    """Return the key under which messages reach those who know a node's secret."""
+    return blake2b(_WRAP, key=secret, digest_size=NODE_SECRET_BYTES).digest()
+
+
+def mixed(*, left: bytes, right: bytes) -> bytes:
+    """Return the secret of the node whose children have these blinded secrets."""
+    return blake2b(_MIX + right, key=left, digest_size=NODE_SECRET_BYTES).digest()
+
+
+def group_secret(secret: bytes) -> bytes:
+    """Return what the whole group shares, from the secret of the highest node."""
+    return blake2b(_GROUP, key=secret, digest_size=NODE_SECRET_BYTES).digest()
 
 
 class OftTree(KeyTree):
@@ -45,7 +74,7 @@ class OftTree(KeyTree):
             touched, renewed = set(above), {index >> 1 for index in renewed}
         if not len(self._slots):
             return self._random(NODE_SECRET_BYTES)
-        return node_secrets.group_secret(self._secrets[self._slots.top(self._slots.height, 0)])
+        return group_secret(self._secrets[self._slots.top(self._slots.height, 0)])
 
     def _renew_neighbours(self, change: SlotChange, renewed: set[int], message: RekeyWriter) -> None:
         """Give a new secret to one leaf beside every change, unless one there has it already.
@@ -66,7 +95,7 @@ class OftTree(KeyTree):
                 covered.update(self._places_above(slot))
         for slot in sorted(renewed - joined):
             old, self._secrets[slot] = self._secrets[slot], self._random(NODE_SECRET_BYTES)
-            key = node_secrets.wrapping_key(old)
+            key = wrapping_key(old)
             message.add(slot, slot, key, self._secrets[slot])
 
     def _places_above(self, slot: int) -> Iterator[tuple[int, int]]:
@@ -97,16 +126,16 @@ class OftTree(KeyTree):
                 gone.append(node)
             return
         tops = [slots.top(level - 1, child) for child in children]
-        left, right = (node_secrets.blinded(self._secrets[top]) for top in tops)
+        left, right = (blinded(self._secrets[top]) for top in tops)
         news = [
             (under, beside)
             for under, beside, child in zip(tops, (right, left), children, strict=True)
             if child ^ 1 in renewed and child not in told
         ]
         for under, beside in sorted(news):
-            key = node_secrets.wrapping_key(self._secrets[under])
+            key = wrapping_key(self._secrets[under])
             message.add(node, under, key, beside)
-        self._secrets[node] = node_secrets.mixed(left=left, right=right)
+        self._secrets[node] = mixed(left=left, right=right)
 
     def _all_told(self, level: int, index: int, told: set[int]) -> bool:
         """Say whether everybody here joins right now, and is handed a path anyway."""
@@ -119,7 +148,7 @@ class OftTree(KeyTree):
         for node in self._slots.nodes_above(slot):
             below = level_of(node) - 1
             beside = self._slots.top(below, (slot >> below) ^ 1)
-            held.append((node, node_secrets.blinded(self._secrets[beside])))
+            held.append((node, blinded(self._secrets[beside])))
         return tuple(held)
 
 
@@ -143,10 +172,10 @@ class OftMember(TreeMember):
             if node in news:
                 secrets[node] = self._learned(news[node], secret, rekey)
             secret = _folded(self._slot, node, secret, beside=secrets[node])
-        return secrets, node_secrets.group_secret(secret)
+        return secrets, group_secret(secret)
 
     def _learned(self, entry: RekeyEntry, secret: bytes, rekey: Rekey) -> bytes:
-        return self._opened(entry, node_secrets.wrapping_key(secret), rekey)
+        return self._opened(entry, wrapping_key(secret), rekey)
 
     def _root_of(self, secrets: dict[int, bytes]) -> bytes:
         if ROOT in secrets:
@@ -154,14 +183,10 @@ class OftMember(TreeMember):
         secret = secrets[self._slot]
         for node in sorted(secrets.keys() - {self._slot}):
             secret = _folded(self._slot, node, secret, beside=secrets[node])
-        return node_secrets.group_secret(secret)
+        return group_secret(secret)
 
 
 def _folded(slot: int, node: int, secret: bytes, *, beside: bytes) -> bytes:
     """Return the secret of `node`, from the one below it on the side of `slot` and the blinded one beside."""
-    own, on_the_right = node_secrets.blinded(secret), slot >> (level_of(node) - 1) & 1
-    return (
-        node_secrets.mixed(left=beside, right=own)
-        if on_the_right
-        else node_secrets.mixed(left=own, right=beside)
-    )
+    own, on_the_right = blinded(secret), slot >> (level_of(node) - 1) & 1
+    return mixed(left=beside, right=own) if on_the_right else mixed(left=own, right=beside)

@@ -74,7 +74,7 @@ def note_everything(notes: Notes) -> None:
     delivery.X25519PrivateKey = SimpleNamespace(from_private_bytes=made)
     Secret._holding = classmethod(held)
     SigningKey.from_seed = classmethod(grown)
-    for name in ("step", "mixed", "wrapping_key", "group_secret", "unwrap"):
+    for name in ("step", "unwrap"):
         setattr(node_secrets, name, _noted(getattr(node_secrets, name), notes))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from maia.back_off import doubled
 from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, Shows, calling, shown_call
 from maia.cli.inputs import AsJson, moment, read_appointments
 from maia.cli.output import answer
@@ -108,16 +109,17 @@ def _with_others_word(found: WalletAnswer) -> WalletAnswer:
 def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, as_json: bool) -> None:
     import time
 
-    again_s = _AGAIN_S
+    failures = 0
     while True:
         try:
             found, files = _once(client, folder)
             _print_answer(found, files, folder, as_json=as_json)
-            again_s, wait_s = _AGAIN_S, _until_renewal(found, moment(None), every)
+            failures, wait_s = 0, _until_renewal(found, moment(None), every)
         except (Refusal, Unavailable) as problem:
             # What was given may come back, and a server too: both are asked again.
             _complain(problem, as_json=as_json)
-            again_s = min(2 * again_s, _AGAIN_MOST_S)
+            failures += 1
+            again_s = doubled(_AGAIN_S, failures + 1, most=_AGAIN_MOST_S)
             wait_s = again_s if every is None else min(every, again_s)
         time.sleep(wait_s)
 

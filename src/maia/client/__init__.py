@@ -1,6 +1,7 @@
 """The client as a value: its session with a broker, what it publishes and what it is subscribed to."""
 
 from maia.client.batch import ROWS_PER_FRAME, FrameFiller
+from maia.client.entries import KnownVersion, histories, known_version
 from maia.client.errors import (
     BrokerNotTrusted,
     BrokerUnavailable,
@@ -11,7 +12,6 @@ from maia.client.errors import (
     UnknownToClient,
     WrongBroker,
 )
-from maia.client.known_types import KnownVersion, histories, known_version
 from maia.client.notices import (
     Accepted,
     Acknowledged,

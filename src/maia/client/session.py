@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from maia.client.connection import Connection
-from maia.client.entries import Advertised, Numbering, RequestEntry, SeenFrames, Subscribed
+from maia.client.entries import Advertised, KnownVersion, Numbering, RequestEntry, SeenFrames, Subscribed
 from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
-from maia.client.known_types import KnownVersion
 from maia.client.notices import Notice
 from maia.client.registry import Book
 from maia.client.settings import ClientSettings

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from hashlib import sha256
-from typing import Final, NoReturn, final
+from typing import Final, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
@@ -37,6 +37,7 @@ from maia.credentials.encoding.validity import validity_from_expression, validit
 from maia.credentials.keys import SignedKind, SigningKey, verify_signature
 from maia.credentials.names import checked_label
 from maia.credentials.principals import Principal
+from maia.credentials.proof import Proof
 from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential
 
@@ -112,7 +113,7 @@ class SignedAppointment:
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedAppointment:
+class VerifiedAppointment(Proof):
     """A certificate that its issuer has signed. Whether it holds now is another question."""
 
     signed: SignedAppointment
@@ -123,14 +124,6 @@ class VerifiedAppointment:
         """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_appointment makes a VerifiedAppointment")
-
-    def __init_subclass__(cls) -> None:
-        """Refuse sub-classes, which could leave the check out."""
-        raise TypeError("a VerifiedAppointment has no sub-classes")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof."""
-        raise TypeError("a VerifiedAppointment cannot be pickled; send its bytes and verify them again")
 
     @property
     def certificate(self) -> Appointment:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Final, NoReturn, final
+from typing import Final, final
 
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.names import NetworkName, TypeName
 from maia.credentials.principals import Principal
+from maia.credentials.proof import Proof
 from maia.credentials.validity.period import Validity
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.types.changes import Change
@@ -35,7 +36,7 @@ _SEAL: Final = object()  # held by `verification.py` alone
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedType:
+class VerifiedType(Proof):
     """A definition whose signature, authority and changes hold during `validity`.
 
     `changes` is what was checked against the previous version, or None where
@@ -64,22 +65,6 @@ class VerifiedType:
         if seal is not _SEAL:
             raise TypeError("only verify_definition makes a VerifiedType")
         object.__setattr__(self, "type_id", type_id(self.name.owner, self.name.name))
-
-    def __init_subclass__(cls) -> None:
-        """Refuse sub-classes, which could leave the check out."""
-        raise TypeError("a VerifiedType has no sub-classes")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof."""
-        raise TypeError("a VerifiedType cannot be pickled; send its definition and verify it again")
-
-    def __copy__(self) -> VerifiedType:
-        """Return the same proof: it cannot change."""
-        return self
-
-    def __deepcopy__(self, _memo: object) -> VerifiedType:
-        """Return the same proof: it cannot change."""
-        return self
 
     @property
     def definition(self) -> TypeDefinition:

@@ -17,11 +17,12 @@ and a job goes on asking while it runs (`governed/validity_watch.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from maia.back_off import doubled
 from maia.credentials import (
     Principal,
     SignedCertificate,
@@ -36,8 +37,8 @@ from maia.credentials.validity.one_time import OneTimeQuestion
 from maia.credentials.validity.statements import OneTimeAnswer
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
+from maia.net.observer import Records
 
-# HTTP is imported when a tester is asked: most wallets name none.
 if TYPE_CHECKING:
     from maia.validity.http import ConnectionPool
 
@@ -49,10 +50,14 @@ __all__ = [
     "answer_one_time",
     "ask_testers",
     "fetch_statements",
+    "fetching",
     "fresh_until",
     "lacking",
     "with_fetched",
 ]
+
+# HTTP is imported when a tester is asked: most wallets name none.
+
 
 TESTERS_MAX: Final = 16
 """Testers that are asked for one wallet; those named first."""
@@ -320,3 +325,63 @@ async def _answer_at(
         raise StrangeAnswer("the tester answers another question than it was asked")
     check_statement(signed)
     return signed
+
+
+# ------------------------------------------------------------ at a broker: only where its operator allows
+
+# The holder of a certificate chooses the locations in it, so an address must also be in the broker's own
+# configuration (`[statements] fetch_from`), which is empty by default. The broker asks only for what
+# it misses, and seldom.
+
+
+LOOK_S: Final = 1.0
+_AGAIN_S: Final = 2.0
+_AGAIN_MOST_S: Final = 60.0
+
+
+@asynccontextmanager
+async def fetching(
+    allowed: frozenset[str],
+    *,
+    missed: Callable[[], tuple[SignedCertificate, ...]],
+    hear: Callable[[tuple[SignedStatement, ...]], None],
+    records: Records,
+    clock: Callable[[], Instant],
+    look_s: float = LOOK_S,
+) -> AsyncIterator[None]:
+    """Fetch what is missed from `allowed` addresses while the body runs; with none, do nothing."""
+    if not allowed:
+        yield
+        return
+    task = asyncio.create_task(_fetch(allowed, missed, hear, records, clock, look_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _fetch(
+    allowed: frozenset[str],
+    missed: Callable[[], tuple[SignedCertificate, ...]],
+    hear: Callable[[tuple[SignedStatement, ...]], None],
+    records: Records,
+    clock: Callable[[], Instant],
+    look_s: float,
+) -> None:
+    asked = 0
+    while True:
+        await asyncio.sleep(look_s)
+        lacking = missed()
+        if not lacking:
+            asked = 0
+            continue
+        found = await ask_testers(lacking, now=clock(), allowed=allowed)
+        if found.statements:
+            hear(found.statements)
+        for by, problem in found.problems.items():
+            records.note("unheard", {"issuer": str(by), "code": problem.code})
+        # A tester that does not answer, or with nothing that helps, is asked less and less often.
+        asked += 1
+        await asyncio.sleep(doubled(_AGAIN_S, asked, most=_AGAIN_MOST_S))

@@ -20,12 +20,13 @@ from __future__ import annotations
 import re
 from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
-from typing import Final, NoReturn, final
+from typing import Final, final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.encoding.subjects import principal_from_expression
+from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, SECOND, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
@@ -129,7 +130,7 @@ class SignedApiRequest:
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedApiRequest:
+class VerifiedApiRequest(Proof):
     """A request that this principal makes of this domain now. Only `verify_api_request` makes one."""
 
     request: ApiRequest
@@ -141,10 +142,6 @@ class VerifiedApiRequest:
         """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_api_request makes a VerifiedApiRequest")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof."""
-        raise TypeError("a VerifiedApiRequest cannot be pickled; send its bytes and verify them again")
 
 
 # ------------------------------------------------------------ signing, writing, reading

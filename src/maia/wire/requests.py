@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import InitVar, dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NoReturn, final
+from typing import Final, final
 from weakref import WeakValueDictionary
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
@@ -38,6 +38,7 @@ from maia.credentials import (
 )
 from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
+from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 from maia.predicates import (
@@ -171,7 +172,7 @@ class SignedRequest:
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedRequest:
+class VerifiedRequest(Proof):
     """A request whose signature, network and moment hold. Only the two verifiers below make one."""
 
     signed: SignedRequest
@@ -182,14 +183,6 @@ class VerifiedRequest:
         """Refuse every caller but the verifiers."""
         if seal is not _SEAL:
             raise TypeError("only verify_request and verify_proof make a VerifiedRequest")
-
-    def __init_subclass__(cls) -> None:
-        """Refuse sub-classes, which could leave the check out."""
-        raise TypeError("a VerifiedRequest has no sub-classes")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof."""
-        raise TypeError("a VerifiedRequest cannot be pickled; send its bytes and verify them again")
 
     @property
     def request(self) -> EdgeRequest:

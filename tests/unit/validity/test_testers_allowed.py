@@ -38,7 +38,7 @@ from maia.credentials import (
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.validity import fetch as testers
-from maia.validity.allowed_locations import fetching
+from maia.validity.fetch import fetching
 from support.domain_server import RecordedNotes, key_of
 from support.lying_location import Place, page_of, place
 from support.ports import free_port

@@ -34,7 +34,7 @@ from maia.net.signals import until_told_to_stop
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
-from maia.validity.allowed_locations import fetching
+from maia.validity.fetch import fetching
 
 if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Final, NoReturn, final
+from typing import Final, final
 
 from maia.credentials.authority import Authority
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
@@ -49,6 +49,7 @@ from maia.credentials.chains.reduction import (
     reduce_chain,
 )
 from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Threshold
+from maia.credentials.proof import Proof
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Instant
 
@@ -59,7 +60,7 @@ _SEAL: Final = object()
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedChain:
+class VerifiedChain(Proof):
     """The proof that `root` let `subject` do what `authority` says, while `validity` lasts.
 
     Only the verifier builds one. `authority` speaks of resources of `root` and
@@ -79,22 +80,6 @@ class VerifiedChain:
         """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_chain builds a VerifiedChain")
-
-    def __init_subclass__(cls) -> None:
-        """Refuse sub-classes, which could leave the check out."""
-        raise TypeError("a VerifiedChain has no sub-classes")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof. Send the certificates."""
-        raise TypeError("a VerifiedChain cannot be pickled; send its certificates and verify them again")
-
-    def __copy__(self) -> VerifiedChain:
-        """Return the same proof: it cannot change."""
-        return self
-
-    def __deepcopy__(self, _memo: object) -> VerifiedChain:
-        """Return the same proof: it cannot change."""
-        return self
 
 
 def owner_chain(owner: Principal, at: Instant) -> VerifiedChain:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
-from typing import Final, NoReturn, final
+from typing import Final, final
 
 from maia.canonical import (
     Limits,
@@ -54,6 +54,7 @@ from maia.credentials.keys import (
     verify_signature,
 )
 from maia.credentials.principals import LocalName, Principal, QuorumId, Threshold
+from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential
 
 __all__ = [
@@ -113,7 +114,7 @@ class QuorumEvidence:
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedConstitution:
+class VerifiedConstitution(Proof):
     """The proof that `threshold` acts for `quorum` since change number `sequence`.
 
     Only the verifier builds one. `digest` is that of the bytes in force: the
@@ -131,22 +132,6 @@ class VerifiedConstitution:
         """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_constitution builds a VerifiedConstitution")
-
-    def __init_subclass__(cls) -> None:
-        """Refuse sub-classes, which could leave the check out."""
-        raise TypeError("a VerifiedConstitution has no sub-classes")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof. Send the evidence."""
-        raise TypeError("a VerifiedConstitution cannot be pickled; send its evidence and verify it again")
-
-    def __copy__(self) -> VerifiedConstitution:
-        """Return the same proof: it cannot change."""
-        return self
-
-    def __deepcopy__(self, _memo: object) -> VerifiedConstitution:
-        """Return the same proof: it cannot change."""
-        return self
 
 
 # ---------------------------------------------------------------- making

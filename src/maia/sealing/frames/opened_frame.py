@@ -14,13 +14,14 @@ from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 from types import MappingProxyType
-from typing import Final, NoReturn, final
+from typing import Final, final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from msgspec.structs import replace
 
 from maia.credentials import Principal
+from maia.credentials.proof import Proof
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid
 from maia.sealing.frames.associated_data import description, frame_binding, nonce
@@ -122,7 +123,7 @@ class OpenedFrame(msgspec.Struct, frozen=True):
 
 @final
 @dataclass(frozen=True, slots=True)
-class VerifiedFrame:
+class VerifiedFrame(Proof):
     """The proof that `signer` signed the rows and columns that `opened` shows; made by verifying alone.
 
     Whether the signer may publish them is asked elsewhere.
@@ -136,14 +137,6 @@ class VerifiedFrame:
         """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_frame and verify_further make a VerifiedFrame")
-
-    def __init_subclass__(cls) -> None:
-        """Refuse sub-classes, which could leave the check out."""
-        raise TypeError("a VerifiedFrame has no sub-classes")
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled: bytes from elsewhere are no proof."""
-        raise TypeError("a VerifiedFrame cannot be pickled; send the sealed frame and verify it again")
 
 
 # ------------------------------------------------------------ opening

@@ -1,6 +1,6 @@
 """How does one secret of a key tree lead to another, and how is one carried under another?
 
-Both kinds of tree build on these few functions, on the manager's side and on
+Key trees build on these few functions, on the manager's side and on
 the members', and on nothing else: what a coalition can work out from messages
 is what these functions let it work out, and the tests watch exactly them.
 Keyed BLAKE2b leads from secret to secret, AES-256-CCM carries: every key wraps
@@ -21,14 +21,10 @@ __all__ = [
     "NODE_SECRET_BYTES",
     "NONCE_BYTES",
     "WRAPPED_BYTES",
-    "blinded",
     "confirmation",
-    "group_secret",
-    "mixed",
     "step",
     "unwrap",
     "wrap",
-    "wrapping_key",
 ]
 
 NODE_SECRET_BYTES: Final = 32
@@ -37,10 +33,6 @@ WRAPPED_BYTES: Final = NODE_SECRET_BYTES + 16
 CONFIRMATION_BYTES: Final = 16
 
 _STEP: Final = b"maia/1/path-step"
-_BLIND: Final = b"maia/1/blinded"
-_WRAP: Final = b"maia/1/wrapping"
-_MIX: Final = b"maia/1/mixed"
-_GROUP: Final = b"maia/1/group"
 _CONFIRM: Final = b"maia/1/confirm"
 
 
@@ -52,26 +44,6 @@ def step(path_secret: bytes) -> tuple[bytes, bytes]:
     """
     both = blake2b(_STEP, key=path_secret).digest()
     return both[:NODE_SECRET_BYTES], both[NODE_SECRET_BYTES:]
-
-
-def blinded(secret: bytes) -> bytes:
-    """Return the blinded form of a node's secret, which the other side of its parent may know (OFT)."""
-    return blake2b(_BLIND, key=secret, digest_size=NODE_SECRET_BYTES).digest()
-
-
-def wrapping_key(secret: bytes) -> bytes:
-    """Return the key under which messages reach those who know a node's secret (OFT)."""
-    return blake2b(_WRAP, key=secret, digest_size=NODE_SECRET_BYTES).digest()
-
-
-def mixed(*, left: bytes, right: bytes) -> bytes:
-    """Return the secret of the node whose children have these blinded secrets (OFT)."""
-    return blake2b(_MIX + right, key=left, digest_size=NODE_SECRET_BYTES).digest()
-
-
-def group_secret(secret: bytes) -> bytes:
-    """Return what the whole group shares, from the secret of the highest node (OFT)."""
-    return blake2b(_GROUP, key=secret, digest_size=NODE_SECRET_BYTES).digest()
 
 
 def confirmation(root: bytes, group: bytes, version: int) -> bytes:
