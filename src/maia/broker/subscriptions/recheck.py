@@ -28,6 +28,7 @@ from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
+from maia.types.topics import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Changed
@@ -150,7 +151,9 @@ def _proved_otherwise(
 def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
     """Let an entry stand on another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
-        renewed = replace(entry, right=right, shaper=shaper_of(right.view))
+        renewed = replace(
+            entry, right=right, shaper=shaper_of(right.view, tree_root(right.event_type.name.name))
+        )
         return place_advertisement(state, link, renewed, None, now)
     seen = view_class_of(right, entry.cursor)
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
