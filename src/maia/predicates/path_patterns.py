@@ -18,6 +18,7 @@ from maia.errors import BadInput
 
 __all__ = [
     "LEVELS_MAX",
+    "ONE",
     "PATH_MAX",
     "BadPathPattern",
     "PathPattern",

@@ -22,7 +22,7 @@ from maia.credentials.names import (
 )
 from maia.credentials.principals import Owner
 from maia.events import Attribute, AttributeUid, Kind
-from maia.predicates.path_patterns import LEVELS_MAX, PathPattern
+from maia.predicates.path_patterns import LEVELS_MAX, ONE, PathPattern, parse_path_pattern
 from maia.predicates.syntax import AnyOf, Predicate, TextMatch, TextTest
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "on_topics",
     "plain_attributes",
     "topic_attributes",
+    "tree_label",
     "tree_name",
     "tree_root",
 ]
@@ -50,12 +51,16 @@ _TREE: Final = "topic."
 
 def tree_name(owner: Owner, path: str, version: Version = FIRST_VERSION) -> TypeName:
     """Return the type on which events of the tree around `path` travel: `topic.news` for `/news/uk`."""
-    levels = checked_topic_path(path).split("/")
-    if not levels[1]:
-        raise BadName("`/` is no topic: name a tree such as `/news`")
-    name = _TREE + levels[1]
+    return TypeName(owner, tree_label(parse_path_pattern(path)), version)
+
+
+def tree_label(pattern: PathPattern) -> str:
+    """Return the readable name of the tree in which all topics of a pattern lie; one pattern, one tree."""
+    if pattern.levels[0] == ONE:
+        raise BadName(f"`{pattern}` speaks of several trees of topics: name one, such as `/news`")
+    name = _TREE + pattern.levels[0]
     tree_root(name)
-    return TypeName(owner, name, version)
+    return name
 
 
 def tree_root(name: str) -> str | None:
