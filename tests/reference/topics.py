@@ -8,6 +8,7 @@ would tick off with a pencil; everything else is a set of ticked paths.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import product
 
 NAMES = ("a", "b", "other")
@@ -18,6 +19,7 @@ WORLD: tuple[str, ...] = tuple(
 )
 
 
+@cache
 def meant(pattern: str) -> frozenset[str]:
     """Return the paths of the world that a pattern means."""
     return frozenset(path for path in WORLD if _is_meant(pattern.split("/")[1:], path.split("/")[1:]))
