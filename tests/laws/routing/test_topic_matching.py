@@ -14,7 +14,7 @@ from maia.predicates import AllOf, AnyOf, Comparison, Exists, Operator, TextMatc
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.routing.matching import topics
 from maia.routing.matching.index import MatchIndex
-from maia.routing.matching.topics import PATTERNS_MAX, TopicIndex, patterns_of
+from maia.routing.matching.topics import PATTERNS_MAX, SHAPES_MAX, TopicIndex, patterns_of
 from reference.topics import DEPTH, WORLD, meant
 
 pytestmark = pytest.mark.laws
@@ -32,12 +32,20 @@ def on(pattern):
     return TextMatch("topic", TextTest.LEVELS, pattern)
 
 
-@pytest.mark.parametrize("places", [0, 1, 7, topics.PLACES_MAX])
-@given(st.randoms(use_true_random=False))
-def test_the_index_agrees_with_the_reference_while_patterns_come_and_go(places, random):
+def meaning(known, path):
+    return {
+        key for key, several in known.items() if any(parse_path_pattern(one).matches(path) for one in several)
+    }
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 3, 1000]), st.booleans())
+def test_the_index_agrees_with_the_reference_while_patterns_come_and_go(random, few_paths, is_crowded):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topics, "PLACES_MAX", places)
-        patch.setattr(topics, "FORGOTTEN_AFTER", 5)
+        patch.setattr(topics, "_FEW_PATHS", few_paths)
+        patch.setattr(topics, "_STALE_MIN", 2)
+        if is_crowded:  # marks lie on each other
+            patch.setattr(topics, "_MARKS_MIN", 2)
+            patch.setattr(topics, "_MARKS_PER_PATTERN", 1)
         index, known = TopicIndex(), {}
         for number in range(25):
             if known and random.random() < 0.35:
@@ -46,28 +54,47 @@ def test_the_index_agrees_with_the_reference_while_patterns_come_and_go(places, 
                 del known[gone]
             else:
                 several = random.sample(PATTERNS, random.choice((1, 1, 1, 3)))
-                index.add(number, tuple(map(parse_path_pattern, several)))
+                assert index.add(number, tuple(map(parse_path_pattern, several)))
                 known[number] = several
-            for path in random.sample(WORLD, 4):
-                assert index.match(path) == {
-                    key for key, several in known.items() if any(path in meant(one) for one in several)
-                }
+            for path in random.sample(WORLD, 3):
+                expected = {key for key, some in known.items() if any(path in meant(one) for one in some)}
+                assert index.match(path) == expected == meaning(known, path)
             odd = random.choice(ODD)
-            assert index.match(odd) == {
-                key
-                for key, several in known.items()
-                if any(parse_path_pattern(one).matches(odd) for one in several)
-            }
+            assert index.match(odd) == meaning(known, odd)
+        paths = [random.choice([*WORLD, *ODD, None]) for _ in range(40)]
+        expected = [meaning(known, path) if isinstance(path, str) else set() for path in paths]
+        assert index.match_column(paths) == {
+            key: rows for key in known if (rows := [row for row, keys in enumerate(expected) if key in keys])
+        }
         assert len(index) == len(known)
 
 
 def test_an_index_without_patterns_is_as_it_began():
     index = TopicIndex()
     for number, pattern in enumerate(PATTERNS):
-        index.add(number, (parse_path_pattern(pattern),))
+        assert index.add(number, (parse_path_pattern(pattern),))
     for number in range(len(PATTERNS)):
         index.remove(number)
-    assert (len(index), index._root.named, index._root.one) == (0, {}, None)
+    assert (len(index), index._count, index._shapes) == (0, 0, {})
+
+
+def test_a_pattern_of_one_shape_too_many_is_matched_as_any_other_filter():
+    shapes = ["/" + "/".join(levels) for levels in product(("a", "+"), repeat=7)]
+    index, small = MatchIndex(), TopicIndex()
+    assert [small.add(n, (parse_path_pattern(one),)) for n, one in enumerate(shapes)].count(
+        True
+    ) == SHAPES_MAX
+    assert small.add("again", (parse_path_pattern(shapes[0]),))
+    for number, pattern in enumerate(shapes):
+        index.add(number, on(pattern))
+    path = "/" + "/".join(["a"] * 7)
+    assert index.match({"topic": path}) == set(range(len(shapes)))
+    assert index.match({"topic": path.replace("/a", "/b", 1)}) == {
+        number for number, pattern in enumerate(shapes) if pattern.startswith("/+")
+    }
+    for number in range(len(shapes)):
+        index.remove(number)
+    assert len(index) == 0
 
 
 formulas = st.recursive(

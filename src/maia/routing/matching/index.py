@@ -90,9 +90,8 @@ class MatchIndex(Generic[Key]):
         checked_size(predicate)
         if key in self:
             self.remove(key)
-        if (topics := patterns_of(predicate)) is not None:
-            uid, patterns = topics
-            self._topics.setdefault(uid, TopicIndex()).add(key, patterns)
+        topics = patterns_of(predicate)
+        if topics is not None and self._topics.setdefault(topics[0], TopicIndex()).add(key, topics[1]):
             return
         self._waiting[key] = predicate
         if self._is_asked and len(self._waiting) >= AHEAD:
@@ -121,7 +120,7 @@ class MatchIndex(Generic[Key]):
             found.update(block.ids_matching(event))
         for uid, topics in self._topics.items():
             if isinstance(path := event.get(uid), str):
-                found.update(*topics.groups(path))
+                found.update(topics.match(path))
         return found
 
     def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
@@ -162,17 +161,8 @@ class MatchIndex(Generic[Key]):
         found: dict[Key, list[int]] = {}
         for uid, topics in self._topics.items():
             column = frame.columns.get(uid)
-            if column is None or column.kind is not Kind.STRING:
-                continue
-            keys_of: dict[str, set[Key]] = {}  # frames often stay with a few topics
-            for row, path in enumerate(column.values):
-                if not isinstance(path, str):
-                    continue
-                keys = keys_of.get(path)
-                if keys is None:
-                    keys = keys_of[path] = topics.match(path)
-                for key in keys:
-                    found.setdefault(key, []).append(row)
+            if column is not None and column.kind is Kind.STRING:
+                found.update(topics.match_column(column.values))  # a key stands in one place only
         return found
 
     def _topics_with(self, key: Key) -> TopicIndex[Key] | None:

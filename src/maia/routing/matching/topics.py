@@ -1,75 +1,79 @@
 """Which topic patterns does a path match?
 
 The matching index asks for filters that are topic patterns and nothing else.
-Patterns are kept in a tree of levels, in which a path is followed through its
-own name and through `+` at each level. Where a path has come to at some level
-is remembered, so that the next path with the same beginning goes on from
-there: the cost of a question grows with the depth of the path, and not with
-the number of patterns or topics. What is remembered is bounded, and holds the
-places where keys are kept, not the keys: subscribers come and go without
-touching it.
+Two patterns have the same *shape* if their wildcards stand at the same levels.
+A path matches a pattern of a shape exactly if, with `+` written where the
+shape has it, the two are the same text. So one look into a dictionary for each
+shape answers for all patterns; there are few shapes, however many patterns and
+topics there are. For a frame, sums of numbers that stand for names at levels
+first rule out, by column, nearly all looks that would find nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Final, Generic, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import product, repeat
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from maia.events import AttributeUid
-from maia.predicates.path_patterns import ONE, PathPattern, parse_path_pattern
+import numpy as np
+import numpy.typing as npt
+
+from maia.events import AttributeUid, Value
+from maia.predicates.path_patterns import LEVELS_MAX, ONE, PathPattern, parse_path_pattern
 from maia.predicates.syntax import AllOf, AnyOf, Predicate, TextMatch, TextTest
 
-__all__ = ["FORGOTTEN_AFTER", "PATTERNS_MAX", "PLACES_MAX", "TopicIndex", "patterns_of"]
+__all__ = ["PATTERNS_MAX", "SHAPES_MAX", "TopicIndex", "patterns_of"]
 
 Key = TypeVar("Key", bound=Hashable)
 
-PLACES_MAX: Final = 1 << 16
-"""Beginnings of paths of which is remembered where they lead."""
+SHAPES_MAX: Final = 64
+"""Shapes that are asked about; a pattern of one more is matched as any other filter."""
 
 PATTERNS_MAX: Final = 64
 """Patterns of one filter; one with more is matched as any other filter."""
 
-FORGOTTEN_AFTER: Final = 4 * PLACES_MAX
-"""When so many places were wanted that there was no room for, others are remembered in their stead."""
+_FEW_PATHS: Final = 8
+"""Up to this many different paths of one depth are looked up one by one, which starts faster."""
+
+_MARKS_PER_PATTERN: Final = 16
+_MARKS_MIN: Final = 1 << 12
+_STALE_MIN: Final = 1024
 
 
-class _Node(Generic[Key]):
-    """One level of some patterns: who asked for exactly this path, for all below, and the next levels."""
+class _Shape(NamedTuple):
+    """How a pattern is split at `/`: in how many parts, which of them are `+`, and whether more may follow.
 
-    __slots__ = ("below", "exact", "named", "one")
+    The first part is what is before the first `/`, which is nothing.
+    """
 
-    def __init__(self) -> None:
-        self.named: dict[str, _Node[Key]] = {}
-        self.one: _Node[Key] | None = None
-        self.exact: dict[Key, None] = {}
-        self.below: dict[Key, None] = {}
+    parts: int
+    ones: tuple[int, ...]
+    has_rest: bool
 
+    def counts(self, place: int) -> bool:
+        """Say whether the name at a place has to be that of the pattern."""
+        return place < self.parts and place not in self.ones
 
-class _Place(Generic[Key]):
-    """Where the beginning of a path has come to: the nodes that it reached, and whom it matches."""
-
-    __slots__ = ("ending", "moves", "nodes", "other", "passing")
-
-    def __init__(self, nodes: tuple[_Node[Key], ...], above: tuple[dict[Key, None], ...]) -> None:
-        self.nodes = nodes
-        self.passing = above + tuple(node.below for node in nodes if node.below)
-        """Those who asked for all below, here or above: they match however the path goes on."""
-        self.ending = self.passing + tuple(node.exact for node in nodes if node.exact)
-        self.moves: dict[str, _Place[Key]] = {}
-        self.other: _Place[Key] | None = None
-        """Where a level leads that no pattern names: all of these lead to one place."""
+    def fits(self, parts: int) -> bool:
+        """Say whether a path of so many parts can match a pattern of this shape."""
+        return self.parts == parts or (self.has_rest and self.parts < parts)
 
 
 class TopicIndex(Generic[Key]):
     """Patterns by key; a key may stand for several."""
 
-    __slots__ = ("_elsewhere", "_patterns", "_places", "_root", "_start")
+    __slots__ = ("_codes", "_count", "_marks", "_patterns", "_shapes", "_stale")
 
     def __init__(self) -> None:
         """Begin without patterns."""
         self._patterns: dict[Key, tuple[PathPattern, ...]] = {}
-        self._root: _Node[Key] = _Node()
-        self._forget_places()
+        self._shapes: dict[_Shape, dict[str, dict[Key, None]]] = {}
+        """The keys of each pattern, by its text, of each shape."""
+        self._count = 0
+        """How many different patterns there are."""
+        self._codes: list[dict[str, int]]
+        self._marks: npt.NDArray[np.bool_]
+        self._mark_anew()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._patterns
@@ -77,94 +81,133 @@ class TopicIndex(Generic[Key]):
     def __len__(self) -> int:
         return len(self._patterns)
 
-    def add(self, key: Key, patterns: tuple[PathPattern, ...]) -> None:
-        """Let `key` stand for patterns; it stands for none yet."""
+    def add(self, key: Key, patterns: tuple[PathPattern, ...]) -> bool:
+        """Let `key`, which stands for none yet, stand for patterns; say no to more shapes than are taken."""
+        if len(self._shapes.keys() | set(map(_shape_of, patterns))) > SHAPES_MAX:
+            return False
         self._patterns[key] = patterns
         for pattern in patterns:
-            node = self._node(pattern)
-            keys = node.below if pattern.has_rest else node.exact
+            shape, text = _shape_of(pattern), _text_of(pattern)
+            keys = self._shapes.setdefault(shape, {}).setdefault(text, {})
             if not keys:
-                self._forget_places()  # they have left this one out
+                self._count += 1
+                if self._count * _MARKS_PER_PATTERN > len(self._marks):
+                    self._mark_anew()
+                self._mark(shape, text)
             keys[key] = None
+        return True
 
     def remove(self, key: Key) -> None:
         """Forget the patterns of a key; `KeyError` if it stands for none."""
         for pattern in self._patterns.pop(key):
-            self._take_out(key, pattern)
+            shape, text = _shape_of(pattern), _text_of(pattern)
+            texts = self._shapes[shape]
+            del texts[text][key]
+            if texts[text]:
+                continue
+            del texts[text]
+            if not texts:
+                del self._shapes[shape]
+            self._count -= 1
+            self._stale += 1
+        if self._stale > self._count + _STALE_MIN:
+            self._mark_anew()
 
     def match(self, path: str) -> set[Key]:
         """Return the keys of all patterns that mean `path`."""
-        return set[Key]().union(*self.groups(path))
+        parts = path.split("/")
+        found: set[Key] = set()
+        for shape, texts in self._shapes.items():
+            if shape.fits(len(parts)):
+                found.update(_looked_up(texts, shape, parts))
+        return found
 
-    def groups(self, path: str) -> tuple[Mapping[Key, None], ...]:
-        """Return the same in groups that may overlap, none of them to be changed."""
-        before, *levels = path.split("/")
-        if before:
-            return ()
-        place = self._start
-        for level in levels:
-            if not place.nodes:
-                break
-            place = place.moves.get(level) or self._moved(place, level)
-        # A path that goes on where no pattern does matches those who asked for all below.
-        return place.ending
-
-    def _moved(self, place: _Place[Key], level: str) -> _Place[Key]:
-        named = [node.named[level] for node in place.nodes if level in node.named]
-        if not named and level and place.other is not None:
-            return place.other
-        ones = [node.one for node in place.nodes if node.one is not None and level]
-        moved = _Place((*named, *ones), place.passing)
-        if self._places >= PLACES_MAX:
-            self._elsewhere += 1
-            if self._elsewhere > FORGOTTEN_AFTER:
-                self._forget_places()
-            return moved
-        self._places += 1
-        if not named and level:
-            place.other = moved
-        else:
-            place.moves[level] = moved
-        return moved
-
-    def _node(self, pattern: PathPattern) -> _Node[Key]:
-        """Return the node of a pattern's last level, made if there is none."""
-        node = self._root
-        for level in pattern.levels:
-            following = node.one if level == ONE else node.named.get(level)
-            if following is None:
-                following = _Node()
-                self._forget_places()
-                if level == ONE:
-                    node.one = following
-                else:
-                    node.named[level] = following
-            node = following
-        return node
-
-    def _take_out(self, key: Key, pattern: PathPattern) -> None:
-        """Take a key out of its node, and nodes out of the tree that lead nowhere any more."""
-        way = [self._root]
-        for level in pattern.levels:
-            following = way[-1].one if level == ONE else way[-1].named[level]
-            assert following is not None  # noqa: S101 - the pattern was put in
-            way.append(following)
-        keys = way[-1].below if pattern.has_rest else way[-1].exact
-        keys.pop(key, None)
-        for node, level in zip(reversed(way[:-1]), reversed(pattern.levels), strict=True):
-            last = node.one if level == ONE else node.named[level]
-            assert last is not None  # noqa: S101 - it is on the way
-            if last.exact or last.below or last.named or last.one is not None:
-                return
-            if level == ONE:
-                node.one = None
+    def match_column(self, paths: Sequence[Value]) -> dict[Key, list[int]]:
+        """Return the rows of a column that each key's patterns mean, in order; no key without any."""
+        rows_of: dict[Value, list[int]] = {}
+        for row, path in enumerate(paths):
+            if path in rows_of:
+                rows_of[path].append(row)
             else:
-                del node.named[level]
-            # Places that still hold the empty node find nothing in it; a new one makes them forgotten.
+                rows_of[path] = [row]
+        rows_of.pop(None, None)
+        split = [str(path).split("/") for path in rows_of]
+        found: dict[Key, list[int]] = {}
+        for size in set(map(len, split)):
+            some = [one for one in zip(split, rows_of.values(), strict=True) if len(one[0]) == size]
+            for shape, place in self._candidates(size, [parts for parts, _ in some]):
+                parts, rows = some[place]
+                for key in _looked_up(self._shapes[shape], shape, parts):
+                    if key in found:
+                        found[key].extend(rows)
+                    else:
+                        found[key] = rows.copy()
+        # A key whose patterns overlap has a row twice, and shapes were asked in turn.
+        return {key: rows if len(rows) == 1 else sorted(set(rows)) for key, rows in found.items()}
 
-    def _forget_places(self) -> None:
-        self._start: _Place[Key] = _Place((self._root,), ())
-        self._places = self._elsewhere = 0
+    # ------------------------------------------------------------ by column
+
+    def _candidates(self, size: int, some: list[list[str]]) -> Iterable[tuple[_Shape, int]]:
+        """Return which of some paths, all of one size, may match a pattern of which shape."""
+        shapes = [shape for shape in self._shapes if shape.fits(size)]
+        if len(some) <= _FEW_PATHS or not shapes:
+            return product(shapes, range(len(some)))
+        codes = np.array(
+            [
+                list(map(codes.get, names, repeat(0)))
+                for codes, names in zip(self._codes, zip(*some, strict=True), strict=False)
+            ],
+            np.int64,
+        )
+        counted = np.array(
+            [[shape.counts(place) for place in range(len(codes))] for shape in shapes], np.int64
+        )
+        begins = np.array([[hash(shape)] for shape in shapes], np.int64)
+        marked = self._marks[(counted @ codes + begins) & (len(self._marks) - 1)]
+        which, places = np.nonzero(marked)
+        return ((shapes[one], place) for one, place in zip(which.tolist(), places.tolist(), strict=True))
+
+    def _mark(self, shape: _Shape, text: str) -> None:
+        """Leave a mark where the sum of a pattern's names leads."""
+        total = hash(shape)
+        for place, name in enumerate(text.split("/")):
+            if name != ONE:
+                # Chosen by the process, so that nobody can prepare names that lead to one place.
+                total += self._codes[place].setdefault(name, hash(f"{place}/{name}"))
+        self._marks[total & (len(self._marks) - 1)] = True
+
+    def _mark_anew(self) -> None:
+        """Make room for twice as many marks as are needed, without those of patterns that are gone."""
+        size = _MARKS_MIN
+        while size < 2 * _MARKS_PER_PATTERN * self._count:
+            size *= 2
+        self._marks = np.zeros(size, np.bool_)
+        self._codes = [{} for _ in range(LEVELS_MAX + 1)]
+        self._stale = 0
+        for shape, texts in self._shapes.items():
+            for text in texts:
+                self._mark(shape, text)
+
+
+def _shape_of(pattern: PathPattern) -> _Shape:
+    ones = tuple(place for place, level in enumerate(pattern.levels, 1) if level == ONE)
+    return _Shape(len(pattern.levels) + 1, ones, pattern.has_rest)
+
+
+def _text_of(pattern: PathPattern) -> str:
+    return "/" + "/".join(pattern.levels)
+
+
+def _looked_up(
+    texts: dict[str, dict[Key, None]], shape: _Shape, parts: list[str]
+) -> dict[Key, None] | tuple[()]:
+    """Return the keys of the one pattern of a shape that a path can match."""
+    asked = parts[: shape.parts]
+    for place in shape.ones:
+        if not asked[place]:
+            return ()  # an empty level is no level
+        asked[place] = ONE
+    return texts.get("/".join(asked), ())
 
 
 def patterns_of(predicate: Predicate) -> tuple[AttributeUid, tuple[PathPattern, ...]] | None:
