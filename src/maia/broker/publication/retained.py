@@ -17,6 +17,7 @@ from maia.broker.state import BrokerState
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
+from maia.types.topics import TOPIC, tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Sealed, StateGone
@@ -25,6 +26,7 @@ __all__ = [
     "book_keys",
     "forget_last_said",
     "hear_state_gone",
+    "holds_topics",
     "publisher_lost_its_right",
     "remember_own",
     "remember_passing",
@@ -33,8 +35,16 @@ __all__ = [
 
 
 def remember_own(state: BrokerState, transit: Transit, entry: Advertisement, now: Instant) -> None:
-    """Take note of the last frame of a publisher of this broker, as it was written."""
-    state.last_said.remember(Remembered(transit, now, LOCAL, entry.right))
+    """Take note of the last frame of a publisher of this broker, as it was written.
+
+    On topics, the last event on each of them counts; other brokers ask here for it each time.
+    """
+    if tree_root(entry.right.event_type.name.name) is None:
+        state.last_said.remember(Remembered(transit, now, LOCAL, entry.right))
+        return
+    last = {str(topic): row for row, topic in enumerate(transit.frame.columns[TOPIC.uid].values)}
+    for topic, row in last.items():
+        state.last_said.remember(Remembered(transit, now, LOCAL, entry.right, row), topic)
 
 
 def say_under(state: BrokerState, entry: Advertisement) -> None:
@@ -44,11 +54,18 @@ def say_under(state: BrokerState, entry: Advertisement) -> None:
 
 
 def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId, now: Instant) -> None:
-    """Take note of a frame that passes whole; a part of one is nobody's last word."""
+    """Take note of a frame that passes whole; a part of one, or one of topics, is nobody's last word."""
+    if holds_topics(state, frame.type_id):
+        return
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     node = state.routes.node_of.get(source)
     if not is_cut and node is not None:
         state.last_said.remember(Remembered(frame, now, node))
+
+
+def holds_topics(state: BrokerState, type_id: bytes) -> bool:
+    """Say whether a type is known here as a tree of topics."""
+    return any(tree_root(version.name.name) is not None for version in state.types.versions(type_id)[:1])
 
 
 def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[Effect]:

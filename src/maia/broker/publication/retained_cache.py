@@ -28,8 +28,8 @@ FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
-_Stream = tuple[bytes, bytes, bytes, bytes]
-"""A type, a publisher, one of its streams, and who signed it (empty for a plain frame).
+_Stream = tuple[bytes, bytes, bytes, bytes, str]
+"""A type, a publisher, one of its streams, who signed it (empty for a plain frame), and on which topic.
 
 What one signer says stands beside what another says, and never in its place: whoever
 reads them judges the signers (A90).
@@ -45,6 +45,8 @@ class Remembered:
     came_from: Hop
     right: Right | None = field(default=None, repr=False)
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
+    row: int = 0
+    """The last event on its topic, where the frame is one of topics."""
 
     @property
     def size(self) -> int:
@@ -54,6 +56,14 @@ class Remembered:
             return 512 + sum(len(column.sealed) for column in frame.columns)
         written = frame.written.values()
         return 512 + (sum(len(one.data) for one in written) if written else 64 * frame.frame.rows)
+
+
+def _last_rows(rows: list[Remembered]) -> Remembered:
+    """Return one frame with the last events on topics out of it, which say that they are a part of one."""
+    said = rows[0]
+    assert isinstance(said.frame, Transit)  # noqa: S101 - the topics of others are not remembered
+    part = said.frame.cut(sorted({one.row for one in rows}))
+    return replace(said, frame=replace(part, kept=part.kept or list(range(part.frame.rows))))
 
 
 class StateCache:
@@ -74,13 +84,13 @@ class StateCache:
         """Return how many frames are remembered."""
         return len(self._frames)
 
-    def remember(self, last: Remembered) -> bool:
-        """Take note of a frame; say whether it is not older than the one that was known."""
+    def remember(self, last: Remembered, topic: str = "") -> bool:
+        """Take note of a frame, or of a row on a topic; say whether it is not older than the one known."""
         frame = last.frame
         if isinstance(frame, Sealed):
-            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer)
+            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer, topic)
         else:
-            stream = (frame.type_id, frame.publisher.key, frame.stream, b"")
+            stream = (frame.type_id, frame.publisher.key, frame.stream, b"", topic)
         known = self._frames.get(stream)
         if known is not None:
             newest, is_signed = known.frame.sequence, bool(stream[3])
@@ -99,21 +109,33 @@ class StateCache:
         return True
 
     def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, Remembered]]:
-        """Yield publisher, stream and last frame of everybody who is known to have published a type."""
+        """Yield publisher, stream and last frame of everybody who is known to have published a type.
+
+        Of topics these are, for each stream in the order of their numbers, the frames that hold the last
+        event on some topic, cut to these events.
+        """
+        cut: dict[tuple[bytes, bytes, int], list[Remembered]] = {}
         for stream in list(self._of_type.get(type_id, ())):
-            yield stream[1], stream[2], self._frames[stream]
+            said = self._frames[stream]
+            if stream[4]:
+                cut.setdefault((stream[1], stream[2], said.frame.sequence), []).append(said)
+            else:
+                yield stream[1], stream[2], said
+        for publisher, number, sequence in sorted(cut):
+            rows = cut[publisher, number, sequence]
+            yield publisher, number, _last_rows(rows)
 
     def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, Remembered]]:
         """Yield type, publisher, stream and last frame of every publisher of this broker."""
-        for (type_id, publisher, stream, _), said in list(self._frames.items()):
-            if said.right is not None:
-                yield type_id, publisher, stream, said
+        known = {key[:3]: said for key, said in self._frames.items() if said.right is not None}
+        for (type_id, publisher, stream), said in known.items():
+            yield type_id, publisher, stream, said
 
     def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Right) -> None:
         """Take note of the right that a publisher of this broker has from now on."""
-        known = self._frames.get((type_id, publisher, stream, b""))
-        if known is not None and known.right is not None:
-            self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
+        for key in self._of_type.get(type_id, ()):
+            if key[1:4] == (publisher, stream, b"") and self._frames[key].right is not None:
+                self._frames[key] = replace(self._frames[key], right=right)
 
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
         """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""

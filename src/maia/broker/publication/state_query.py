@@ -18,7 +18,7 @@ from typing import Final
 from maia.broker.durable.recorded_frames import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
 from maia.broker.publication.open_state_queries import Client, Question
-from maia.broker.publication.retained import book_keys
+from maia.broker.publication.retained import book_keys, holds_topics
 from maia.broker.publication.retained_cache import Remembered
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
@@ -174,7 +174,8 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
         return refuse_unasked(state, link, now, said="StateFrame")
     said = Remembered(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
-    is_newest = bool(is_cut) or state.last_said.remember(said)
+    # Of topics there are several last events on one stream; only their publisher's broker knows which.
+    is_newest = bool(is_cut) or holds_topics(state, frame.type_id) or state.last_said.remember(said)
     if not is_newest:
         return []
     match question.asker:
@@ -229,7 +230,11 @@ def _one_less(
 
 def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
     state.questions.pop(question.id, None)
-    if question.is_whole and _all_comes_by(state, question.type_id):
+    if (
+        question.is_whole
+        and not holds_topics(state, question.type_id)
+        and _all_comes_by(state, question.type_id)
+    ):
         state.last_said.complete(question.type_id, seconds_after(now, state.settings.lease_s))
     return _answered(question)
 
