@@ -108,20 +108,20 @@ class MqttConnection(RawConnection):
         """Connect under a client identifier of one's own."""
         super().__init__(port, context)
         header = b"\x00\x04MQTT\x04\x02\x00\x00"  # level 4, clean session, no keep-alive
-        self.socket.sendall(_mqtt(0x10, header + _mqtt_text(name)))
+        self.socket.sendall(mqtt_packet(0x10, header + mqtt_text(name)))
         self.expect(b"\x20\x02\x00\x00")
 
     def publish_to(self, topic: str = SUBJECT, rows: int = FRAME_ROWS) -> None:
         """Make messages ready."""
-        self.ready_to_send(lambda data: _mqtt(0x30, _mqtt_text(topic) + data), rows)
+        self.ready_to_send(lambda data: mqtt_packet(0x30, mqtt_text(topic) + data), rows)
 
     def subscribe(self, *topics: str) -> None:
         """Subscribe to topics, one packet each, and wait until all stand."""
-        packets = [_mqtt(0x82, b"\x00\x01" + _mqtt_text(topic) + b"\x00") for topic in topics]
+        packets = [mqtt_packet(0x82, b"\x00\x01" + mqtt_text(topic) + b"\x00") for topic in topics]
         self.socket.sendall(b"".join(packets))
         for _ in topics:
             self.expect(b"\x90\x03\x00\x01\x00")
-        self.ready_to_count(lambda data: _mqtt(0x30, _mqtt_text(topics[0]) + data))
+        self.ready_to_count(lambda data: mqtt_packet(0x30, mqtt_text(topics[0]) + data))
 
 
 class NatsConnection(RawConnection):
@@ -178,7 +178,8 @@ class RedisConnection(RawConnection):
         self.ready_to_count(lambda data: _resp(b"message", channel.encode(), data))
 
 
-def _mqtt(kind: int, body: bytes) -> bytes:
+def mqtt_packet(kind: int, body: bytes) -> bytes:
+    """Return a control packet."""
     length, left = b"", len(body)
     while True:
         left, low = divmod(left, 128)
@@ -187,7 +188,8 @@ def _mqtt(kind: int, body: bytes) -> bytes:
             return bytes((kind,)) + length + body
 
 
-def _mqtt_text(text: str) -> bytes:
+def mqtt_text(text: str) -> bytes:
+    """Return a text as packets hold it."""
     return len(text).to_bytes(2, "big") + text.encode()
 
 

@@ -80,6 +80,25 @@ def _text_atoms():
 textual = _conjunctions(list(_text_atoms()), 2)
 
 
+PATHS = [{"s": text} for text in (None, 5, *texts_up_to(6, "/ab"))]
+PATTERNS = ("/a", "/b", "/a/#", "/+", "/+/#", "/a/+", "/+/b", "/+/+/#", "/a/b/#")
+pathlike = _conjunctions(
+    [
+        *(TextMatch("s", TextTest.LEVELS, text) for text in PATTERNS),
+        *(Not(TextMatch("s", TextTest.LEVELS, text)) for text in PATTERNS),
+        *(TextMatch("s", test, "/a") for test in (TextTest.PREFIX, TextTest.SUFFIX, TextTest.CONTAINS)),
+        Comparison("s", Operator.EQ, "/a"),
+    ],
+    2,
+)
+
+
+@given(pathlike, pathlike)
+def test_conjunctions_of_topic_patterns(wide, narrow):
+    assert covers(wide=wide, narrow=narrow) is covers_in_world(wide=wide, narrow=narrow, events=PATHS)
+    assert may_overlap(wide, narrow) is overlap_in_world(wide, narrow, PATHS)
+
+
 @given(textual, textual)
 def test_conjunctions_of_questions_about_text(wide, narrow):
     assert covers(wide=wide, narrow=narrow) is covers_in_world(wide=wide, narrow=narrow, events=TEXTS)

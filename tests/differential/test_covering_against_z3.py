@@ -76,6 +76,14 @@ def _text(test, text, value):
             return z3.SuffixOf(wanted, value)
         case TextTest.CONTAINS:
             return z3.Contains(value, wanted)
+        case TextTest.LEVELS:
+            some = z3.Plus(z3.Diff(z3.AllChar(z3.ReSort(z3.StringSort())), z3.Re("/")))
+            parts = [z3.Re("")]
+            for level in text.removesuffix("/#").split("/")[1:]:
+                parts += [z3.Re("/"), some if level == "+" else z3.Re(level)]
+            if text.endswith("/#"):
+                parts.append(z3.Option(z3.Concat(z3.Re("/"), z3.Full(z3.ReSort(z3.StringSort())))))
+            return z3.InRe(value, z3.Concat(*parts))
         case TextTest.TOKEN:
             at_start, at_end = z3.StringVal(f"{text} "), z3.StringVal(f" {text}")
             inside = z3.StringVal(f" {text} ")
@@ -156,9 +164,11 @@ def _text_atoms():
     yield Exists("x")
     for text in ("a", "b", "ab", "ba", "aa", "", " "):
         yield from (Comparison("x", operator, text) for operator in (Operator.EQ, Operator.NE))
-        yield from (TextMatch("x", test, text) for test in TextTest if test is not TextTest.TOKEN)
+        plain = (test for test in TextTest if test not in (TextTest.TOKEN, TextTest.LEVELS))
+        yield from (TextMatch("x", test, text) for test in plain)
     yield Membership("x", frozenset({"a", "ab"}))
     yield from (TextMatch("x", TextTest.TOKEN, word) for word in ("a", "b", "ab"))
+    yield from (TextMatch("x", TextTest.LEVELS, text) for text in ("/a", "/a/#", "/+/b", "/+/+/#"))
 
 
 def _predicates(atoms, max_leaves):

@@ -148,6 +148,12 @@ def played(seed: int, folder: Path, **how: object) -> World:
     return world
 
 
+@pytest.mark.skipif("MAIA_WORLD" in os.environ, reason="one world was asked for")
+def test_trees_of_topics_are_among_the_worlds_plain_and_sealed():
+    levels = {world.level is None for seed in seeds(8) if (world := World(seed)).has_topics}
+    assert levels == {True, False}
+
+
 def test_a_table_shows_what_a_subscriber_received(spark, tmp_path, desk):
     """Some logs are joined into larger segments, while the smaller ones still lie there."""
     chosen = seeds(WORLDS)

@@ -1,4 +1,4 @@
-"""A small random world: a type with two versions, rights that begin and end, a network that records.
+"""A small random world: a type or tree of topics, two versions, rights that end, a network that records.
 
 Everything grows from one seed. `World.live` plays the world through real
 brokers and says what each reader received; the frames that a broker recorded
@@ -62,6 +62,7 @@ from maia.types import (
     sign_definition,
     verify_definition,
 )
+from maia.types.topics import TOPIC, topic_attributes
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
@@ -77,6 +78,7 @@ UIDS = ("plate", "0-place", "speed", "sealed", "seen-at", "select", "level", "9"
 PHASES = (0, 20, 45)
 """Seconds at which everybody asks again, and something is published at once and a little later."""
 LATER_S = 1.5
+TOPICS = ("/world", "/world/#", "/world/a/#", "/world/+", "/world/+/b", "/world/+/+/#", "/world/a/b")
 
 Seen = tuple[bytes, bytes, int, int, tuple[tuple[str, str, Value], ...]]
 """Publisher, stream, sequence and moment of a frame, and of one of its rows: name, kind, value."""
@@ -138,8 +140,11 @@ class World:
             AttributeUid(uid): self.random.choice(list(Kind))
             for uid in self.random.sample(UIDS, self.random.randint(3, len(UIDS)))
         }
+        # Chance of its own, so that worlds without topics are as they were.
+        self.has_topics = Random(f"topics of {seed}").random() < 0.3  # noqa: S311 - as above
         first, second = self._versions()
-        owner_name = TypeName(self._pito.principal, f"agreement.World{seed}", "0")
+        name = "topic.world" if self.has_topics else f"agreement.World{seed}"
+        owner_name = TypeName(self._pito.principal, name, "0")
         self.net = AgreeingNet(TypeDefinition(owner_name, None, first), self._pito, self.level)
         self.versions = self._verified(second)
         # In some worlds the camera publishes a sub-type, of which no reader knows. The other draws stay.
@@ -170,6 +175,9 @@ class World:
         second[0] = replace(second[0], name="renamed")
         new = Attribute("new", AttributeUid("new"), self.random.choice(list(Kind)))
         self.kinds[new.uid] = new.kind
+        if self.has_topics:
+            self.kinds[TOPIC.uid] = TOPIC.kind
+            return topic_attributes(first), topic_attributes((*second, new))
         return tuple(first), (*second, new)
 
     def _verified(self, second: tuple[Attribute, ...]) -> tuple[VerifiedType, VerifiedType]:
@@ -313,6 +321,9 @@ class World:
         if self.publishes_all:
             return (self._grant(key, WRITE, ALL_ATTRIBUTES, ALWAYS, always),)
         rule = self._rule()
+        if self.has_topics:  # the right on a topic needs those above it, which few random rules grant
+            tree = ("/world", self.random.choice(TOPICS[1:]))
+            rule = AnyOf(tuple(TextMatch(TOPIC.uid, TextTest.LEVELS, pattern) for pattern in tree))
         return (self._grant(key, WRITE, self._some() | attributes_of(rule), rule, always),)
 
     def _publish(self, camera: Client, version: VerifiedType) -> None:
@@ -321,11 +332,15 @@ class World:
             camera.publish(1, *events, kinds=version.kinds)
 
     def _event(self, version: VerifiedType) -> dict[AttributeUid, PresentValue]:
-        return {
+        event = {
             uid: random_value(self.random, kind)
             for uid, kind in version.kinds.items()
             if self.random.random() < 0.8
         }
+        if self.has_topics:
+            levels = self.random.choices(("a", "b", "ab"), k=self.random.randrange(4))
+            event[TOPIC.uid] = "/".join(("/world", *levels))
+        return event
 
     @property
     def unread(self) -> frozenset[int]:
@@ -412,6 +427,8 @@ def random_rule(random: Random, kinds: Mapping[AttributeUid, Kind], *, depth: in
 def random_question(random: Random, kinds: Mapping[AttributeUid, Kind]) -> Predicate:
     uid, kind = random.choice(list(kinds.items()))
     choice = random.random()
+    if uid == TOPIC.uid and choice < 0.8:
+        return TextMatch(uid, TextTest.LEVELS, random.choice(TOPICS))
     if choice < 0.25:
         return Exists(uid)
     if choice < 0.4:

@@ -66,6 +66,10 @@ POOLS: Mapping[Kind, Sequence[PresentValue]] = {
         "é",
         "\U0010ffff",
         "\ue000",
+        "/a",
+        "/a/b",
+        "/b/b/a",
+        "/a//b",
     ),
     Kind.INT: (-1, 0, 1, 2, 3, 7, INT_MIN, INT_MAX, 2**53 + 1),
     Kind.FLOAT: (-1.0, 0.0, 5e-324, 0.5, 1.0, 2.0, 2.0**53, 1.7976931348623157e308, -1.7976931348623157e308),
@@ -77,6 +81,7 @@ POOLS: Mapping[Kind, Sequence[PresentValue]] = {
 }
 
 TEXTS: tuple[str, ...] = ("a", "b", "ab", "ba", "aa", "", " ", "a b", "é")
+PATTERNS: tuple[str, ...] = ("/a", "/a/#", "/+", "/+/b", "/+/+/#", "/a/+/#", "/b/b/a")
 TOKENS: tuple[str, ...] = ("a", "b", "ab", "aab", "é")
 
 _TESTS = (TextTest.PREFIX, TextTest.SUFFIX, TextTest.CONTAINS)
@@ -163,6 +168,8 @@ def _text_matches(uid: AttributeUid) -> Iterator[Atom]:
             yield TextMatch(uid, test, text)
     for word in TOKENS:
         yield TextMatch(uid, TextTest.TOKEN, word)
+    for pattern in PATTERNS:
+        yield TextMatch(uid, TextTest.LEVELS, pattern)
 
 
 @cache
@@ -182,6 +189,7 @@ def _wild_atoms_about(uid: AttributeUid, kind: Kind) -> SearchStrategy[Atom]:
         words = literals.map(lambda text: text.replace(" ", "-") or "word")
         choices.append(st.builds(TextMatch, about, st.sampled_from(_TESTS), literals))
         choices.append(st.builds(TextMatch, about, st.just(TextTest.TOKEN), words))
+        choices.append(st.builds(TextMatch, about, st.just(TextTest.LEVELS), st.sampled_from(PATTERNS)))
     return st.one_of(choices)
 
 

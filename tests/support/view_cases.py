@@ -43,6 +43,8 @@ from maia.predicates.syntax import (
     TextTest,
 )
 
+PATH_PATTERNS: Final = ("/a", "/a/#", "/+/b", "/+/b/#", "/a/+", "/+")
+
 # Fixed values that some system somewhere treats in a way of its own.
 # fmt: off
 POOL: Final[Mapping[Kind, tuple[PresentValue, ...]]] = {
@@ -54,6 +56,7 @@ POOL: Final[Mapping[Kind, tuple[PresentValue, ...]]] = {
         "${a}", "${spark.app.name}", "{}", "%s", "$1", ":a", "?", "--", "'; DROP TABLE events; --",
         "\n", "a\nb", "\r\n", "\t", "a\t", "a\u00a0b", "\u200b", "a\u200bb", "\x01", "\x7f",
         "10", "10 ", "1e1", "true", "null", "NULL", "AE05 XYZ", "AE05 XYZ ", "ae05 xyz",
+        "/a", "/A", "/a/b", "/a/b/", "/a//b", "/a\n/b", "/a/b\n", "/\U00010000/b", "/ab", "a/b",
     ),
     Kind.INT: (
         INT_MIN, INT_MIN + 1, -(2**53) - 1, -1, 0, 1, 2, 10,
@@ -245,6 +248,8 @@ def random_text_match(random: Random, uid: AttributeUid) -> TextMatch:
     """Return a question about a string, with an operand that often occurs."""
     test = random.choice(list(TextTest))
     text = str(random_value(random, Kind.STRING))
+    if test is TextTest.LEVELS:
+        text = random.choice(PATH_PATTERNS)
     if test is TextTest.TOKEN:
         text = text.replace(" ", "") or "a"
     return TextMatch(uid, test, text)

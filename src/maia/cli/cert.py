@@ -82,8 +82,10 @@ Bound: TypeAlias = Annotated[str | None, typer.Option(help="A moment, or 'unboun
 
 
 @app.command(
-    epilog="Example: maia cert issue -k ccs.key --subject billing.pub -d numberplate.type "
-    "--action subscribe --attribute numberplate --attribute timestamp --days 30 -o billing.cert"
+    epilog="Examples: maia cert issue -k ccs.key --subject billing.pub -d numberplate.type "
+    "--action subscribe --attribute numberplate --attribute timestamp --days 30 -o billing.cert; "
+    "maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#' "
+    "--action publish --days 30 -o desk.cert"
 )
 def issue(
     key: KeyFile,
@@ -103,7 +105,8 @@ def issue(
         str | None, typer.Option("--type", help="A type's name or pattern, such as uk.gov.*.")
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(help="A topic's path or pattern, such as /admin/policy or '/admin/*'.")
+        list[str] | None,
+        typer.Option(help="A topic or pattern, such as '/news/uk/#' or '/admin/*'; may be repeated."),
     ] = None,
     version: Annotated[str, typer.Option(help="One version of the type, or '*'.")] = "*",
     definition: Annotated[
@@ -146,7 +149,7 @@ def issue(
 
     signing_key = open_key(key)
     authority = authority_from_options(
-        owner=owner, network=network, type_name=type_name, topic=topic, version=version,
+        owner=owner, network=network, type_name=type_name, topics=topic or (), version=version,
         definition=definition, actions=action, attributes=attribute or (), where=where,
         condition=condition, during=during,
     )  # fmt: skip

@@ -7,7 +7,7 @@ definition lets people use attribute names; the certificate holds uids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ def authority_from_options(
     owner: str | None,
     network: str | None,
     type_name: str | None,
-    topic: str | None = None,
+    topics: Sequence[str] = (),
     version: str,
     definition: Path | None,
     actions: Iterable[str],
@@ -65,21 +65,56 @@ def authority_from_options(
 ) -> Authority:
     """Build an authority from the options; refuse what is missing or contradictory."""
     from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
-    from maia.predicates import ALWAYS, parse_predicate
+    from maia.predicates import ALWAYS, AllOf, parse_predicate
+    from maia.types.topics import TOPIC
 
     found = None if definition is None else read_definition(definition).definition
     vocabulary = None if found is None else found.vocabulary
     if found is not None:
         owner, type_name = owner or str(found.name.owner), type_name or found.name.name
-    resources = _resources(owner=owner, network=network, type_name=type_name, topic=topic, version=version)
+    allowed = actions_from_words(actions)
     chosen = [_uid(word, vocabulary) for word in attributes]
+    restriction = ALWAYS if where is None else parse_predicate(where, vocabulary)
+    if topics and not topics[0].startswith(("/admin/", "*")):
+        type_name, granted = _on_topics(topics, allowed, network, type_name)
+        restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
+        chosen += [TOPIC.uid] if chosen else []
+        topics = ()
+    resources = _resources(owner=owner, network=network, type_name=type_name, topics=topics, version=version)
     return Authority(
         resources,
-        actions_from_words(actions),
+        allowed,
         frozenset(chosen) if chosen else ALL_ATTRIBUTES,
-        ALWAYS if where is None else parse_predicate(where, vocabulary),
+        restriction,
         _condition(condition, during),
     )
+
+
+def _on_topics(
+    topics: Sequence[str], actions: frozenset[Action], network: str | None, type_name: str | None
+) -> tuple[str, Predicate]:
+    """Return the tree in which all these topics lie, and the restriction to them.
+
+    To subscribe to a topic is to subscribe to those below it; to publish is to publish there.
+    """
+    from dataclasses import replace
+
+    from maia.credentials import Action as Do
+    from maia.predicates.path_patterns import parse_path_pattern
+    from maia.types.topics import on_topics, tree_label
+
+    patterns = [parse_path_pattern(text) for text in topics]
+    trees = {tree_label(pattern) for pattern in patterns}
+    if len(trees) != 1:
+        raise BadGrant("one certificate speaks of the topics of one tree, such as `/news` and `/news/uk/#`")
+    (tree,) = trees
+    if network is not None or type_name not in (None, tree):
+        raise BadGrant("a certificate speaks of a network, of types or of topics, and of one of them only")
+    if Do.SUBSCRIBE in actions and Do.PUBLISH not in actions:
+        patterns = [replace(pattern, has_rest=True) for pattern in patterns]
+    elif Do.SUBSCRIBE in actions and not all(pattern.has_rest for pattern in patterns):
+        raise BadGrant("to subscribe to a topic includes those below it, to publish does not: end with `/#`")
+    return tree, on_topics(patterns)
 
 
 def _condition(condition: str | None, hours: str | None) -> Predicate:
@@ -274,15 +309,15 @@ def _shown_test(test: OnlineTest) -> str:
 
 
 def _resources(
-    *, owner: str | None, network: str | None, type_name: str | None, topic: str | None, version: str
+    *, owner: str | None, network: str | None, type_name: str | None, topics: Sequence[str], version: str
 ) -> ResourcePattern:
     from maia.credentials import AnyResource, NetworkPattern, TopicPattern, TypePattern, parse_name_pattern
 
     whose = None if owner is None or owner == "*" else read_owner(owner)
-    if sum(one is not None for one in (network, type_name, topic)) > 1:
+    if sum(map(bool, (network, type_name, topics))) > 1 or len(topics) > 1:
         raise BadGrant("a certificate is about a network, types or topics, and one of them only")
-    if topic is not None:
-        return TopicPattern(whose, parse_name_pattern(topic))
+    if topics:
+        return TopicPattern(whose, parse_name_pattern(topics[0]))
     if network is not None:
         return NetworkPattern(whose, parse_name_pattern(network))
     if type_name is not None:

@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "cert": "cert.app",
     "quorum": "quorum.app",
     "type": "types.app",
+    "topic": "topics.app",
     "filter": "filters.app",
     "domain": "domain.app",
     "pipeline": "pipeline.app",

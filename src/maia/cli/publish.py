@@ -43,7 +43,9 @@ EXAMPLES: Final = (
     "Examples: maia publish -d numberplate.type -k camera.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
     "--set 'numberplate=AE05 XYZ' --set timestamp=now; "
-    "… < sightings.jsonl   (one JSON object a line)"
+    "… < sightings.jsonl   (one JSON object a line); "
+    "maia publish -d news.type -k desk.key --credentials certs --network 'City Network' "
+    "--coordinator city.pub --broker 127.0.0.1:7400 --topic /news/uk/sport --payload 'rain stopped play'"
 )
 
 _LINES_AHEAD: Final = 1024
@@ -61,6 +63,12 @@ def publish(
     values: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One attribute; without any, read standard input."),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="The topic, such as /news/uk, of each event that names none itself.")
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option(help="One event on a plain topic: this text, as text/plain.")
     ] = None,
     count: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many events; with --set, send it so often.")
@@ -88,7 +96,12 @@ def publish(
     )
     history = history_of(definition, previous)
     event_type = verified(history, member.constitutions)
-    events = _repeated(values, count, event_type) if values else _from_input(count, event_type)
+    fixed = {} if topic is None else _on_topic(topic, payload, event_type)
+    if payload is not None and topic is None:
+        raise BadEventLine("`--payload` is for an event on a topic: say `--topic`")
+    is_one = values or payload is not None
+    given = _repeated(values or [], count, event_type) if is_one else _from_input(count, event_type)
+    events = _completed(given, fixed)
     sent = _Sent()
     try:
         asyncio.run(_publish(member, history, where, _paced(events, rate), sent))
@@ -162,6 +175,28 @@ def _before_it(sent: _Sent) -> str:
 
 def _counted(events: int) -> str:
     return f"{events} event{'' if events == 1 else 's'}"
+
+
+def _on_topic(topic: str, payload: str | None, event_type: VerifiedType) -> dict[str, Value]:
+    """Return what `--topic` and `--payload` say of each event."""
+    from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, tree_root
+
+    root = tree_root(event_type.name.name)
+    if root is None:
+        raise BadEventLine(f"`{event_type.name.name}` declares no topics: see `maia topic declare --help`")
+    fixed: dict[str, Value] = {TOPIC.name: checked_topic(topic, root)}
+    if payload is not None:
+        if PAYLOAD not in event_type.attributes:
+            raise BadEventLine(f"topics below `{root}` are typed and have no payload: use `--set`")
+        fixed |= {PAYLOAD.name: payload.encode(), CONTENT_TYPE.name: "text/plain"}
+    return fixed
+
+
+async def _completed(
+    events: AsyncIterator[dict[str, Value]], fixed: dict[str, Value]
+) -> AsyncIterator[dict[str, Value]]:
+    async for event in events:
+        yield fixed | event
 
 
 async def _repeated(

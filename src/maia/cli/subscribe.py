@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -29,14 +29,16 @@ from maia.errors import BadInput, MaiaError, Unavailable
 
 if TYPE_CHECKING:
     from maia.client.api.subscription import ReceivedEvent, Subscription
-    from maia.types import SignedDefinition
+    from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["EXAMPLES", "subscribe"]
 
 EXAMPLES: Final = (
     "Examples: maia subscribe -d numberplate.type -k billing.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
-    "--filter 'prefix(numberplate, \"AE\")' --count 10"
+    "--filter 'prefix(numberplate, \"AE\")' --count 10; "
+    "maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network' "
+    "--coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'"
 )
 
 
@@ -44,6 +46,12 @@ class TooFewEvents(Unavailable):
     """The time is over, and fewer events arrived than requested."""
 
     code = "UNAVAILABLE-EVENTS"
+
+
+class NotDeclared(BadInput):
+    """Topics were asked for that the definition at hand does not declare."""
+
+    code = "INPUT-TOPIC-NOT-DECLARED"
 
 
 class NothingToForget(BadInput):
@@ -62,6 +70,10 @@ def subscribe(
     where: Annotated[
         str, typer.Option("--filter", help="Only events that this admits, in the filter language.")
     ] = "true",
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Only these topics and those below: /news/uk, '/news/+/sport'; of a declaration."),
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     seconds: Annotated[
         float | None,
@@ -97,11 +109,28 @@ def subscribe(
         wallet=wallet,
     )
     history = history_of(definition, previous)
-    verified(history, member.constitutions)
+    event_type = verified(history, member.constitutions)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
+    if topic is not None:
+        where = _on_topics(topic, where, event_type)
     wanted = _Wanted(where, durable, forget, count, seconds, as_json, state)
     asyncio.run(_subscribe(member, history, wanted))
+
+
+def _on_topics(topic: str, where: str, event_type: VerifiedType) -> str:
+    """Return a filter of the topics that are meant: a node includes those below it."""
+    from maia.predicates import format_predicate
+    from maia.predicates.path_patterns import parse_path_pattern
+    from maia.types.topics import TOPIC, on_topics, tree_label
+
+    pattern = replace(parse_path_pattern(topic), has_rest=True)
+    if event_type.name.name != tree_label(pattern):
+        raise NotDeclared(
+            f"`{event_type.name.name}` does not declare `{topic}`: give the file of `maia topic declare`"
+        )
+    meant = format_predicate(on_topics([pattern]), {TOPIC.uid: TOPIC.name})
+    return meant if where == "true" else f"{meant} and ({where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +210,9 @@ def _print_missed(subscription: Subscription) -> None:
 
 def _print(event: ReceivedEvent, *, as_json: bool) -> None:
     record: dict[str, object] = record_of(event)
+    payload = record.get("payload")
+    if not as_json and record.get("content_type") == "text/plain" and isinstance(payload, str):
+        record["payload"] = bytes.fromhex(payload).decode(errors="backslashreplace")
     if as_json:
         delivered = event.delivered
         record = {

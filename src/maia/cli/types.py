@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from maia.events import Attribute
     from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
-__all__ = ["app"]
+__all__ = ["Credentials", "Keys", "KeysAt", "Level", "Out", "app", "save_definition", "sealing_from_options"]
 
 app = typer.Typer(
     help="Define, change, verify and compare event types.", no_args_is_help=True, rich_markup_mode=None
@@ -115,9 +115,9 @@ def define(
     embedded = tuple(read_certificates(credentials or ()))
     if sealing is None and above and (least := above[-1].definition.sealing) is not None:
         sealing = least.level.value  # a sub-type seals no less
-    sealed = _sealing(sealing, keys, keys_at, before=None, signer=signing_key.principal)
+    sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
     definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed, above)
-    _save(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
+    save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
 
 @app.command(
@@ -152,10 +152,10 @@ def change(
     changes += [_retyped(old, words) for words in retype or ()]
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     embedded = tuple(read_certificates(credentials or ()))
-    sealed = _sealing(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
+    sealed = sealing_from_options(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
     new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above)
-    _save(sign_definition(new, signing_key), out, force=force, as_json=as_json)
+    save_definition(sign_definition(new, signing_key), out, force=force, as_json=as_json)
 
 
 @app.command(epilog="Example: maia type verify v2.type --previous numberplate.type")
@@ -326,7 +326,8 @@ def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool, 
     answer(lines, record, as_json=as_json)
 
 
-def _save(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) -> None:
+def save_definition(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) -> None:
+    """Write a signed definition to a file, and answer with what it says."""
     from maia.types import definition_to_text
 
     write_new(out, definition_to_text(signed), overwrite=force)
@@ -334,7 +335,7 @@ def _save(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) ->
     answer(lines, _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}, as_json=as_json)
 
 
-def _sealing(
+def sealing_from_options(
     level: str | None,
     keys: str | None,
     keys_at: list[str] | None,

@@ -69,7 +69,7 @@ def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now:
     for used in islice(product(*levels), CHAINS_MAX):
         refused = unmeetable_miss(request, used) or filter_miss(request, used)
         if refused is None:
-            return permitted(publisher_view(used), used, request, evidence, now)
+            return permitted(publisher_view(request, used), used, request, evidence, now)
         refusals.append(refused)
     return denied(refusals[:1], request, evidence, now)
 

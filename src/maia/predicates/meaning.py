@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, assert_never
 
 from maia.events import Event, PresentValue, kind_of
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -96,6 +97,8 @@ def _text_holds(test: TextTest, found: str, text: str) -> bool:
             return text in found
         case TextTest.TOKEN:
             return text in found.split(" ")
+        case TextTest.LEVELS:
+            return parse_path_pattern(text).matches(found)
         case _:
             assert_never(test)
 

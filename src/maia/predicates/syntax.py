@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, kind_of
+from maia.predicates.path_patterns import BadPathPattern, parse_path_pattern
 
 __all__ = [
     "ALWAYS",
@@ -76,6 +77,7 @@ class TextTest(Enum):
     SUFFIX = "suffix"
     CONTAINS = "contains"
     TOKEN = "token"  # noqa: S105 - the name of a test, not a secret
+    LEVELS = "levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +119,24 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """`prefix(uid, text)` and its relatives; `token` asks for one of the words between single spaces."""
+    """`prefix(uid, text)` and its relatives.
+
+    `token` asks for one of the words between single spaces, `levels` for a topic path that a pattern
+    with `+` and `#` means (`path_patterns.py`).
+    """
 
     uid: AttributeUid
     test: TextTest
     text: str
 
     def __post_init__(self) -> None:
-        """Refuse a token that could never be a word between spaces."""
+        """Refuse a token that could never be a word between spaces, and a pattern that means no path."""
         _checked_literal(self.text)
+        if self.test is TextTest.LEVELS:
+            try:
+                parse_path_pattern(self.text)
+            except BadPathPattern as problem:
+                raise BadPredicate(problem.message) from problem
         if self.test is TextTest.TOKEN and (not self.text or " " in self.text):
             raise BadPredicate("a token is one word: not empty, and without spaces")
 

@@ -25,6 +25,7 @@ from maia.credentials.principals import Owner, Principal
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, vocabulary_of
 from maia.types.sealing import Sealing, is_weaker
+from maia.types.topics import check_declaration
 
 __all__ = [
     "CREDENTIALS_MAX",
@@ -128,6 +129,9 @@ class TypeDefinition:
         _check_previous(self.name.version, self.previous)
         _check_credentials(self.credentials)
         vocabulary = _vocabulary(self.attributes)
+        problem = check_declaration(self.name.name, self.attributes)
+        if problem is not None:
+            raise BadDefinition(problem)
         object.__setattr__(self, "vocabulary", MappingProxyType(vocabulary))
         kinds = {attribute.uid: attribute.kind for attribute in self.attributes}
         object.__setattr__(self, "kinds", MappingProxyType(kinds))

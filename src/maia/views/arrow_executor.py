@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attributes_of, checked_size
 from maia.views.algebra import Algebra, compiled
 from maia.views.arrow_types import ARROW_TYPES, arrow_schema
@@ -183,6 +184,9 @@ class _ArrowAlgebra:
                 return lambda columns: pc.match_substring(columns[uid], text)
             case TextTest.TOKEN:
                 return lambda columns: pc.match_substring(_spaced(columns[uid]), f" {text} ")
+            case TextTest.LEVELS:
+                expression = rf"(?s)\A{parse_path_pattern(text).regex()}\z"
+                return lambda columns: pc.match_substring_regex(columns[uid], expression)
             case _:
                 assert_never(test)
 

@@ -12,11 +12,13 @@ or a subscriber wrote is ever parsed as Python.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from maia.events import AttributeUid, Instant, Kind
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -132,7 +134,10 @@ def _test(
         case Membership(_, literals):
             return f"{found} {negation}in {constants.name(literals)}"
         case TextMatch(_, test, text):
-            return negation + _text_test(test, found, constants.name(text))
+            operand = (
+                re.compile(parse_path_pattern(text).regex(), re.DOTALL) if test is TextTest.LEVELS else text
+            )
+            return negation + _text_test(test, found, constants.name(operand))
         case _:
             assert_never(atom)
 
@@ -147,5 +152,7 @@ def _text_test(test: TextTest, found: str, operand: str) -> str:
             return f"({operand} in {found})"
         case TextTest.TOKEN:
             return f"({operand} in {found}.split(' '))"
+        case TextTest.LEVELS:
+            return f"({operand}.fullmatch({found}) is not None)"
         case _:
             assert_never(test)

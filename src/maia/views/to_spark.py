@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, checked_size
 from maia.views.algebra import Algebra, compiled, either
 from maia.views.plan import ViewPlan, plan
@@ -138,6 +139,8 @@ class _SparkAlgebra:
             case TextTest.TOKEN:
                 space = F.lit(" ")
                 return F.contains(F.concat(space, column, space), F.lit(f" {text} "))
+            case TextTest.LEVELS:
+                return F.rlike(column, F.lit(rf"(?s)\A{parse_path_pattern(text).regex()}\z"))
             case _:
                 assert_never(test)
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, assert_never
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
 from maia.policy.view import View
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, TextTest
 from maia.views.algebra import Algebra, compiled, either
 from maia.views.plan import ViewPlan, plan
@@ -134,6 +135,8 @@ class _SqlAlgebra:
                 return Query(f"(strpos({column}, %s::text) > 0)", (text,))
             case TextTest.TOKEN:
                 return Query(f"(strpos(' ' || {column} || ' ', %s::text) > 0)", (f" {text} ",))
+            case TextTest.LEVELS:
+                return Query(f"({column} ~ %s::text)", (rf"\A{parse_path_pattern(text).regex()}\Z",))
             case _:
                 assert_never(test)
 

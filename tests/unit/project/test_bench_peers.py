@@ -55,7 +55,7 @@ def test_a_case_against_a_missing_peer_is_not_measured(bare_machine):
     ("length", "written"), [(0, b"\x00"), (127, b"\x7f"), (128, b"\x80\x01"), (16_384, b"\x80\x80\x01")]
 )
 def test_an_mqtt_packet_says_its_length_in_sevens_of_bits(peers, length, written):
-    assert peers._mqtt(0x30, bytes(length)) == b"\x30" + written + bytes(length)
+    assert peers.mqtt_packet(0x30, bytes(length)) == b"\x30" + written + bytes(length)
 
 
 def test_a_redis_command_is_an_array_of_words_with_their_lengths(peers):

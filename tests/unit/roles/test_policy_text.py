@@ -21,8 +21,10 @@ from maia.roles.policy import (
     Variable,
 )
 from maia.roles.problems import PROBLEMS_MAX
+from maia.types import TypeDefinition, sign_definition, verify_definition
+from maia.types.topics import plain_attributes, tree_name
 from support.roles import COURT, DOMAIN, HIGH_COURT, NUMBERPLATE_TYPE, SMITH, TYPES, policy
-from support.types import PITO
+from support.types import NOON, PITO
 
 DECLARED = """
 appointment order(case: string, plate: string) by court
@@ -187,6 +189,16 @@ def test_names_of_types_can_be_shortened():
     body = 'type Plate = "uk.gov.pito.Numberplate"\n' + grant("may subscribe Plate(*)", "tracker(_)")
     read = policy(body, types={"uk.gov.pito.Numberplate": NUMBERPLATE_TYPE})
     assert str(read.grants["tracker"][0].privilege.resource.pattern) == "uk.gov.pito.Numberplate"
+
+
+def test_topics_are_granted_by_their_declaration_and_a_pattern():
+    shape = plain_attributes()
+    news = TypeDefinition(tree_name(PITO.principal, "/news"), None, shape)
+    types = {"topic.news": verify_definition(sign_definition(news, PITO), at=NOON)}
+    words = 'may subscribe News(*)\nwhere levels(topic, "/news/+/sport/#")'
+    (found,) = policy("type News = topic.news\n" + grant(words, "clerk"), types=types).grants["clerk"]
+    assert str(found.privilege.resource.pattern) == "topic.news"
+    assert found.privilege.restriction == 'levels(topic, "/news/+/sport/#")'
 
 
 def test_comments_blank_lines_and_long_lines_are_no_matter():

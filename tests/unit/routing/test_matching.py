@@ -56,7 +56,9 @@ def many_filters(count: int, seed: int = 9) -> list[Predicate]:
         if rng.random() < 0.5:
             parts.append(Membership(LANE, frozenset(rng.sample(range(30), 3))))
         if rng.random() < 0.3:
-            parts.append(TextMatch(PLATE, rng.choice(list(TextTest)), rng.choice("abc")))
+            test = rng.choice(list(TextTest))
+            text = rng.choice("abc")
+            parts.append(TextMatch(PLATE, test, f"/{text}" if test is TextTest.LEVELS else text))
         if rng.random() < 0.1:
             return AnyOf((AllOf(tuple(parts)), Comparison(SPEED, Operator.EQ, rng.randrange(1000))))
         return AllOf(tuple(parts))

@@ -15,6 +15,7 @@ from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Column, Frame, kind_of
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
+from maia.types.topics import TOPIC, is_topic
 from maia.views import Test, to_python_test
 
 __all__ = ["Shaped", "Shaper", "shaper_of"]
@@ -39,6 +40,8 @@ class Shaper:
     test: Test | None = field(repr=False)
     """What each row must satisfy; None where the forced values see to it."""
     tested: frozenset[AttributeUid] = field(repr=False)
+    root: str | None = None
+    """The tree, if these are events on topics: a path that is none is refused (A5)."""
 
     def shape(self, frame: Frame) -> Shaped:
         """Return the frame as its publisher may send it; rows are refused, never mended."""
@@ -60,17 +63,25 @@ class Shaper:
         test = self.test
         if test is None:
             return range(written.rows)
-        return [row for row, event in enumerate(written.only(self.tested).events()) if test(event)]
+        passing = [row for row, event in enumerate(written.only(self.tested).events()) if test(event)]
+        if self.root is None or not passing:
+            return passing
+        topics = written.columns[TOPIC.uid].values
+        good = {topic for topic in set(topics) if is_topic(topic, self.root)}
+        return [row for row in passing if topics[row] in good]
 
 
-def shaper_of(view: View) -> Shaper:
-    """Prepare a publisher's View; one that has not exactly one window publishes nothing."""
+def shaper_of(view: View, root: str | None = None) -> Shaper:
+    """Prepare a publisher's View; one that has not exactly one window publishes nothing.
+
+    `root` is the tree, if the type is one of topics.
+    """
     if len(view.windows) != 1:
         raise PublicationRefused(())
     (window,) = view.windows
     forced = {uid: Column(kind_of(value), (value,)) for uid, value in view.forced.items()}
     given = AllOf(tuple(Comparison(uid, Operator.EQ, value) for uid, value in view.forced.items()))
     # Every row carries the forced values, so a restriction that they satisfy holds for every row.
-    always = window.admits == ALWAYS or covers(wide=window.admits, narrow=given)
+    always = root is None and (window.admits == ALWAYS or covers(wide=window.admits, narrow=given))
     test = None if always else to_python_test(window.admits)
-    return Shaper(window, forced, test, attributes_of(window.admits))
+    return Shaper(window, forced, test, attributes_of(window.admits), root)

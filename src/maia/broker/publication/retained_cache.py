@@ -36,8 +36,8 @@ FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
-_Stream = tuple[bytes, bytes, bytes, bytes]
-"""A type, a publisher, one of its streams, and who signed it (empty for a plain frame).
+_Stream = tuple[bytes, bytes, bytes, bytes, str]
+"""A type, a publisher, one of its streams, who signed it (empty for a plain frame), and on which topic.
 
 Frames of one signer are kept beside those of another, and never in their place: their
 reader checks the signers (A90).
@@ -55,6 +55,8 @@ class RetainedFrame:
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
     consents: tuple[Authorisation, ...] = field(default=(), repr=False)
     """What lets it be seen as this type, if its publisher wrote it as a sub-type."""
+    row: int = 0
+    """The last event on its topic, where the frame is one of topics."""
     size: int = field(init=False, repr=False, compare=False)
     """About how many bytes it held when it was remembered; columns that are written later do not count."""
 
@@ -75,6 +77,14 @@ class RetainedFrame:
         return () if self.right is None else (self.right, *self.consents)
 
 
+def _last_rows(rows: list[RetainedFrame]) -> RetainedFrame:
+    """Return one frame with the last events on topics out of it, which say that they are a part of one."""
+    said = rows[0]
+    assert isinstance(said.frame, Transit)  # noqa: S101 - the topics of others are not remembered
+    part = said.frame.cut(sorted({one.row for one in rows}))
+    return replace(said, frame=replace(part, kept=part.kept or list(range(part.frame.rows))))
+
+
 class RetainedFrames:
     """The last frames of a bounded number of streams, and of which types they are all there is."""
 
@@ -93,13 +103,13 @@ class RetainedFrames:
         """Return how many frames are remembered."""
         return len(self._frames)
 
-    def remember(self, last: RetainedFrame) -> bool:
-        """Take note of a frame; say whether it is not older than the one that was known."""
+    def remember(self, last: RetainedFrame, topic: str = "") -> bool:
+        """Take note of a frame, or of a row on a topic; say whether it is not older than the one known."""
         frame = last.frame
         if isinstance(frame, Sealed):
-            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer)
+            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer, topic)
         else:
-            stream = (frame.type_id, frame.publisher.key, frame.stream, b"")
+            stream = (frame.type_id, frame.publisher.key, frame.stream, b"", topic)
         known = self._frames.get(stream)
         if known is not None:
             newest, is_signed = known.frame.sequence, bool(stream[3])
@@ -118,22 +128,35 @@ class RetainedFrames:
         return True
 
     def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, RetainedFrame]]:
-        """Yield publisher, stream and last frame of all that are known to have published a type."""
+        """Yield publisher, stream and last frame of all that are known to have published a type.
+
+        Of topics these are, for each stream in the order of their numbers, the frames that hold the last
+        event on some topic, cut to these events.
+        """
+        cut: dict[tuple[bytes, bytes, int], list[RetainedFrame]] = {}
         for stream in list(self._of_type.get(type_id, ())):
-            yield stream[1], stream[2], self._frames[stream]
+            said = self._frames[stream]
+            if stream[4]:
+                cut.setdefault((stream[1], stream[2], said.frame.sequence), []).append(said)
+            else:
+                yield stream[1], stream[2], said
+        for publisher, number, sequence in sorted(cut):
+            rows = cut[publisher, number, sequence]
+            yield publisher, number, _last_rows(rows)
 
     def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, RetainedFrame]]:
         """Yield type, publisher, stream and last frame of every publisher of this broker."""
-        for (type_id, publisher, stream, _), said in list(self._frames.items()):
-            if said.right is not None:
-                yield type_id, publisher, stream, said
+        known = {key[:3]: said for key, said in self._frames.items() if said.right is not None}
+        for (type_id, publisher, stream), said in known.items():
+            yield type_id, publisher, stream, said
 
     def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Authorisation) -> None:
         """Take note of the right that a publisher of this broker has from now on."""
-        known = self._frames.get((type_id, publisher, stream, b""))
-        if known is not None and known.right is not None:
-            renewed = self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
-            self._bytes += renewed.size - known.size
+        for key in self._of_type.get(type_id, ()):
+            known = self._frames[key]
+            if key[1:4] == (publisher, stream, b"") and known.right is not None:
+                renewed = self._frames[key] = replace(known, right=right)
+                self._bytes += renewed.size - known.size
 
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
         """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""

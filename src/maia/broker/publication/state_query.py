@@ -16,7 +16,7 @@ from typing import Final
 
 from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
-from maia.broker.publication.retained import book_keys
+from maia.broker.publication.retained import book_keys, holds_topics
 from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
@@ -163,7 +163,8 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
         return refuse_unasked(state, link, now, said="StateFrame")
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
-    is_newest = bool(is_cut) or state.retained.remember(said)
+    # Of topics there are several last events on one stream; only their publisher's broker knows which.
+    is_newest = bool(is_cut) or holds_topics(state, frame.type_id) or state.retained.remember(said)
     if not is_newest:
         return []
     match question.asker:
@@ -221,7 +222,8 @@ def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effe
     audience = state.audiences.get(question.type_id)
     classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
     # With a subscriber here that wants everything of the type, all of it passes here.
-    if question.is_whole and any(one.routed == ALWAYS for one in classes):
+    is_whole = question.is_whole and not holds_topics(state, question.type_id)
+    if is_whole and any(one.routed == ALWAYS for one in classes):
         state.retained.complete(question.type_id, seconds_after(now, state.settings.lease_s))
     return _answered(question)
 

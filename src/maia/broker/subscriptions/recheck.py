@@ -31,6 +31,7 @@ from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
+from maia.types.topics import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Changed
@@ -163,7 +164,9 @@ def _place_again(
 ) -> list[Effect]:
     """Register an entry with another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
-        renewed = replace(entry, right=right, shaper=shaper_of(right.view))
+        renewed = replace(
+            entry, right=right, shaper=shaper_of(right.view, tree_root(right.event_type.name.name))
+        )
         return place_advertisement(state, link, renewed, None, now)
     seen = view_class_of(right, entry.cursor)
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)

@@ -39,6 +39,7 @@ from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType
+from maia.types.topics import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
@@ -144,7 +145,7 @@ def _advertised(
         ref=message.id,
         link=link.id,
         right=right,
-        shaper=shaper_of(right.view),
+        shaper=shaper_of(right.view, tree_root(event_type.name.name)),
         stream=asked.stream,
         lease_ends=lease_end(state, link, now),
         proof=message.request,

@@ -21,7 +21,7 @@ from maia.client.api.client import ANSWER_S, Client, EventType, connect
 from maia.client.api.publisher import FLUSH_S, Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.entries import Numbering
-from maia.credentials import Principal, SignedCertificate, SignedStatement
+from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName
 from maia.errors import MaiaError
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
@@ -167,6 +167,18 @@ class BlockingClient:
         """Ask to publish events of a type; raise the refusal if that is denied."""
         asked = self._client.advertise(event_type, filter, numbering=numbering, timeout_s=timeout_s)
         return BlockingPublisher(self._wait, self._wait(asked))
+
+    def publish(
+        self,
+        topic: str | TopicName,
+        event: Mapping[str, object] | None = None,
+        /,
+        *,
+        timeout_s: float = ANSWER_S,
+        **values: object,
+    ) -> None:
+        """Publish one event on a topic, and wait until the broker has taken it on."""
+        self._wait(self._client.publish(topic, event, timeout_s=timeout_s, **values))
 
     def subscribe(
         self,

@@ -8,7 +8,7 @@ made by `connect` (`api/client.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from maia.client import (
@@ -36,14 +36,16 @@ from maia.client import (
 )
 from maia.client.api.publisher import OnWarning, Publisher
 from maia.client.api.subscription import Subscription
-from maia.client.api.types import EventType, KnownTypes, predicate_for
+from maia.client.api.types import EventType, KnownTypes, predicate_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
-from maia.credentials import Principal, SignedCertificate, SignedStatement, TypeName
+from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, Predicate
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SignedDefinition
+from maia.types.topics import TOPIC, tree_label
 from maia.validity.revalidation import Revalidate, Revalidator
 from maia.wire.effects import Effect
 
@@ -125,6 +127,8 @@ class Client:
         self._types = KnownTypes(clock, settings.constitutions)
         self._publishers: dict[int, Publisher] = {}
         self._subscriptions: dict[int, Subscription] = {}
+        self._on_topics: dict[TypeName, Publisher] = {}
+        self._topic_lock = asyncio.Lock()
         self._connected: asyncio.Future[None] | None = None
         self._is_telling = False
         self.broker: Principal | None = None
@@ -154,12 +158,37 @@ class Client:
         """
         known = await self._meant(event_type, timeout_s)
         entry, effects = self._session.advertise(
-            known, predicate_for(filter, known), self._clock(), numbering
+            known, predicate_for(filter, known, topic_pattern(event_type)), self._clock(), numbering
         )
         publisher = Publisher(self, entry, on_warning)
         self._publishers[entry.ref] = publisher
         await self._standing(entry, effects, timeout_s)
         return publisher
+
+    async def publish(
+        self,
+        topic: str | TopicName,
+        event: Mapping[str, object] | None = None,
+        /,
+        *,
+        timeout_s: float = ANSWER_S,
+        **values: object,
+    ) -> None:
+        """Publish one event on a topic, and wait until the broker has taken it on.
+
+        The first event on a tree of topics asks for the right to publish there. For many events,
+        `advertise` the topic and give each event its `topic`.
+        """
+        path = topic.path if isinstance(topic, TopicName) else topic
+        tree = topic if isinstance(topic, TopicName) else tree_label(parse_path_pattern(topic))
+        known = await self._meant(tree, timeout_s)
+        name = known.event_type.name
+        async with self._topic_lock:
+            publisher = self._on_topics.get(name)
+            if publisher is None or publisher not in self._publishers.values():
+                publisher = self._on_topics[name] = await self.advertise(name, timeout_s=timeout_s)
+        await publisher.publish({**(event or {}), **values, TOPIC.name: path})
+        await publisher.flush(timeout_s=timeout_s)
 
     async def subscribe(
         self,
@@ -173,15 +202,17 @@ class Client:
     ) -> Subscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
 
-        With a `durable` name of your choice, what was published while you were
-        away comes first. The broker must record the type. With `state`, the
-        last publication of each publisher comes first, as far as you may see
-        it now; `await subscription.state_known()` says when that is done.
+        Of a topic, such as `/news/uk`, or a pattern of topics, such as `/news/+/sport`, you get the
+        events on these topics and on all below them. With a `durable` name of your
+        choice, what was published while you were away comes first. The broker must
+        record the type. With `state`, the last publication of each publisher comes
+        first, and of topics the last event on each, as far as you may see it now;
+        `await subscription.state_known()` says when that is done.
         `on_warning` is called with the reason why nothing can arrive at this moment, as when the
         broker has no keys of a sealed type, and None when events can again.
         """
         known = await self._meant(event_type, timeout_s)
-        wanted = predicate_for(filter, known)
+        wanted = predicate_for(filter, known, topic_pattern(event_type))
         entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable, state=state)
         subscription = Subscription(self, entry, on_warning)
         self._subscriptions[entry.ref] = subscription

@@ -17,9 +17,11 @@ from maia.client import ROWS_PER_FRAME, Acknowledged, ClientSession, FrameFiller
 from maia.client.batch import FRAME_BYTES, columns_of
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL
+from maia.credentials import BadName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value
 from maia.types import UnknownName, VerifiedType, check_event
+from maia.types.topics import TOPIC, checked_topic, tree_root
 from maia.wire.effects import Effect
 from maia.wire.messages import Column as WireColumn
 
@@ -63,6 +65,7 @@ class Publisher:
         self._client = client
         self._entry = entry
         self._filler = FrameFiller(self.event_type)
+        self._tree = tree_root(self.event_type.name.name)
         self._problem: MaiaError | None = None
         self._on_warning = on_warning
         self._moved = asyncio.Event()
@@ -88,6 +91,7 @@ class Publisher:
         If there is no room because the broker cannot seal the type, its reason is raised.
         """
         checked = check_event({**event, **values} if event else values, self.event_type)
+        self._check_topics([checked.get(TOPIC.uid)])
         await self._room_for_more()
         self._filler.add(checked)
         self.pump()
@@ -210,12 +214,24 @@ class Publisher:
             # What these objects are is checked, all of them, when the column is written.
             by_uid[attribute.uid] = values  # type: ignore[assignment]
             kinds[attribute.uid] = attribute.kind
+        self._check_topics(by_uid.get(TOPIC.uid, (None,)))
         try:
             return columns_of(rows, by_uid, kinds)
         except BadValue:
             for row in zip(*columns.values(), strict=True):
                 check_event(dict(zip(columns, row, strict=True)), self.event_type)
             raise
+
+    def _check_topics(self, topics: Iterable[Value]) -> None:
+        """Refuse an event on topics without a topic of this tree; the broker would, without a word."""
+        if self._tree is None:
+            return
+        seen: set[str] = set()
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise BadName(f"each event needs a `{TOPIC.name}` such as `{self._tree}`")
+            if topic not in seen:
+                seen.add(checked_topic(topic, self._tree))
 
     def _send(self, rows: int, columns: list[WireColumn]) -> None:
         sequence = self._entry.next_sequence

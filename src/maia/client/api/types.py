@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from maia.client import (
@@ -26,17 +27,30 @@ from maia.client import (
     known_version,
 )
 from maia.clock import system_now
-from maia.credentials import SigningKey, TypeName, VerifiedConstitution
+from maia.credentials import SigningKey, TopicName, TypeName, VerifiedConstitution
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
-from maia.predicates import Predicate, parse_predicate
+from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
+from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
+from maia.types.topics import on_topics, tree_label, tree_name
 from maia.validity.revalidation import Revalidator, asking_testers
 
-__all__ = ["AskForType", "EventType", "KnownTypes", "fetch_definitions", "predicate_for", "whole_lineage"]
+__all__ = [
+    "AskForType",
+    "EventType",
+    "KnownTypes",
+    "fetch_definitions",
+    "predicate_for",
+    "topic_pattern",
+    "whole_lineage",
+]
 
-EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | str
-"""A definition, a definition after those it was made from, or the name of one that is known."""
+EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str
+"""A definition, a definition after those it was made from, or the name of one that is known.
+
+A topic, or a pattern such as `/news/+/sport`, means these topics, and those below, of a tree that is known.
+"""
 
 AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeReceived]]
 """Ask the broker for the definitions of a type version."""
@@ -76,11 +90,14 @@ class KnownTypes:
 
     async def meant(self, event_type: EventType, ask: AskForType) -> KnownVersion:
         """Return the version that an application means; `ask` is for full names that nobody has explained."""
+        topics = topic_pattern(event_type)
         match event_type:
             case SignedDefinition():
                 return self.learn((event_type,))
             case str():
-                return self._named(event_type)
+                return self._named(event_type if topics is None else tree_label(topics))
+            case TopicName(owner, path):
+                return await self.meant(tree_name(owner, path), ask)
             case TypeName():
                 known = self._by_name.get(event_type)
                 return known or self._told(event_type, await whole_lineage(event_type, ask))
@@ -104,10 +121,26 @@ class KnownTypes:
         return self.learn(history)
 
 
-def predicate_for(filter_: str | Predicate, known: KnownVersion) -> Predicate:
+def topic_pattern(event_type: EventType) -> PathPattern | None:
+    """Return which topics are meant, where an application names topics: a node includes those below it."""
+    match event_type:
+        case str() if event_type.startswith("/"):
+            return replace(parse_path_pattern(event_type), has_rest=True)
+        case TopicName(_, path):
+            return replace(parse_path_pattern(path), has_rest=True)
+        case _:
+            return None
+
+
+def predicate_for(
+    filter_: str | Predicate, known: KnownVersion, topics: PathPattern | None = None
+) -> Predicate:
     """Return a filter that speaks of what the version has; raise if it speaks of anything else."""
     version = known.event_type
     predicate = parse_predicate(filter_, version.vocabulary) if isinstance(filter_, str) else filter_
+    if topics is not None:
+        wanted = on_topics([topics])
+        predicate = wanted if predicate == ALWAYS else AllOf((wanted, predicate))
     check_predicate(predicate, version)
     return predicate
 

@@ -23,6 +23,7 @@ from maia.predicates.covering.order_codes import (
     value_of,
 )
 from maia.predicates.meaning import atom_holds_for
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import Comparison, Exists, Membership, Not, Operator, TextMatch, TextTest
 
 __all__ = ["ANYTHING", "Asked", "Side", "asked_of", "holds_for", "side_of", "side_within"]
@@ -205,8 +206,9 @@ def _bracket(constraint: Constraint) -> tuple[int, int]:
             return CODE_MIN, code_of(literal)
         case Comparison(_, Operator.GT | Operator.GE, literal):
             return code_of(literal), CODE_MAX
-        case TextMatch(_, TextTest.PREFIX, text):
-            return code_of(text), code_of(text.encode()[:8].ljust(8, b"\xff"))
+        case TextMatch(_, TextTest.PREFIX | TextTest.LEVELS as test, text):
+            begins = text if test is TextTest.PREFIX else parse_path_pattern(text).literal
+            return code_of(begins), code_of(begins.encode()[:8].ljust(8, b"\xff"))
         case _:
             return CODE_MIN, CODE_MAX
 
@@ -218,6 +220,9 @@ def _guesses(asked: list[Constraint]) -> Iterator[PresentValue]:
     yield b""
     for one in asked:
         match one:
+            case TextMatch(_, TextTest.LEVELS, text):
+                path = text.removesuffix("/#").replace("+", "a")
+                yield from (path, f"{path}/a")
             case Comparison(_, _, str() as text) | TextMatch(_, _, text):
                 yield from (text, text + "\x01", text + _LAST_CHARACTER * 2)
             case Comparison(_, _, bytes() as data):

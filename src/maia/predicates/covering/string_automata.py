@@ -1,6 +1,6 @@
 """Is there a string that meets all of these demands at once?
 
-Covering asks it about suffixes, infixes and words, wanted and unwanted, within
+Covering asks it about suffixes, infixes, words and topic levels, wanted and unwanted, within
 an interval of strings. Each demand is a small automaton that reads the string
 from left to right; we walk through their product, breadth first, and stop at
 the first string that satisfies all of them. Characters that no automaton
@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
 from maia.predicates.covering.ordered_sets import Edges
+from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.predicates.steps import Steps
 from maia.predicates.syntax import TextTest
 
@@ -31,7 +32,7 @@ State: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class TextClaim:
-    """One demand on a string: that a suffix, infix or token is there, or that it is not."""
+    """One demand on a string: that a suffix, infix, token or path is there, or that it is not."""
 
     test: TextTest
     text: str
@@ -51,6 +52,8 @@ def claim_holds(claim: TextClaim, value: str) -> bool:
             found = claim.text in value
         case TextTest.TOKEN:
             found = claim.text in value.split(" ")
+        case TextTest.LEVELS:
+            found = parse_path_pattern(claim.text).matches(value)
         case TextTest.PREFIX:
             found = value.startswith(claim.text)
     return found is claim.holds
@@ -63,6 +66,9 @@ def implies(given: TextClaim, asked: TextClaim) -> bool:
     strong, weak = (given, asked) if given.holds else (asked, given)
     if strong.test is TextTest.SUFFIX and weak.test is TextTest.SUFFIX:
         return strong.text.endswith(weak.text)
+    if strong.test is TextTest.LEVELS:  # its text is no part of what it means
+        is_path = weak.test is TextTest.LEVELS
+        return is_path and parse_path_pattern(weak.text).covers(parse_path_pattern(strong.text))
     return strong == weak or (weak.test is TextTest.CONTAINS and weak.text in strong.text)
 
 
@@ -253,6 +259,47 @@ class _Word:
         return (" ", self._word[state]) if 0 <= state < len(self._word) else (" ",)
 
 
+class _Levels:
+    """Reads whether a string is one of the paths that a pattern means.
+
+    A state is how many characters of the pattern were met; inside a `+`, one level of any length is one
+    character of the pattern. `_ASTRAY` is met no more, and `_FOUND` is met whatever follows.
+    """
+
+    start: State = 0
+
+    def __init__(self, pattern: PathPattern, *, holds: bool) -> None:
+        self._text = "".join(f"/{level}" for level in pattern.levels)
+        self._has_rest, self._holds = pattern.has_rest, holds
+
+    def moved(self, state: State, character: str) -> State | None:
+        following = self._following(state, character)
+        if following == (_ASTRAY if self._holds else _FOUND):
+            return None
+        return following
+
+    def _following(self, state: int, character: str) -> int:
+        if state < 0:
+            return state
+        if state == len(self._text):
+            if character != "/":
+                return state if self._text[-1] == "+" else _ASTRAY
+            return _FOUND if self._has_rest else _ASTRAY
+        if self._text[state - 1 : state] == "+" and character != "/":
+            return state
+        if self._text[state] == "+":
+            return _ASTRAY if character == "/" else state + 1
+        return state + 1 if self._text[state] == character else _ASTRAY
+
+    def accepts(self, state: State) -> bool:
+        return (state in (len(self._text), _FOUND)) is self._holds
+
+    def distinguishing(self, state: State) -> Iterable[str]:
+        if state < 0:
+            return ()
+        return ("/",) if state == len(self._text) or self._text[state] == "+" else ("/", self._text[state])
+
+
 def _automaton_of(claim: TextClaim) -> _Automaton:
     match claim.test:
         case TextTest.SUFFIX:
@@ -261,6 +308,8 @@ def _automaton_of(claim: TextClaim) -> _Automaton:
             return _Containing(claim.text, holds=claim.holds)
         case TextTest.TOKEN:
             return _Word(claim.text, holds=claim.holds)
+        case TextTest.LEVELS:
+            return _Levels(parse_path_pattern(claim.text), holds=claim.holds)
         case TextTest.PREFIX:
             raise AssertionError("a prefix is an interval of strings and needs no automaton")
 

@@ -6,7 +6,7 @@ kind the values that it may have. It follows `meaning.py` to the letter: an
 atom about ints is satisfied by ints alone, its negation too, and only
 `not exists` is satisfied by a missing attribute.
 
-Sets without suffix, infix and token questions are exact unions of intervals.
+Sets without suffix, infix, token and `+` questions are exact unions of intervals.
 Those questions stay beside the interval as claims and are decided by automata
 on demand. "Empty" and "contains" are said only when proved; when the
 steps run out, the answer is no.
@@ -36,6 +36,7 @@ from maia.predicates.covering.ordered_sets import (
     united,
 )
 from maia.predicates.covering.string_automata import TextClaim, claim_holds, implies, string_satisfying
+from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.steps import OutOfSteps, Steps
 from maia.predicates.syntax import Atom, Comparison, Exists, Membership, Operator, TextMatch, TextTest
 
@@ -70,10 +71,11 @@ class ValueSet:
         match atom:
             case Exists():
                 return ABSENT if negated else PRESENT
-            case TextMatch(_, test, text) if test is not TextTest.PREFIX:
+            case TextMatch(_, test, text) if not _is_interval(atom):
+                begins = parse_path_pattern(text).literal if test is TextTest.LEVELS and not negated else ""
                 return _with_claims(
                     absent=False,
-                    edges={Kind.STRING: FULL[Kind.STRING]},
+                    edges={Kind.STRING: edges_with_prefix(begins)},
                     claims={TextClaim(test, text, not negated)},
                 )
             case _:
@@ -261,12 +263,24 @@ def _strongest(claims: frozenset[TextClaim]) -> Collection[TextClaim]:
     return kept
 
 
+def _is_interval(atom: TextMatch) -> bool:
+    """Say whether a question about text is one about an interval or two, and needs no automaton."""
+    if atom.test is TextTest.LEVELS:
+        return parse_path_pattern(atom.text).is_literal
+    return atom.test is TextTest.PREFIX
+
+
 def _edges_of_atom(atom: Comparison | Membership | TextMatch) -> tuple[Kind, Edges]:
     match atom:
         case Comparison(_, operator, literal):
             return atom.kind, _edges_of_comparison(atom.kind, operator, literal)
         case Membership(_, literals):
             return atom.kind, edges_of(literals)
+        case TextMatch(_, TextTest.LEVELS, text):
+            pattern = parse_path_pattern(text)
+            node = edges_of([pattern.literal])
+            below = edges_with_prefix(f"{pattern.literal}/") if pattern.has_rest else NONE
+            return Kind.STRING, united(node, below)
         case TextMatch(_, _, text):
             return Kind.STRING, edges_with_prefix(text)
         case _:

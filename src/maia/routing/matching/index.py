@@ -7,7 +7,8 @@ between questions: new ones wait in a short list that is read one by one, and
 move into a block with bitmaps when they are many or asked often. Blocks at
 least double from one to the next, so a filter is built into a block about
 log(number of filters) times in its life. Large blocks are built step by step
-beside those that they replace (docs/decisions/matching-index.md).
+beside those that they replace (docs/decisions/matching-index.md). Filters that
+are topic patterns and nothing else have an index of their own (`topics.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
-from maia.events import Event, Frame
+from maia.events import AttributeUid, Event, Frame, Kind
 from maia.predicates.covering.alternatives import Alternative, alternatives_of
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate, checked_size
@@ -23,6 +24,7 @@ from maia.routing.matching.attributes import CELLS_MAX
 from maia.routing.matching.block import Block
 from maia.routing.matching.contents import KnownAttributes, contents_of, joined_contents
 from maia.routing.matching.growth import Growth
+from maia.routing.matching.topics import TopicIndex, patterns_of
 
 __all__ = ["MatchIndex"]
 
@@ -55,6 +57,7 @@ class MatchIndex(Generic[Key]):
         "_is_asked",
         "_known",
         "_readings",
+        "_topics",
         "_waiting",
     )
 
@@ -68,14 +71,16 @@ class MatchIndex(Generic[Key]):
         self._readings = 0
         self._is_asked = False
         self._growth: Growth[Key] | None = None
+        self._topics: dict[AttributeUid, TopicIndex[Key]] = {}
 
     def __contains__(self, key: Key) -> bool:
-        if key in self._waiting or key in self._hopeless:
+        if key in self._waiting or key in self._hopeless or self._topics_with(key) is not None:
             return True
         return any(key in block for block in self._blocks)
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._hopeless) + sum(block.filters for block in self._blocks)
+        here = len(self._waiting) + len(self._hopeless) + sum(map(len, self._topics.values()))
+        return here + sum(block.filters for block in self._blocks)
 
     def add(self, key: Key, predicate: Predicate) -> None:
         """Register a filter under `key`, in place of any other.
@@ -85,6 +90,9 @@ class MatchIndex(Generic[Key]):
         checked_size(predicate)
         if key in self:
             self.remove(key)
+        topics = patterns_of(predicate)
+        if topics is not None and self._topics.setdefault(topics[0], TopicIndex()).add(key, topics[1]):
+            return
         self._waiting[key] = predicate
         if self._is_asked and len(self._waiting) >= AHEAD:
             self._build()
@@ -96,6 +104,8 @@ class MatchIndex(Generic[Key]):
             del self._waiting[key]
         elif key in self._hopeless:
             self._hopeless.discard(key)
+        elif (topics := self._topics_with(key)) is not None:
+            topics.remove(key)
         else:
             self._block_of(key).discard(key)
             if self._growth is not None:
@@ -108,12 +118,15 @@ class MatchIndex(Generic[Key]):
         found = {key for key, wanted in self._waiting.items() if admits(wanted, event)}
         for block in self._blocks:
             found.update(block.ids_matching(event))
+        for uid, topics in self._topics.items():
+            if isinstance(path := event.get(uid), str):
+                found.update(topics.match(path))
         return found
 
     def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
         if not self._waiting and not self._blocks:
-            return {}
+            return self._rows_by_topic(frame) if self._topics else {}
         if frame.rows <= FEW_ROWS:
             return self._match_row_by_row(frame)
         self._settle(events=frame.rows)
@@ -125,6 +138,8 @@ class MatchIndex(Generic[Key]):
             for key, wanted in self._waiting.items():
                 if rows := [row for row, event in enumerate(events) if admits(wanted, event)]:
                     found[key] = rows
+        if self._topics:
+            found.update(self._rows_by_topic(frame))  # a key stands in one place only
         return found
 
     def rows_wanted(self, frame: Frame) -> list[int]:
@@ -137,7 +152,21 @@ class MatchIndex(Generic[Key]):
             for row, event in enumerate(frame.events()):
                 if row not in wanted and any(admits(one, event) for one in self._waiting.values()):
                     wanted.add(row)
+        if self._topics and len(wanted) < frame.rows:
+            wanted.update(row for rows in self._rows_by_topic(frame).values() for row in rows)
         return sorted(wanted)
+
+    def _rows_by_topic(self, frame: Frame) -> dict[Key, list[int]]:
+        """Return the rows that each filter of topics alone admits."""
+        found: dict[Key, list[int]] = {}
+        for uid, topics in self._topics.items():
+            column = frame.columns.get(uid)
+            if column is not None and column.kind is Kind.STRING:
+                found.update(topics.match_column(column.values))  # a key stands in one place only
+        return found
+
+    def _topics_with(self, key: Key) -> TopicIndex[Key] | None:
+        return next((topics for topics in self._topics.values() if key in topics), None)
 
     def _match_row_by_row(self, frame: Frame) -> dict[Key, list[int]]:
         found: dict[Key, list[int]] = {}

@@ -1,0 +1,88 @@
+"""`maia topic`: declare a tree of topics; `maia type` reads and changes its declaration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from maia.cli.inputs import AsJson, attribute_from_words, read_certificates, read_definition, read_owner
+from maia.cli.key import Force, KeyFile, open_key
+from maia.cli.types import Credentials, Keys, KeysAt, Level, Out, save_definition, sealing_from_options
+from maia.errors import BadInput
+
+__all__ = ["app"]
+
+EXAMPLES: Final = (
+    "Examples: maia topic declare /news -k city.key -o news.type; "
+    "maia topic declare /news -k city.key --text headline -o news.type; "
+    "maia topic declare /traffic -k city.key --like numberplate.type -o traffic.type; "
+    "maia topic declare /prices -k city.key -a price:float -a currency:string -o prices.type"
+)
+
+app = typer.Typer(
+    help="Declare topics; `maia publish --topic` and `maia subscribe --topic` use them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class BadDeclaration(BadInput):
+    """The options do not say clearly what events on these topics look like."""
+
+    code = "INPUT-TOPIC-DECLARATION"
+
+
+@app.callback()
+def topics() -> None:
+    """Let Typer know that `declare` is a command of its own."""
+
+
+@app.command(epilog=EXAMPLES)
+def declare(
+    root: Annotated[str, typer.Argument(help="The root of the tree, such as /news.")],
+    key: KeyFile,
+    out: Out,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="A text beside the payload of plain topics."),
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", "-a", help="name:kind or name:kind:uid, of typed topics; repeatable."),
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="Typed topics with the attributes of this definition.")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
+    ] = None,
+    credentials: Credentials = None,
+    sealing: Level = None,
+    keys: Keys = None,
+    keys_at: KeysAt = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like)."""
+    from maia.predicates.path_patterns import parse_path_pattern
+    from maia.types import TypeDefinition, sign_definition
+    from maia.types.topics import plain_attributes, topic_attributes, tree_name
+
+    if sum(map(bool, (text, attributes, like))) > 1:
+        raise BadDeclaration("say --text for plain topics, or --attribute or --like for typed ones")
+    if len(parse_path_pattern(root).levels) > 1:
+        raise BadDeclaration(f"`{root}` is no root: one declaration is for all topics below `/…`")
+    signing_key = open_key(key)
+    whose = signing_key.principal if owner is None else read_owner(owner)
+    if like is not None:
+        shape = topic_attributes(read_definition(like).definition.attributes)
+    elif attributes:
+        shape = topic_attributes(attribute_from_words(words) for words in attributes)
+    else:
+        shape = plain_attributes(attribute_from_words(f"{name}:string") for name in text or ())
+    embedded = tuple(read_certificates(credentials or ()))
+    sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
+    definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
+    save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
