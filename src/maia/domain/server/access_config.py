@@ -60,7 +60,7 @@ class DatabaseUrl(Secret):
         return cls(text)
 
 
-class FactConfig(Struct, frozen=True, kw_only=True):
+class FactConfig(Struct, frozen=True):
     """One `[[facts]]` table, as the operator wrote it."""
 
     name: Text
