@@ -63,7 +63,7 @@ class Remembered:
 
     @property
     def rights(self) -> tuple[Right, ...]:
-        """Return everything that it may be told by; nothing for what came by."""
+        """Return every right that lets it be passed on; nothing for what came by."""
         return () if self.right is None else (self.right, *self.consents)
 
 

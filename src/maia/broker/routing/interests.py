@@ -133,12 +133,12 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
 
 
 def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Tell others that somebody here does not publish a type any more, nor its super-types."""
+    """Tell neighbours that a publisher here has ended, for its type and the super-types."""
     return [effect for type_id in entry.type_ids for effect in unadvertised_as(state, type_id, entry, now)]
 
 
 def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Tell others that somebody here does not publish one of the types of an advertisement any more."""
+    """Tell neighbours that an advertisement has ended for one of its types."""
     state.routes.stir(now)
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
     return [*plain, *unoffer_sealed(state, type_id, entry)]

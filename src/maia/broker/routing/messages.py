@@ -64,7 +64,7 @@ class Proof:
 
     @property
     def definitions(self) -> tuple[bytes, ...]:
-        """Return the versions of a sub-type that an offer of a super-type stands on, oldest first."""
+        """Return the versions of a sub-type behind an offer of a super-type, oldest first."""
         return tuple(takewhile(lambda data: data.startswith(_DEFINITION_HEAD), self.credentials))
 
     @property
