@@ -67,7 +67,7 @@ class Line:
     """A publisher of so many sub-types, or of the type itself; `carry` takes frames to the subscriber."""
 
     def __init__(self, rows: int, sub_types: int) -> None:
-        """Make up the events, and let everybody meet."""
+        """Make up the events, and connect publisher and subscriber."""
         self.world: World = world_of(ATTRIBUTES, None)
         self.row = Row(self.world)
         self.rows, self.sequences = rows, {REF: count(0)}

@@ -264,7 +264,7 @@ def _first_about(chains: tuple[VerifiedChain, ...], uid: AttributeUid | None) ->
 def _is_unconditional(chain: VerifiedChain) -> bool:
     # Terms speak of events and of facts, and tests of what is known at a moment. There is nothing here to
     # ask, and a definition is believed for long: so a right under terms is no right, nor one under tests
-    # unless somebody makes them later.
+    # unless the caller makes them later.
     authority = chain.authority
     return authority.restriction == ALWAYS and authority.condition == ALWAYS
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from maia.credentials import Action, TestKind, Validity
+from maia.broker import BrokerLimits
+from maia.broker.publication import projection
+from maia.credentials import Action, TestKind, TypeName, Validity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
-from maia.types import Added, Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
+from maia.types import (
+    Added,
+    Sealing,
+    SealingLevel,
+    definition_to_bytes,
+    next_version,
+    sign_definition,
+    type_id,
+)
 from maia.wire.messages import AskState, Carried, Deliver, Offer, Published
 from support.broker import NOW, SECOND, Net, sighting
 from support.revoking import Issuer
+from support.sealed_net import state_of
 from support.sub_types import (
     CASE_KINDS,
     CHARGE_KINDS,
@@ -69,10 +82,11 @@ def tested() -> Town:
 
 
 @pytest.mark.parametrize("at", ["CCS broker", "Met broker"])
-def test_a_reader_of_the_super_type_gets_events_of_the_sub_type(town, at):
+@pytest.mark.parametrize("by", ["CCS broker", "Met broker", "PITO broker"])
+def test_a_reader_of_the_super_type_gets_events_of_the_sub_type(town, at, by):
     billing = town.client(BILLING, at)
     ref = billing.subscribe()
-    camera = town.camera()
+    camera = town.camera(by)
     offer = speak(camera, town.world.charge, "advertise")
     assert camera.was_accepted(offer), camera.heard
     camera.publish(offer, charge(), kinds=CHARGE_KINDS)
@@ -192,9 +206,9 @@ def test_a_version_of_a_manager_with_some_rights_is_believed_beside_the_one_befo
         next_version(first.definition, [Added(more)], version=version(9), credentials=credentials),
         story.keys["Met"],
     )
-    billing = town.client(BILLING, "Met broker")
+    billing = town.client(BILLING, "CCS broker")
     billing.subscribe()
-    camera = town.camera()
+    camera = town.camera("Met broker")
     definitions = [definition_to_bytes(one) for one in (first, later)]
     offer = speak(camera, later, "advertise", definitions=definitions)
     assert camera.was_accepted(offer), camera.heard
@@ -231,6 +245,50 @@ def test_a_broker_forgets_nothing_of_it_when_it_is_started_again(town):
     town.net.advance(2)
     camera.publish(offer, case(), kinds=CASE_KINDS)
     assert len(billing.events()) == 1
+
+
+def test_super_types_of_what_is_in_use_stay_known_when_room_is_made():
+    town = Town(limits=BrokerLimits(types=6))
+    story, pito = town.net.story, town.client("PITO")
+    camera = town.camera()
+    offer = speak(camera, town.world.case, "advertise")
+    for number in range(8):
+        other = TypeName(story.principal("PITO"), f"uk.gov.pito.Other{number}", "0")
+        definition = sign_definition(replace(story.definition.definition, name=other), story.keys["PITO"])
+        ref = speak(pito, definition, "advertise")
+        assert pito.was_accepted(ref), pito.heard
+        pito.unadvertise(ref)
+    known = state_of(town.net.brokers["CCS broker"]).types.type_ids()
+    names = [
+        definition.definition.name for definition in (town.world.case, town.world.charge, story.definition)
+    ]
+    assert {type_id(name.owner, name.name) for name in names} <= set(known)
+    billing = town.client(BILLING, "Met broker")
+    billing.subscribe()
+    camera.publish(offer, case(), kinds=CASE_KINDS)
+    assert len(billing.events()) == 1
+
+
+def test_an_offer_shows_so_many_versions_of_a_sub_type(monkeypatch):
+    """Of a longer line the last ones have to do: most signers need no earlier version."""
+    monkeypatch.setattr(projection, "_LINEAGE_SHOWN", 2)
+    town = Town(verify_in_transit=1.0)
+    lineage = [town.world.charge]
+    for number in (1, 2, 3):
+        credentials = lineage[0].definition.credentials
+        later = next_version(lineage[-1].definition, [], version=version(number), credentials=credentials)
+        lineage.append(sign_definition(later, town.net.story.keys["CCS"]))
+    billing = town.client(BILLING, "CCS broker")
+    billing.subscribe()
+    camera = town.camera("Met broker")
+    definitions = [definition_to_bytes(one) for one in lineage]
+    camera.publish(
+        speak(camera, lineage[-1], "advertise", definitions=definitions), charge(), kinds=CHARGE_KINDS
+    )
+    assert len(billing.events()) == 1
+    offers = [one for _, _, one in town.net.carried if isinstance(one, Offer)]
+    shown = [sum(b"event-type" in data for data in one.credentials) for one in offers]
+    assert max(shown) == 2
 
 
 # ---------------------------------------------------------------- when rights end

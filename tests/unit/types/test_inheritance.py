@@ -36,6 +36,7 @@ from maia.types import (
     definition_from_text,
     definition_to_bytes,
     definition_to_text,
+    encoding,
     next_version,
     sign_definition,
     validity_definition,
@@ -287,6 +288,17 @@ def test_a_sub_type_is_written_and_read_in_both_forms():
     signed = granted(extend(PITO, MET))
     assert definition_from_bytes(definition_to_bytes(signed)) == signed
     assert definition_from_text(definition_to_text(signed)) == signed
+
+
+def test_a_definition_with_a_super_type_has_a_largest_size(monkeypatch):
+    signed = granted(extend(PITO, MET))
+    monkeypatch.setattr(encoding, "SUB_TYPE_BYTES_MAX", len(signed.body))
+    assert definition_from_bytes(definition_to_bytes(signed)) == signed
+    monkeypatch.setattr(encoding, "SUB_TYPE_BYTES_MAX", len(signed.body) - 1)
+    with pytest.raises(BadDefinition):
+        definition_from_bytes(definition_to_bytes(signed))
+    with pytest.raises(BadDefinition):
+        granted(extend(PITO, MET))
 
 
 def test_an_empty_super_type_is_refused():

@@ -119,7 +119,7 @@ def _publish_projected(
 
 
 def publish_waiting(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
-    """Publish as a super-type what waited for its keys, if whoever published it still may."""
+    """Publish as a super-type what waited for its keys, if its publisher still may."""
     effects: list[Effect] = []
     if not state.seals.has_begun(type_id, now):
         return effects

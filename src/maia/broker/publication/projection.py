@@ -2,9 +2,9 @@
 
 A publication of a sub-type is also one of each super-type: cut to the
 super-type's attributes, in a stream of its own, under the super-type's id.
-From here on it travels like any other frame of that type, so that whoever
-reads the super-type needs to know nothing of the sub-type, and can learn
-nothing of it (A99). The signer of each definition on the way must hold the
+From here on it travels like any other frame of that type, so that readers of
+the super-type need to know nothing of the sub-type, and can learn nothing of
+it (A99). The signer of each definition on the way must hold the
 right to extend the next one at this moment (docs/decisions/inheritance.md).
 """
 
@@ -83,7 +83,7 @@ def certificates_behind(event_type: VerifiedType) -> frozenset[bytes]:
 
 def consents_hold(state: BrokerState, entry: Advertisement, now: Instant) -> bool:
     """Say whether every consent was decided for this moment and from today's evidence."""
-    # The furthest super-type rests on all of them.
+    # The furthest super-type depends on all of them.
     return all(state.authoriser.holds(right, now) for right in entry.projections[-1].consents)
 
 

@@ -73,7 +73,7 @@ class RetainedFrame:
 
     @property
     def rights(self) -> tuple[Authorisation, ...]:
-        """Return everything that it may be told by; nothing for what came by."""
+        """Return every right that lets it be passed on; nothing for what came by."""
         return () if self.right is None else (self.right, *self.consents)
 
 

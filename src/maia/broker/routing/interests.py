@@ -127,12 +127,12 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
 
 
 def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Send others that a publisher of a type and of its super-types is gone."""
+    """Tell neighbours that a publisher here has ended, for its type and the super-types."""
     return [effect for type_id in entry.type_ids for effect in unadvertised_as(state, type_id, entry, now)]
 
 
 def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Send others that a publisher of one of the types of its advertisement is gone."""
+    """Tell neighbours that an advertisement has ended for one of its types."""
     state.routes.mark_changed(now)
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
     return [*plain, *unoffer_sealed(state, type_id, entry)]

@@ -4,7 +4,7 @@ The edge has decided it. Any broker on the way may decide it again, always, at
 times, or never (C9): the signed request is from the principal it names, and a
 chain of certificates leads from the owner of the type to that principal. No
 definition is needed for that, so a broker can verify types it has never met.
-Whoever publishes a sub-type offers its super-types too: then the definition of
+A publisher of a sub-type offers its super-types too: then the definition of
 the sub-type comes along, and leads to the super-type by rights to `extend`.
 Certificates that are known here not to count any more are no proof.
 """
