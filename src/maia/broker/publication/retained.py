@@ -39,12 +39,12 @@ def remember_own(state: BrokerState, transit: Transit, entry: Advertisement, now
 
     On topics, the last event on each of them counts; other brokers ask here for it each time.
     """
-    if tree_root(entry.right.event_type.name.name) is None:
+    if not holds_topics(state, transit.type_id):
         state.last_said.remember(Remembered(transit, now, LOCAL, entry.right))
         return
     last = {str(topic): row for row, topic in enumerate(transit.frame.columns[TOPIC.uid].values)}
     for topic, row in last.items():
-        state.last_said.remember(Remembered(transit, now, LOCAL, entry.right, row), topic)
+        state.last_said.remember(Remembered(transit, now, LOCAL, entry.right, row=row), topic)
 
 
 def say_under(state: BrokerState, entry: Advertisement) -> None:
