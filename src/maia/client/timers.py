@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Final
 
-from maia.events import INSTANT_MAX, Instant
+from maia.events import Instant, seconds_after
 
 __all__ = ["RENEWAL", "SESSION", "Alarms", "later"]
 
@@ -14,8 +14,6 @@ SESSION: Final = 0
 """What the session itself is called here; entries are called by their references."""
 RENEWAL: Final = -1
 """What the renewal of all entries is called here."""
-
-_SECOND: Final = 1_000_000
 
 
 class Alarms:
@@ -61,4 +59,4 @@ class Alarms:
 
 def later(now: Instant, seconds: float) -> Instant:
     """Return the moment so many seconds later, or the last moment there is."""
-    return Instant(min(INSTANT_MAX, now + int(seconds * _SECOND)))
+    return seconds_after(now, seconds)

@@ -48,7 +48,7 @@ def remember_own(
     `consents` are those that let it be seen as this type, if that is a super-type of the publisher's.
     On topics, the last event on each of them counts; other brokers ask here for it each time.
     """
-    if tree_root(entry.right.event_type.name.name) is None:
+    if not holds_topics(state, transit.type_id):
         state.retained.remember(RetainedFrame(transit, now, LOCAL, entry.right, consents))
         return
     last = {str(topic): row for row, topic in enumerate(transit.frame.columns[TOPIC.uid].values)}

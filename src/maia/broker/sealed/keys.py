@@ -35,7 +35,7 @@ from maia.credentials import (
     Witness,
 )
 from maia.credentials.validity.one_time_answers import WhenVouched
-from maia.events import INSTANT_MAX, AttributeUid, Instant
+from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks, VerifiedFrame
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, MembershipState, standing
@@ -57,7 +57,6 @@ __all__ = [
 
 
 _Frame = TypeVar("_Frame")
-_SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class WaitingFrames(Generic[_Frame]):
 
     def until(self, now: Instant) -> Instant:
         """Return until when a frame waits that begins to wait now."""
-        return Instant(now + self._limits.wait_s * _SECOND)
+        return Instant(now + self._limits.wait_s * SECOND)
 
     def put(
         self,
@@ -292,7 +291,7 @@ class KeyRequests:
     def ask_for_epoch(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask the manager what was missed: something is sealed in an epoch that is not known here."""
         asked = self._asked_at.get(type_id)
-        if asked is not None and asked <= now < asked + _SECOND:
+        if asked is not None and asked <= now < asked + SECOND:
             return []
         self._asked_at[type_id] = now
         return without_alarms(self.member.missing(type_id, now))

@@ -17,7 +17,7 @@ from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import Authoriser
 from maia.credentials import Action, Principal, SignedCertificate
-from maia.events import AttributeUid, Instant
+from maia.events import SECOND, AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.policy.view import shows
 from maia.types import VerifiedType
@@ -25,8 +25,7 @@ from maia.types import VerifiedType
 __all__ = ["PublisherRights"]
 
 _WRITERS_MAX: Final = 4096
-_SECOND: Final = 1_000_000
-_REFUSED_FOR_US: Final = _SECOND
+_REFUSED_FOR_US: Final = SECOND
 """How long a refusal is remembered: a flood of forgeries must not cost a decision each."""
 
 

@@ -41,7 +41,7 @@ from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.timers import RecheckEntries
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import Count, Effect, Note, Send
@@ -68,7 +68,6 @@ __all__ = [
 ]
 
 
-_SECOND: Final = 1_000_000
 _MOMENTS_IN_A_LEASE: Final = 64
 
 
@@ -166,7 +165,7 @@ def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
     It is rounded down a little, so that what a client asks for within a second
     ends at the same moment and is rechecked together.
     """
-    lease_us = state.settings.lease_s * _SECOND
+    lease_us = state.settings.lease_s * SECOND
     ends = seconds_after(now, state.settings.lease_s)
     ends = Instant(ends - ends % max(1, lease_us // _MOMENTS_IN_A_LEASE))
     if link.lease_ends != ends:

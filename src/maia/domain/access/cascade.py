@@ -31,7 +31,7 @@ from maia.domain.storage.tables import (
     RevokedRow,
     SupportRow,
 )
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
 
 __all__ = [
@@ -55,7 +55,6 @@ _IDS_MAX: Final = 10_000
 """Certificates that one act revokes."""
 _SOME: Final = 200
 """Expired rows of a table that are removed at once."""
-_SECOND: Final = 1_000_000
 
 
 def keep_dependencies(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
@@ -191,7 +190,7 @@ def revoke_again(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Pr
 def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> None:
     """Remove some of what expired so long ago that no clock in the network takes it for valid."""
     forget_old(tables, now)
-    long_ago = now - settings.kept_s * _SECOND
+    long_ago = now - settings.kept_s * SECOND
     rights = tables.find(RIGHTS, RIGHTS.c.not_after <= long_ago, limit=_SOME, order=RIGHTS.c.not_after)
     memberships = tables.find(
         MEMBERSHIPS, MEMBERSHIPS.c.until <= long_ago, limit=_SOME, order=MEMBERSHIPS.c.until

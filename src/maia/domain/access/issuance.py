@@ -53,12 +53,11 @@ from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.roles import GrantedRight, RoleMembership
 
 __all__ = ["NAME", "Issuer", "about", "held_certificates", "row_of", "sample_resources"]
 
-_SECOND: Final = 1_000_000
 _REGISTER: Final = "register"
 
 NAME: Final = "name"
@@ -117,8 +116,8 @@ class Issuer:
 
     def unsigned(self, right: GrantedRight, now: Instant, number: int) -> AuthorisationCertificate:
         """Return the certificate for a right, before it is signed."""
-        start = Instant(now - now % _SECOND)
-        end = Instant(start + self._settings.right_s * _SECOND)
+        start = Instant(now - now % SECOND)
+        end = Instant(start + self._settings.right_s * SECOND)
         kinds = {TestKind.TIMED_CRL, *right.tests}
         tests = [OnlineTest(kind, self._key.principal, self._settings.locations) for kind in kinds]
         validity = Validity(start, end).intersection(right.validity).with_tests(*tests)
@@ -143,7 +142,7 @@ class Issuer:
     ) -> Issued:
         granted = _digest(right)
         known = standing.get(granted)
-        half_s = self._settings.right_s * _SECOND // 2
+        half_s = self._settings.right_s * SECOND // 2
         new_end = end_of(self.unsigned(right, work.now, 0).validity.not_after)
         # No renewal while half of its time is left, or where a new one would not last longer.
         if known is not None and (known.not_after >= new_end or known.not_after - work.now > half_s):

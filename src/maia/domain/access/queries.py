@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Final
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -47,14 +46,12 @@ from maia.domain.access.unit_of_work import audit_head
 from maia.domain.access.validity import RegisterTester
 from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS, active_memberships, valid_rights
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.policy import Denial, Facts, Request, decide, gather_evidence
 from maia.roles import possible_rights
 from maia.types import VerifiedType
 
 __all__ = ["AccessQuestions"]
-
-_SECOND: Final = 1_000_000
 
 
 class AccessQuestions(AccessCore):
@@ -154,8 +151,8 @@ class AccessQuestions(AccessCore):
         member = SigningKey.from_seed(seed).principal
         held, tester = held_certificates(tables, now), RegisterTester(self._tester(tables), now)
         types = tuple(self._registry.holding(tables, now).values())
-        start = Instant(now - now % _SECOND)
-        validity = Validity(start, Instant(start + _SECOND))
+        start = Instant(now - now % SECOND)
+        validity = Validity(start, Instant(start + SECOND))
         for right in possible_rights(self._policy_in_force(tables), role, arguments, member, now):
             authority, privilege, rule = right.authority, right.grant.privilege, right.grant.id
             named = (privilege if authority is None else authority).attributes

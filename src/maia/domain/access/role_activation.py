@@ -41,12 +41,11 @@ from maia.domain.storage.tables import (
     TesterRow,
     active_memberships,
 )
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, SupportKind
 
 __all__ = ["RoleActivation", "activated_of", "active_row", "is_active"]
 
-_SECOND: Final = 1_000_000
 _NUMBERS: Final = "memberships"
 _CERTIFICATES: Final = "appointments"
 
@@ -96,7 +95,7 @@ class RoleActivation:
             membership.principal,
             membership.role,
             membership.arguments,
-            Validity(Instant(work.now - work.now % _SECOND), membership.until),
+            Validity(Instant(work.now - work.now % SECOND), membership.until),
             membership.id,
         )
         row = MembershipRow(

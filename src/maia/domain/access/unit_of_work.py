@@ -31,7 +31,7 @@ from maia.domain.storage.tables import (
     MetaRow,
     NonceRow,
 )
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
 
 __all__ = [
@@ -49,7 +49,6 @@ _AUDIT: Final = "audit"
 _ANSWERS: Final = "answers"
 _KEY_MAX: Final = 200
 """Characters of an idempotency key."""
-_SECOND: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -127,7 +126,7 @@ def answered_once(
         raise ServiceFull(f"an answer has at most {settings.limits.answer_bytes} bytes")
     if add_to(tables, _ANSWERS, int(known is None)) > settings.limits.remembered_answers:
         raise ServiceFull(f"at most {settings.limits.remembered_answers} answers are remembered")
-    until = now + settings.answers_kept_s * _SECOND
+    until = now + settings.answers_kept_s * SECOND
     tables.put(ANSWERS, [AnswerRow(actor.key, key, request, answer, until)])
     return answer
 

@@ -46,7 +46,7 @@ from maia.domain.storage.tables import (
     valid_rights,
 )
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import SECOND, Instant
 
 __all__ = ["ValidityPublisher"]
 
@@ -56,7 +56,6 @@ _REVALIDATIONS: Final = "revalidations"
 _FACTS: Final = "stated facts"
 _STATEMENTS: Final = "statements"
 _NUMBERING: Final[dict[type, str]] = {RevocationList: _LISTS, Revalidation: _REVALIDATIONS, FactList: _FACTS}
-_SECOND: Final = 1_000_000
 _PERIODS_MAX: Final = 64
 """How many stretches of covered time are remembered one by one; the oldest are joined beyond."""
 _COVERED_LIMITS: Final = Limits(size_max=1 << 16, depth_max=4, atom_max=64)
@@ -95,7 +94,7 @@ class ValidityPublisher:
         covered = _covered(tables)
         start, end = self._next_period(covered, now)
         revoked = self._revoked(tables, now)
-        if revoked is None or start - now > self._settings.lead_s * _SECOND:
+        if revoked is None or start - now > self._settings.lead_s * SECOND:
             return []
         period = period_from(start, microseconds=end - start + 1)
         _remember(tables, covered, (start, end))
@@ -115,13 +114,13 @@ class ValidityPublisher:
             is_old = STATEMENTS.c.number <= newest.number - self._settings.limits.statements_kept
             tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after <= now)
             tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after.is_(None))
-        tables.delete(REVOKED, REVOKED.c.not_after <= now - self._settings.kept_s * _SECOND)
+        tables.delete(REVOKED, REVOKED.c.not_after <= now - self._settings.kept_s * SECOND)
         return signed
 
     def next_due(self, tables: Tables, now: Instant) -> Instant:
         """Return when the next list is to be signed."""
         start, _ = self._next_period(_covered(tables), now)
-        return Instant(max(now, start - self._settings.lead_s * _SECOND))
+        return Instant(max(now, start - self._settings.lead_s * SECOND))
 
     def is_silent(self, tables: Tables, now: Instant) -> bool:
         """Say whether more is revoked than a list can name."""
@@ -180,7 +179,7 @@ class ValidityPublisher:
             elif first > start:
                 later = first
                 break
-        end = start + self._settings.period_s * _SECOND - 1
+        end = start + self._settings.period_s * SECOND - 1
         return Instant(start), end if later is None else min(end, later - 1)
 
     def _revoked(self, tables: Tables, now: Instant) -> frozenset[bytes] | None:

@@ -15,20 +15,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.sources import FactSource, Row
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.net.observer import Records
 from maia.private_files import create_private
 
 __all__ = ["FactAges", "FactFeed", "FactFeeder"]
-
-_SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ class FactFeeder:
 
     async def _check_stale(self) -> None:
         now, last = self._clock(), self._ages.last(self._feed.name)
-        is_fresh = last is not None and last <= now < last + self._feed.stale_s * _SECOND
+        is_fresh = last is not None and last <= now < last + self._feed.stale_s * SECOND
         if is_fresh or self._is_lost:
             return
         with suppress(MaiaError):  # the store is not there either; the next round tries again

@@ -21,12 +21,11 @@ from maia.domain.facts.sources import row_of
 from maia.domain.server.prepared_access import StreamOfFacts
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.net.observer import Records
 
 __all__ = ["FactStream"]
 
-_SECOND: Final = 1_000_000
 _AGAIN_S: Final = 2.0
 _LOOK_S: Final = 1.0
 
@@ -69,7 +68,7 @@ class FactStream:
     async def check_stale(self) -> None:
         """Retract everything if the last event is too old."""
         now, last = self._clock(), self._ages.last(self._stream.name)
-        is_fresh = last is not None and last <= now < last + self._stream.stale_s * _SECOND
+        is_fresh = last is not None and last <= now < last + self._stream.stale_s * SECOND
         if is_fresh or self._is_lost:
             return
         name = self._stream.name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from maia.credentials import (
     Action,
@@ -27,7 +27,7 @@ from maia.domain.keys.refusals import KeyServerFull
 from maia.domain.keys.settings import DomainSettings
 from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, SECOND, Instant, seconds_after
 from maia.policy import Request
 from maia.sessions.admission import right_to_connect
 from maia.sessions.quotas import RequestQuota
@@ -47,8 +47,6 @@ from maia.wire.messages import HistoryKeys, JoinGroups
 from maia.wire.places import Places
 
 __all__ = ["Brought", "Held", "MemberLink", "Links", "Topic"]
-
-_SECOND: Final = 1_000_000
 
 
 Topic: TypeAlias = tuple[bytes, bool]
@@ -97,7 +95,7 @@ class MemberLink(Session):
 
     def record(self, now: Instant) -> dict[str, object]:
         """Return what an operator may know about the link."""
-        open_s = (now - self.opened_at) // _SECOND
+        open_s = (now - self.opened_at) // SECOND
         return {**self.named(), "types": len(self.joined), "open_s": open_s}
 
 
@@ -276,8 +274,8 @@ class Links(Endpoint[MemberLink]):
             heappush(self._dues, (link.right_ends + 1, link.id))
 
     def _next_round(self, now: Instant) -> Instant:
-        return Instant(min(INSTANT_MAX, now + self._settings.lease_s * _SECOND // ROUNDS_IN_A_LEASE))
+        return Instant(min(INSTANT_MAX, now + self._settings.lease_s * SECOND // ROUNDS_IN_A_LEASE))
 
 
 def _later(now: Instant, seconds: int) -> Instant:
-    return Instant(min(INSTANT_MAX, now + seconds * _SECOND))
+    return seconds_after(now, seconds)

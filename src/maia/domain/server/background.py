@@ -26,7 +26,7 @@ from maia.domain.server.access_config import FactConfig
 from maia.domain.server.policy_file import PolicyFile
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.keystore.wallet_folder import WalletFolder
 from maia.net.observer import Records
 
@@ -45,7 +45,6 @@ RENEW_S: Final = 300
 _BEAT_MOST_S: Final = 5.0
 _BEAT_LEAST_S: Final = 0.05
 _AGAIN_S: Final = 1.0
-_SECOND: Final = 1_000_000
 _PAGES_MAX: Final = 100
 
 
@@ -54,7 +53,7 @@ async def publish_statements(service: DomainService, records: Records) -> None:
     while True:
         try:
             due = await service.beat()
-            wait_s = (due - service.clock()) / _SECOND
+            wait_s = (due - service.clock()) / SECOND
         except MaiaError as problem:
             records.note("failed", {"code": problem.code, "why": problem.message})
             wait_s = _AGAIN_S
@@ -147,13 +146,13 @@ async def push_credentials(
 
 async def _renewed(subject: Principal, service: DomainService, now: Instant) -> Instant:
     """Issue to a broker all that the policy grants it, as at a login; return when to do so again."""
-    later = Instant(now + RENEW_S * _SECOND)
+    later = Instant(now + RENEW_S * SECOND)
 
     def work(access: AccessControl) -> Instant:
         if access.policy() is None:
             return later
         renew_before = access.login(subject, (), actor=service.principal, now=now).renew_before
-        return later if renew_before is None else min(later, max(renew_before, Instant(now + _SECOND)))
+        return later if renew_before is None else min(later, max(renew_before, Instant(now + SECOND)))
 
     return await service.ask(work)
 

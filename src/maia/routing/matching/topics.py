@@ -12,8 +12,8 @@ first rule out, by column, nearly all looks that would find nothing.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import product, repeat
-from typing import Final, Generic, NamedTuple, TypeVar
+from itertools import chain, product, repeat
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from maia.predicates.syntax import AllOf, AnyOf, Predicate, TextMatch, TextTest
 __all__ = ["PATTERNS_MAX", "SHAPES_MAX", "TopicIndex", "patterns_of"]
 
 Key = TypeVar("Key", bound=Hashable)
+_Texts: TypeAlias = dict[str, dict[Key, None]]
+"""The keys of each pattern of one shape, by its text."""
 
 SHAPES_MAX: Final = 64
 """Shapes that are asked about; a pattern of one more is matched as any other filter."""
@@ -67,7 +69,7 @@ class TopicIndex(Generic[Key]):
     def __init__(self) -> None:
         """Begin without patterns."""
         self._patterns: dict[Key, tuple[PathPattern, ...]] = {}
-        self._shapes: dict[_Shape, dict[str, dict[Key, None]]] = {}
+        self._shapes: dict[_Shape, _Texts[Key]] = {}
         """The keys of each pattern, by its text, of each shape."""
         self._count = 0
         """How many different patterns there are."""
@@ -132,40 +134,41 @@ class TopicIndex(Generic[Key]):
                 rows_of[path] = [row]
         rows_of.pop(None, None)
         split = [str(path).split("/") for path in rows_of]
+        rows_at = list(rows_of.values())
         found: dict[Key, list[int]] = {}
         for size in set(map(len, split)):
-            some = [one for one in zip(split, rows_of.values(), strict=True) if len(one[0]) == size]
-            for shape, place in self._candidates(size, [parts for parts, _ in some]):
-                parts, rows = some[place]
-                for key in _looked_up(self._shapes[shape], shape, parts):
+            places = [place for place, parts in enumerate(split) if len(parts) == size]
+            for (shape, texts), place in self._candidates(size, split, places):
+                for key in _looked_up(texts, shape, split[place]):
                     if key in found:
-                        found[key].extend(rows)
+                        found[key].extend(rows_at[place])
                     else:
-                        found[key] = rows.copy()
+                        found[key] = rows_at[place].copy()
         # A key whose patterns overlap has a row twice, and shapes were asked in turn.
         return {key: rows if len(rows) == 1 else sorted(set(rows)) for key, rows in found.items()}
 
     # ------------------------------------------------------------ by column
 
-    def _candidates(self, size: int, some: list[list[str]]) -> Iterable[tuple[_Shape, int]]:
-        """Return which of some paths, all of one size, may match a pattern of which shape."""
-        shapes = [shape for shape in self._shapes if shape.fits(size)]
-        if len(some) <= _FEW_PATHS or not shapes:
-            return product(shapes, range(len(some)))
-        codes = np.array(
-            [
-                list(map(codes.get, names, repeat(0)))
-                for codes, names in zip(self._codes, zip(*some, strict=True), strict=False)
-            ],
-            np.int64,
-        )
-        counted = np.array(
-            [[shape.counts(place) for place in range(len(codes))] for shape in shapes], np.int64
-        )
-        begins = np.array([[hash(shape)] for shape in shapes], np.int64)
+    def _candidates(
+        self, size: int, split: list[list[str]], places: list[int]
+    ) -> Iterable[tuple[tuple[_Shape, _Texts[Key]], int]]:
+        """Return which of some paths, those of one size, may match a pattern of which shape."""
+        shapes = [one for one in self._shapes.items() if one[0].fits(size)]
+        if len(places) <= _FEW_PATHS or not shapes:
+            return product(shapes, places)
+        some = split if len(places) == len(split) else [split[place] for place in places]
+        names = zip(self._codes, zip(*some, strict=True), strict=False)
+        columns = [map(codes.get, column, repeat(0)) for codes, column in names]
+        count = len(columns) * len(some)
+        codes = np.fromiter(chain.from_iterable(columns), np.int64, count).reshape(len(columns), len(some))
+        every = range(len(columns))
+        counted = np.array([[shape.counts(place) for place in every] for shape, _ in shapes], np.int64)
+        begins = np.array([[hash(shape)] for shape, _ in shapes], np.int64)
         marked = self._marks[(counted @ codes + begins) & (len(self._marks) - 1)]
-        which, places = np.nonzero(marked)
-        return ((shapes[one], place) for one, place in zip(which.tolist(), places.tolist(), strict=True))
+        which, where = np.nonzero(marked)
+        return [
+            (shapes[one], places[place]) for one, place in zip(which.tolist(), where.tolist(), strict=True)
+        ]
 
     def _mark(self, shape: _Shape, text: str) -> None:
         """Leave a mark where the sum of a pattern's names leads."""
@@ -198,9 +201,7 @@ def _text_of(pattern: PathPattern) -> str:
     return "/" + "/".join(pattern.levels)
 
 
-def _looked_up(
-    texts: dict[str, dict[Key, None]], shape: _Shape, parts: list[str]
-) -> dict[Key, None] | tuple[()]:
+def _looked_up(texts: _Texts[Key], shape: _Shape, parts: list[str]) -> dict[Key, None] | tuple[()]:
     """Return the keys of the one pattern of a shape that a path can match."""
     asked = parts[: shape.parts]
     for place in shape.ones:
