@@ -86,6 +86,7 @@ class SignedKind(Enum):
     API_REQUEST = b"api-request"
     VALIDITY_STATEMENT = b"validity-statement"
     ONE_TIME_ANSWER = b"one-time-answer"
+    IDENTITY = b"identity"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

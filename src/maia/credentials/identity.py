@@ -1,0 +1,346 @@
+"""Who is the holder of a key, with which attributes, as an identity provider says for a short time?
+
+An identity statement (Gismo 4) names a subject by key and by identifier, gives
+typed attributes such as a nationality or a clearance, and holds for minutes or
+hours inside one community of interest. There is no revocation list for it: a
+provider that withdraws an attribute stops issuing it.
+
+    (signed
+      (identity (version 1) (issuer KEY) (home KEY) (community TEXT) (subject KEY) (identifier TEXT)
+        (attributes (NAME (KIND VALUE)) ...) (not-before BYTES) (not-after BYTES))
+      (signature ed25519 BYTES))
+
+`home` is the provider that registered the subject. A statement whose issuer is
+its home is a home statement. A guest statement has another issuer: a provider
+that trusts the home provider directly has issued the same content again. It
+says so in what is signed, so it never becomes the ground for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import InitVar, dataclass, field, replace
+from hashlib import sha256
+from typing import Final, final
+
+from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
+from maia.credentials.encoding.certificates import NotTheIssuer
+from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
+from maia.credentials.encoding.subjects import (
+    principal_from_expression,
+    principal_to_expression,
+    text_from_atom,
+)
+from maia.credentials.encoding.validity import instant_from_bytes, instant_to_bytes
+from maia.credentials.keys import SignedKind, SigningKey, verify_signature
+from maia.credentials.names import checked_label
+from maia.credentials.principals import Principal
+from maia.credentials.proof import Proof
+from maia.errors import BadInput, BrokenCredential
+from maia.events import AttributeUid, Instant, PresentValue, attribute_uid
+from maia.predicates import Predicate, admits
+
+__all__ = [
+    "IDENTIFIER_BYTES_MAX",
+    "IDENTITY_ATTRIBUTES_MAX",
+    "IDENTITY_BYTES_MAX",
+    "BadIdentity",
+    "GuestOfGuest",
+    "Identity",
+    "IdentityNotInForce",
+    "OtherCommunity",
+    "ProviderNotTrusted",
+    "SignedIdentity",
+    "VerifiedIdentity",
+    "guest_statement",
+    "identity_from_bytes",
+    "identity_from_text",
+    "identity_to_bytes",
+    "identity_to_text",
+    "issue_identity",
+    "meets_requirement",
+    "verify_identity",
+]
+
+IDENTITY_BYTES_MAX: Final = 1 << 14
+IDENTIFIER_BYTES_MAX: Final = 256
+IDENTITY_ATTRIBUTES_MAX: Final = 64
+
+_LIMITS: Final = Limits(size_max=IDENTITY_BYTES_MAX, depth_max=8, atom_max=4096)
+_VERSION: Final = (b"version", b"1")
+_SEAL: Final = object()
+
+
+class BadIdentity(BrokenCredential):
+    """Bytes are not an identity statement."""
+
+    code = "CREDENTIAL-IDENTITY"
+
+
+class ProviderNotTrusted(BrokenCredential):
+    """An identity statement was issued by a provider that this verifier does not trust."""
+
+    code = "CREDENTIAL-IDENTITY-PROVIDER"
+
+
+class OtherCommunity(BrokenCredential):
+    """An identity statement is for another community of interest."""
+
+    code = "CREDENTIAL-IDENTITY-COMMUNITY"
+
+
+class IdentityNotInForce(BrokenCredential):
+    """An identity statement has expired, or is not valid yet."""
+
+    code = "CREDENTIAL-IDENTITY-EXPIRED"
+
+
+class GuestOfGuest(BrokenCredential):
+    """A guest statement was offered as the ground for another one; trust is not transitive."""
+
+    code = "CREDENTIAL-IDENTITY-GUEST"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`issuer` says until `not_after` that the holder of the key `subject` is `identifier`."""
+
+    issuer: Principal
+    community: str
+    subject: Principal
+    identifier: str
+    attributes: Mapping[AttributeUid, Argument]
+    not_before: Instant
+    not_after: Instant
+    home: Principal
+    """The provider that registered the subject; another one than the issuer in a guest statement."""
+
+    @property
+    def is_guest(self) -> bool:
+        """True if a provider that trusts the home provider issued this for a guest."""
+        return self.home != self.issuer
+
+    def is_in_force(self, now: Instant) -> bool:
+        """True from `not_before` to `not_after`, both included."""
+        return self.not_before <= now <= self.not_after
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIdentity:
+    """A statement as read: its exact signed bytes, and a signature that has not been verified."""
+
+    statement: Identity
+    body: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+    id: bytes
+    """SHA-256 of the signed bytes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VerifiedIdentity(Proof):
+    """A statement that a trusted provider signed, in this community, in force when it was verified."""
+
+    signed: SignedIdentity
+    # Not a field: `dataclasses.replace` therefore cannot carry it over to an altered copy.
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        """Refuse every maker but the verifier."""
+        if seal is not _SEAL:
+            raise TypeError("only verify_identity makes a VerifiedIdentity")
+
+    @property
+    def statement(self) -> Identity:
+        """Return what the provider says."""
+        return self.signed.statement
+
+
+def issue_identity(identity: Identity, key: SigningKey) -> SignedIdentity:
+    """Sign a statement with its issuer's key; refuse one that could not be read back."""
+    if key.principal != identity.issuer:
+        raise NotTheIssuer(
+            f"the statement is issued by `{identity.issuer}`, and the key is `{key.principal}`"
+        )
+    try:
+        body = write_canonical(_to_expression(identity))
+        understood = _from_expression(read_canonical(body, _LIMITS))
+    except (BadInput, BadCertificate) as problem:
+        raise BadIdentity(f"the statement cannot be written: {problem.message}") from problem
+    if understood != identity:
+        raise BadIdentity("the statement would not be read back as it was meant")
+    signed = SignedIdentity(identity, body, key.sign(SignedKind.IDENTITY, body), sha256(body).digest())
+    identity_from_bytes(identity_to_bytes(signed))  # within the size that others read
+    return signed
+
+
+def verify_identity(
+    signed: SignedIdentity,
+    *,
+    subject: Principal,
+    community: str,
+    providers: Collection[Principal],
+    now: Instant,
+) -> VerifiedIdentity:
+    """Return the proof that a trusted provider vouches for `subject` in this community now.
+
+    `subject` is the key that the link or the signature has proved: a statement
+    about another key says nothing. A guest statement is believed like any other
+    of its issuer, because the issuer is the provider that is trusted here.
+    """
+    understood = identity_from_bytes(identity_to_bytes(signed))
+    if understood != signed:
+        raise BadIdentity("the parts of the statement do not belong together")
+    statement = understood.statement
+    if statement.subject != subject:
+        raise BadIdentity(f"the statement is about `{statement.subject}`, and the key is `{subject}`")
+    if statement.community != community:
+        raise OtherCommunity(f"the statement is for `{statement.community}`, and this is `{community}`")
+    if statement.issuer not in providers:
+        raise ProviderNotTrusted(
+            f"the provider `{statement.issuer}` is not trusted here; "
+            "ask a provider that is for a guest statement"
+        )
+    if not statement.is_in_force(now):
+        raise IdentityNotInForce(
+            f"the statement holds from {statement.not_before} to {statement.not_after}; renew it"
+        )
+    verify_signature(statement.issuer, SignedKind.IDENTITY, understood.body, understood.signature)
+    return VerifiedIdentity(understood, _SEAL)
+
+
+def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: Instant) -> SignedIdentity:
+    """Issue the content of a home statement again, for a guest, at most as long as it holds itself.
+
+    The caller has verified the statement against the providers that it trusts directly.
+    """
+    statement = verified.statement
+    if statement.is_guest:
+        raise GuestOfGuest(
+            f"`{statement.issuer}` issued this for a guest of `{statement.home}`; "
+            "a guest statement is issued only on a statement of the home provider"
+        )
+    if key.principal == statement.issuer:
+        raise GuestOfGuest("the subject is registered here, and is no guest")
+    ends = min(not_after, statement.not_after)
+    return issue_identity(replace(statement, issuer=key.principal, not_after=ends), key)
+
+
+def meets_requirement(requirement: Predicate, statement: Identity) -> bool:
+    """True if the attributes satisfy the requirement; a missing attribute satisfies nothing."""
+    return admits(requirement, _values(statement))
+
+
+def _values(statement: Identity) -> dict[AttributeUid, PresentValue]:
+    return {
+        uid: str(value) if isinstance(value, Principal) else value
+        for uid, value in statement.attributes.items()
+    }
+
+
+def identity_to_bytes(signed: SignedIdentity) -> bytes:
+    """Return the bytes in which a signed statement travels."""
+    return document_to_bytes(signed.body, signed.signature)
+
+
+def identity_from_bytes(data: bytes) -> SignedIdentity:
+    """Read a signed statement, strictly. Its signature is not verified here."""
+    try:
+        content, body, signature = document_from_expression(read_canonical(data, _LIMITS))
+        identity = _from_expression(content)
+    except (BadInput, BadCertificate) as problem:
+        raise BadIdentity(f"the statement cannot be read: {problem.message}") from problem
+    if write_canonical(_to_expression(identity)) != body:
+        raise BadIdentity("the statement is not written in its one canonical form")
+    return SignedIdentity(identity, body, signature, sha256(body).digest())
+
+
+def identity_to_text(signed: SignedIdentity) -> str:
+    """Return a signed statement as people read it in a file; the signature is over the canonical form."""
+    return write_advanced(read_canonical(identity_to_bytes(signed), _LIMITS)) + "\n"
+
+
+def identity_from_text(text: str) -> SignedIdentity:
+    """Read a signed statement from a file for people, as strictly as from bytes."""
+    try:
+        return identity_from_bytes(write_canonical(read_advanced(text, _LIMITS)))
+    except BadInput as problem:
+        raise BadIdentity(f"the statement cannot be read: {problem.message}") from problem
+
+
+def _to_expression(identity: Identity) -> SExpression:
+    return (
+        b"identity",
+        _VERSION,
+        (b"issuer", principal_to_expression(identity.issuer)),
+        (b"home", principal_to_expression(identity.home)),
+        (b"community", checked_label(identity.community).encode()),
+        (b"subject", principal_to_expression(identity.subject)),
+        (b"identifier", _checked_identifier(identity.identifier).encode()),
+        (
+            b"attributes",
+            *(
+                (attribute_uid(uid).encode(), argument_to_expression(value))
+                for uid, value in sorted(identity.attributes.items())
+            ),
+        ),
+        (b"not-before", instant_to_bytes(identity.not_before)),
+        (b"not-after", instant_to_bytes(identity.not_after)),
+    )
+
+
+def _from_expression(expression: SExpression) -> Identity:
+    match expression:
+        case (
+            b"identity",
+            (b"version", b"1"),
+            (b"issuer", issuer),
+            (b"home", home),
+            (b"community", community),
+            (b"subject", subject),
+            (b"identifier", identifier),
+            (b"attributes", *attributes),
+            (b"not-before", bytes(not_before)),
+            (b"not-after", bytes(not_after)),
+        ):
+            starts, ends = instant_from_bytes(not_before), instant_from_bytes(not_after)
+            if starts is None or ends is None or ends < starts:
+                raise BadIdentity("an identity statement states when it begins and ends, in this order")
+            return Identity(
+                principal_from_expression(issuer),
+                checked_label(text_from_atom(community)),
+                principal_from_expression(subject),
+                _checked_identifier(text_from_atom(identifier)),
+                _attributes(attributes),
+                starts,
+                ends,
+                principal_from_expression(home),
+            )
+        case (b"identity", (b"version", bytes(version)), *_) if version != b"1":
+            shown = version[:64].decode("ascii", "backslashreplace")
+            raise BadIdentity(f"version `{shown}` of the identity statement is unknown")
+    raise BadIdentity("a field of the identity statement is missing, unknown, repeated or out of order")
+
+
+def _attributes(expressions: list[SExpression]) -> dict[AttributeUid, Argument]:
+    if len(expressions) > IDENTITY_ATTRIBUTES_MAX:
+        raise BadIdentity(f"an identity statement has at most {IDENTITY_ATTRIBUTES_MAX} attributes")
+    found: dict[AttributeUid, Argument] = {}
+    for expression in expressions:
+        match expression:
+            case (bytes(name), value):
+                uid = attribute_uid(text_from_atom(name))
+                if uid in found:
+                    raise BadIdentity(f"attribute `{uid}` is given twice")
+                found[uid] = argument_from_expression(value)
+            case _:
+                raise BadIdentity("an attribute must be written `(NAME (KIND VALUE))`")
+    return found
+
+
+def _checked_identifier(text: str) -> str:
+    if not text or len(text.encode()) > IDENTIFIER_BYTES_MAX or not text.isprintable():
+        raise BadIdentity(f"an identifier has 1 to {IDENTIFIER_BYTES_MAX} bytes of printable text")
+    return text

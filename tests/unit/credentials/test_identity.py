@@ -1,0 +1,174 @@
+"""Identity statements: what they say, which of them are believed, and which become guest statements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pickle import dumps
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maia.credentials import BadSignature, SigningKey
+from maia.credentials.identity import (
+    IDENTIFIER_BYTES_MAX,
+    IDENTITY_ATTRIBUTES_MAX,
+    BadIdentity,
+    GuestOfGuest,
+    Identity,
+    IdentityNotInForce,
+    OtherCommunity,
+    ProviderNotTrusted,
+    SignedIdentity,
+    VerifiedIdentity,
+    guest_statement,
+    identity_from_bytes,
+    identity_from_text,
+    identity_to_bytes,
+    identity_to_text,
+    issue_identity,
+    meets_requirement,
+    verify_identity,
+)
+from maia.events import AttributeUid, Instant
+from maia.predicates import parse_predicate
+
+NORWAY, UK, ANNA, EVE = (SigningKey.from_seed(bytes([n]) * 32) for n in range(1, 5))
+START = Instant.parse("2026-11-16T08:00:00Z")
+END = Instant.parse("2026-11-16T09:00:00Z")
+
+
+def identity(**changes):
+    said = Identity(
+        NORWAY.principal,
+        "coalition.north",
+        ANNA.principal,
+        "anna@norway",
+        {AttributeUid("nationality"): "no", AttributeUid("clearance"): 2},
+        START,
+        END,
+        NORWAY.principal,
+    )
+    return replace(said, **changes)
+
+
+def verified(signed, *, providers=(NORWAY.principal,), now=START, subject=ANNA.principal, **changes):
+    facts = {"community": "coalition.north", **changes}
+    return verify_identity(signed, subject=subject, providers=providers, now=now, **facts)
+
+
+def test_a_statement_is_read_back_as_it_was_issued():
+    signed = issue_identity(identity(), NORWAY)
+    assert identity_from_bytes(identity_to_bytes(signed)) == signed
+    assert identity_from_text(identity_to_text(signed)) == signed
+    assert verified(signed).statement == identity()
+
+
+def test_the_bytes_of_a_statement_are_fixed():
+    signed = issue_identity(identity(), NORWAY)
+    assert signed.id.hex() == "884f7ec7951a7545c62ab2b146c5ab863531df07e1ce9aec40c71a05dc508317"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"subject": EVE.principal}, BadIdentity),
+        ({"community": "coalition.south"}, OtherCommunity),
+        ({"providers": (UK.principal,)}, ProviderNotTrusted),
+        ({"now": Instant(END + 1)}, IdentityNotInForce),
+        ({"now": Instant(START - 1)}, IdentityNotInForce),
+    ],
+)
+def test_a_statement_counts_for_one_key_one_community_and_its_period_alone(wrong, problem):
+    """A96: on another link, in another community, from another provider, before and after its period."""
+    signed = issue_identity(identity(), NORWAY)
+    assert verified(signed, now=END)
+    with pytest.raises(problem):
+        verified(signed, **wrong)
+
+
+def test_a_statement_that_its_issuer_did_not_sign_counts_for_nothing():
+    signed = issue_identity(identity(), NORWAY)
+    forged = issue_identity(identity(issuer=EVE.principal), EVE)
+    with pytest.raises(BadSignature):
+        verified(replace(signed, signature=forged.signature))
+    with pytest.raises(BadIdentity, match="do not belong together"):
+        verified(replace(signed, statement=identity(attributes={AttributeUid("clearance"): 9})))
+
+
+def test_a_verified_statement_cannot_be_made_by_hand():
+    signed = issue_identity(identity(), NORWAY)
+    with pytest.raises(TypeError):
+        VerifiedIdentity(signed, object())
+    with pytest.raises(TypeError):
+        dumps(verified(signed))
+
+
+def test_a_guest_gets_the_same_content_from_a_provider_that_trusts_its_own():
+    guest = guest_statement(verified(issue_identity(identity(), NORWAY)), UK, not_after=Instant(END + 10**9))
+    assert guest.statement == identity(issuer=UK.principal)
+    assert guest.statement.is_guest
+    assert guest.statement.not_after == END
+    assert verified(guest, providers=(UK.principal,)).statement.attributes == identity().attributes
+
+
+def test_a_guest_statement_is_the_ground_for_no_other():
+    """A18: the third domain trusts the second, and the second trusts the first: the third learns nothing."""
+    guest = guest_statement(verified(issue_identity(identity(), NORWAY)), UK, not_after=END)
+    seen = verified(guest, providers=(UK.principal,))
+    with pytest.raises(GuestOfGuest):
+        guest_statement(seen, EVE, not_after=END)
+    # The home cannot be renamed: it is part of what the issuer signed.
+    renamed = SignedIdentity(
+        replace(guest.statement, home=UK.principal), guest.body, guest.signature, guest.id
+    )
+    with pytest.raises(BadIdentity):
+        verified(renamed, providers=(UK.principal,))
+
+
+def test_a_domain_issues_no_guest_statement_for_its_own_subjects():
+    with pytest.raises(GuestOfGuest, match="is no guest"):
+        guest_statement(verified(issue_identity(identity(), NORWAY)), NORWAY, not_after=END)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "met"),
+    [
+        ('nationality == "no" or clearance >= 3', True),
+        ("clearance >= 3", False),
+        ("clearance >= 2", True),
+        ('clearance == "2"', False),
+        ('not (clearance == "2")', False),
+        ("tpm-integrity >= 1", False),
+        ("not (tpm-integrity >= 1)", False),
+    ],
+)
+def test_a_missing_attribute_or_one_of_another_kind_satisfies_nothing(requirement, met):
+    assert meets_requirement(parse_predicate(requirement), identity()) is met
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"identifier": ""},
+        {"identifier": "x" * (IDENTIFIER_BYTES_MAX + 1)},
+        {"identifier": "a\nb"},
+        {"not_after": Instant(START - 1_000_000)},
+        {"attributes": {AttributeUid(f"a{n}"): n for n in range(IDENTITY_ATTRIBUTES_MAX + 1)}},
+        {"attributes": {AttributeUid("Not A Name"): 1}},
+        {"community": "a..b"},
+    ],
+)
+def test_a_statement_beyond_its_bounds_is_not_issued(changes):
+    with pytest.raises(BadIdentity):
+        issue_identity(identity(**changes), NORWAY)
+
+
+@given(st.data())
+def test_no_changed_byte_of_a_statement_is_believed(data):
+    whole = identity_to_bytes(issue_identity(identity(), NORWAY))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    bit = data.draw(st.integers(0, 7))
+    changed = whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :]
+    with pytest.raises((BadIdentity, BadSignature, ProviderNotTrusted, OtherCommunity, IdentityNotInForce)):
+        verified(identity_from_bytes(changed))
