@@ -52,7 +52,15 @@ from maia.types.rights import (
     NotAManager,
     PreviousVersionNeeded,
 )
-from maia.types.sealing import BadSealing, Sealing, SealingLevel, SealingWeakened, is_weaker, strongest
+from maia.types.sealing import (
+    BadSealing,
+    Cover,
+    Sealing,
+    SealingLevel,
+    SealingWeakened,
+    is_weaker,
+    strongest,
+)
 from maia.types.translation import (
     TransitKindMismatch,
     frame_from_transit,
@@ -90,6 +98,7 @@ __all__ = [
     "Change",
     "ChangeDoesNotApply",
     "ChangeNotGranted",
+    "Cover",
     "DefinitionExpired",
     "DefinitionNotYetValid",
     "InstallNotGranted",

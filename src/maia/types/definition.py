@@ -20,7 +20,7 @@ from maia.credentials.names import FIRST_VERSION, TypeName, Version, checked_ver
 from maia.credentials.principals import Owner, Principal
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, vocabulary_of
-from maia.types.sealing import Sealing
+from maia.types.sealing import ENVELOPE_UID, Sealing
 
 __all__ = [
     "CREDENTIALS_MAX",
@@ -79,6 +79,8 @@ class TypeDefinition:
         vocabulary = _vocabulary(self.attributes)
         object.__setattr__(self, "vocabulary", MappingProxyType(vocabulary))
         kinds = {attribute.uid: attribute.kind for attribute in self.attributes}
+        if self.sealing is not None and self.sealing.blinded and ENVELOPE_UID in kinds:
+            raise BadDefinition(f"no attribute of a blinded type has the uid `{ENVELOPE_UID}`")
         object.__setattr__(self, "kinds", MappingProxyType(kinds))
 
 
