@@ -21,6 +21,7 @@ from maia.broker.publication.open_state_queries import Question
 from maia.broker.publication.retained_cache import StateCache
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
+from maia.broker.sealed.blinded import BlindedIds
 from maia.broker.sealed.key_requests import KeyRequests
 from maia.broker.sealed.keys import SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
@@ -128,6 +129,8 @@ class BrokerState:
     """Of the work that other brokers cause, in steps."""
     routes: Routes
     keys: KeyRequests
+    blinded: BlindedIds
+    """Which type is behind the id of a message."""
     seals: SealingKeys
     writers: PublisherRights
     statements: ValidityTracker
@@ -205,8 +208,9 @@ def new_state(
         cache=certificates,
         standing=statements.standing,
     )
+    blinded = BlindedIds(keys.ring_of, types, random)
     seals = SealingKeys(
-        key, random=random, process_id=process_id, limits=settings.limits, ring_of=keys.ring_of
+        key, random=random, process_id=process_id, limits=settings.limits, ring_of=blinded.ring_of
     )
     return BrokerState(
         key=key,
@@ -223,12 +227,13 @@ def new_state(
         broker_quota=RequestQuota(settings.limits.work_per_minute_and_broker),
         routes=new_routes(key.principal, settings),
         keys=keys,
+        blinded=blinded,
         seals=seals,
         writers=PublisherRights(authoriser),
         statements=statements,
         one_time=one_time_desk(settings.limits),
         waiting=Places(settings.limits.links_before_welcome),
-        sealed=SealedInterests(ring_of=keys.ring_of),
+        sealed=SealedInterests(ring_of=blinded.ring_of),
     )
 
 

@@ -60,9 +60,11 @@ def new_recording(principal: Principal, settings: BrokerSettings) -> Recording |
 
 
 def is_recorded(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether frames of a type are recorded here."""
+    """Say whether frames of a type are recorded here. A blinded type is not: no log keeps its cover."""
     log = state.recording
-    return log is not None and log.records(type_id, state.types.versions(type_id))
+    if log is None or state.blinded.is_blinded(type_id):
+        return False
+    return log.records(type_id, state.types.versions(type_id))
 
 
 def record_plain(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:

@@ -58,7 +58,9 @@ def forward_sealed(
     targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
     if not targets:
         return []
-    block_rows = _block_rows(state, key, part.frame.rows) if source is None else 0
+    # A blinded frame is never cut: its envelope is one value for all rows.
+    is_cut = source is None and not state.blinded.is_id(part.type_id)
+    block_rows = _block_rows(state, key, part.frame.rows) if is_cut else 0
     transit = sealed(block_rows)
     if any(len(rows) < part.frame.rows for _, rows in targets):
         transit = _ready_to_cut(state, transit)

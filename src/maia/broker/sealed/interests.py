@@ -165,6 +165,7 @@ def understood(
 ) -> SealedEntry:
     """Return an interest as far as it opens and proves here, or raise what is wrong with it."""
     sealed, ring = heard.filter, state.sealed.ring_of(heard.filter.type_id)
+    state.blinded.check_id(sealed.type_id)
     if ring is None:
         return _by_type_alone(entry_id, heard)
     is_checked = check_made_by_a_member(sealed, heard.proof, ring)
@@ -174,7 +175,8 @@ def understood(
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
     known = opened.opened
     if proof is not None and is_to_be_verified(state):
-        proved = _proved(state, sealed.type_id, proof, opened.opened, now, budget)
+        type_id = state.blinded.type_of(sealed.type_id)
+        proved = _proved(state, type_id, proof, opened.opened, now, budget)
         known, heard = proved.filter, replace(heard, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()

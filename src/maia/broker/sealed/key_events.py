@@ -77,6 +77,8 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
     if member is not None and member <= now:
         effects += keys_handled(state, Tick(), now)
         state.seals.forget_dropped()
+        for type_id in state.blinded.outdated():
+            effects += keys_changed(state, type_id, now)
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
     return [*effects, *pass_on_overdue(state, now), *_give_up_publishing(state, now)]

@@ -94,7 +94,8 @@ def hear_doubted(state: BrokerState, link: Link, message: SealedDoubted, now: In
 
 def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) -> HeardOffer:
     """Return an offer with what it rests on, as far as it opens here, or raise what is wrong with it."""
-    ring = state.sealed.ring_of(heard.offer.type_id)
+    state.blinded.check_id(heard.offer.type_id)
+    ring, kind = state.sealed.ring_of(heard.offer.type_id), state.blinded.type_of(heard.offer.type_id)
     if ring is None:
         return heard
     is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
@@ -104,10 +105,9 @@ def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) ->
         return heard
     shown = new_proof(proof.request, proof.certificates)
     try:
-        watched = prove_offer(state, heard.offer.type_id, shown, now)
+        watched = prove_offer(state, kind, shown, now)
     except MaiaError:
-        kind, neighbour = heard.offer.type_id, _neighbour(state, link)
-        remember_refusal(state, neighbour, kind, shown, Action.PUBLISH, now)
+        remember_refusal(state, _neighbour(state, link), kind, shown, Action.PUBLISH, now)
         raise
     state.statements.reliance.note(link.id, watched)
     return replace(heard, watched=watched)

@@ -8,10 +8,14 @@ if a subscriber here is to have it (A49), and it is matched on what was opened
 and passed on sealed as it came. A frame whose key or signer is not known yet
 waits, within limits. A broker without keys passes frames on by their type and
 reads none: there a frame uses up numbers of its own signer alone (A85).
+A blinded frame is the same with an envelope, which is opened before anything
+in it counts, and cover ends where it is opened.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
@@ -29,6 +33,7 @@ from maia.broker.refusals import (
 )
 from maia.broker.routing.routes import has_unseen_rows, unseen_part
 from maia.broker.sealed.batch_signing import record_once_signed
+from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import forward_sealed
 from maia.broker.sealed.keys import Arrived
 from maia.broker.sealed.transit import SealedTransit, sealed_transit
@@ -92,6 +97,8 @@ def hold_until_sealed(state: BrokerState, link: Link, message: Publish, type_id:
 def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> list[Effect]:
     """Give a publisher's frame to local subscribers as it is, and to other brokers sealed and signed."""
     keys = _keys_to_seal_with(state, transit, sealing, now)
+    if sealing.blinded:
+        return _send_blinded(state, transit, keys, sealing, now)
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
@@ -109,6 +116,39 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     return [*record_once_signed(state, sealed(0), now), *here, *there]
 
 
+def _send_blinded(
+    state: BrokerState, transit: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
+) -> list[Effect]:
+    """Give a publisher's frame to local subscribers, and to others in an envelope of this broker."""
+    outer = state.blinded.enclose(
+        transit, keys.type_id, by=state.principal, cover=sealing.cover, now=now
+    )  # first: what does not fit goes nowhere
+    unseen = unseen_part(state.routes, transit)
+    if unseen is None:
+        return [Count("maia_duplicates_total")]
+    here = _delivered(state, unseen, frozenset(), signer=state.principal)
+    return [*here, *_send_outer(state, outer, keys, sealing, now)]
+
+
+def _send_outer(
+    state: BrokerState, outer: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
+) -> list[Effect]:
+    unseen_part(state.routes, outer)  # so that it is known if it comes back
+    part, missing = _matched(state, outer, frozenset(), sealing)
+    sealed = partial(_sealed, state, outer, keys, sealing.level)
+    return forward_sealed(state, part, missing, sealed, source=None, now=now)
+
+
+def _matched(
+    state: BrokerState, outer: Transit, missing: frozenset[AttributeUid], sealing: Sealing
+) -> tuple[Transit, frozenset[AttributeUid]]:
+    """Return what a blinded frame is matched on: under cover on nothing, as cover matches no filter."""
+    if sealing.cover is None:
+        return outer, missing
+    kinds = state.types.kinds(state.blinded.type_of(outer.type_id))
+    return replace(outer, frame=outer.frame.only(())), missing.union(kinds)
+
+
 def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
     """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
     keys = _keys_to_seal_with(state, transit, sealing, now)
@@ -120,7 +160,10 @@ def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: In
 
 def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
     """Return keys for all of a frame; refuse a frame that could not be sealed, or that nobody would open."""
-    keys = state.seals.sealing_keys(transit.type_id, Instant(transit.published_at), now)
+    name = state.blinded.publishing_id(transit.type_id, now)
+    if name is None:
+        raise KeyMissing("this broker does not hold the key of the type's own group")
+    keys = state.seals.sealing_keys(name, Instant(transit.published_at), now)
     if keys is None:
         raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
     wanted = tuple(transit.frame.columns) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
@@ -170,8 +213,10 @@ def _carried(
     state: BrokerState, link: Link, frame: Sealed, contents: list[OpenContent], now: Instant
 ) -> list[Effect]:
     closed = closed_frame(frame)  # a frame that contradicts itself ends the link
-    sealing = state.types.sealing(frame.type_id)
-    if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
+    type_id = state.blinded.type_of(frame.type_id)
+    sealing = state.types.sealing(type_id)
+    is_named = sealing is not None and sealing.blinded and frame.type_id == type_id
+    if sealing is not None and (is_named or frame.level < LEVEL_NUMBERS[sealing.level]):
         return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
     if not is_known_type(state, frame.type_id):
         return [Count("maia_frames_unwanted_total")]
@@ -185,7 +230,7 @@ def _carried(
     except BrokenCredential as problem:
         return _refused(problem)
     arrived = Arrived(verified, contents, link.id)
-    if state.seals.carrying.holds(frame.type_id, arrived.stream):
+    if state.seals.carrying.holds(type_id, arrived.stream):
         return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
     return take_on_again(state, arrived, now)
 
@@ -212,6 +257,8 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     opened, counted = _opened(state, arrived, keys)
     if not opened.parts:
         return _passed_on_unread(state, arrived, now)
+    if state.blinded.is_id(arrived.frame.type_id):
+        return _read_blinded(state, arrived, opened, keys, now)
     if not _is_asked_about(state, arrived.frame.type_id):
         opened = arrived.closed  # its seal holds, and nobody has to know what is in it
     along = {one.uid: one.content for one in arrived.contents}
@@ -233,6 +280,35 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     return [*counted, *recorded, *here, *there]
 
 
+def _read_blinded(
+    state: BrokerState, arrived: Arrived, opened: OpenedFrame, keys: EpochKeys, now: Instant
+) -> list[Effect]:
+    """Take the publication out of a blinded frame for subscribers here, and pass the frame on as it came.
+
+    Cover is passed on, and neither delivered, remembered as what was said last, recorded nor counted.
+    """
+    frame, type_id = arrived.frame, state.blinded.type_of(arrived.frame.type_id)
+    ring, sealing = state.seals.ring_of(frame.type_id), state.types.sealing(type_id)
+    assert ring is not None and sealing is not None  # noqa: S101, PT018 - it was opened
+    sealed = sealed_transit(opened, state.types.kinds(type_id))
+    inner = reveal(sealed.part, type_id)
+    if inner is not None and not ring.opens(frame.epoch, Instant(inner.published_at), now):
+        return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
+    if type_id in state.audiences and not _is_entitled(state, arrived, sealed, keys, now):
+        return _waits(state, arrived, now)
+    if unseen_part(state.routes, sealed.part, frame.signer) is None:
+        return [Count("maia_duplicates_total")]
+    here: list[Effect] = []
+    if inner is not None and type_id in state.audiences:
+        # Its publisher may have sent it through another broker before, in another envelope.
+        unseen = unseen_part(state.routes, inner)
+        signer = Principal(frame.signer)
+        again: list[Effect] = [Count("maia_duplicates_total")]
+        here = again if unseen is None else _delivered(state, unseen, frozenset(), signer=signer)
+    part, missing = _matched(state, sealed.part, sealed.missing, sealing)
+    return [*here, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
+
+
 def _is_asked_about(state: BrokerState, type_id: bytes) -> bool:
     """Say whether anybody, here or behind a neighbour, asks about what is in frames of a type."""
     return type_id in state.audiences or bool(state.routes.book.asked_about(book_key_of_sealed(type_id)))
@@ -241,7 +317,7 @@ def _is_asked_about(state: BrokerState, type_id: bytes) -> bool:
 def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
     """Open a frame as far as it is read here, and by what came along where it is delivered (A51)."""
     frame = arrived.frame
-    if frame.type_id not in state.audiences:
+    if state.blinded.type_of(frame.type_id) not in state.audiences:
         return open_further(arrived.closed, keys, only=_read_on_the_way(state, frame, keys)), []
     if not arrived.contents:
         return open_further(arrived.closed, keys), []
@@ -271,10 +347,11 @@ def _is_entitled(
 ) -> bool:
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
     signer = verify_further(arrived.verified, sealed.opened, keys).signer
-    if not state.writers.knows(sealed.type_id, signer):
-        learn_what_is_at_hand(state, sealed.type_id, signer)
+    type_id = state.blinded.type_of(sealed.type_id)
+    if not state.writers.knows(type_id, signer):
+        learn_what_is_at_hand(state, type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
-    answer = state.writers.judge(signer, state.types.versions(sealed.type_id), uids, now)
+    answer = state.writers.judge(signer, state.types.versions(type_id), uids, now)
     if answer is False:
         raise SignerNotEntitled("a frame was signed by somebody who may not publish what is in it")
     return answer is not None
@@ -311,7 +388,8 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         return _refused(problem)
     if unseen_part(state.routes, sealed.part, arrived.frame.signer) is None:
         return [Count("maia_duplicates_total")]
-    remember_passing(state, arrived.frame, arrived.source, now)
+    if not state.blinded.is_id(arrived.frame.type_id):
+        remember_passing(state, arrived.frame, arrived.source, now)
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
@@ -338,11 +416,12 @@ def _of_unknown_epoch(state: BrokerState, arrived: Arrived, newest: int | None, 
 def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
     frame, waiting = arrived.frame, state.seals.carrying
+    type_id = state.blinded.type_of(frame.type_id)
     until = arrived.until = arrived.until or waiting.until(now)
     # Everybody can be a signer that nobody knows: such frames do not take all the room (A85).
-    is_doubtful = not state.writers.knows(frame.type_id, arrived.verified.signer)
+    is_doubtful = not state.writers.knows(type_id, arrived.verified.signer)
     has_room = until > now and waiting.put(
-        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
+        type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
     )
     if not has_room:
         return _passed_on_unread(state, arrived, now)
@@ -352,10 +431,10 @@ def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
 
 def _asked_for(state: BrokerState, frame: Sealed, now: Instant) -> list[Effect]:
     """Ask the key manager for whatever a frame waits for, not more often than it can answer."""
-    signer = Principal(frame.signer)
+    signer, type_id = Principal(frame.signer), state.blinded.type_of(frame.type_id)
     if state.seals.keys(frame.type_id, frame.epoch) is None:
-        return state.keys.ask_for_epoch(frame.type_id, now)
-    return state.keys.ask_for_writer(frame.type_id, signer, now)
+        return state.keys.ask_for_epoch(type_id, now)
+    return state.keys.ask_for_writer(type_id, signer, now)
 
 
 def pass_on_overdue(state: BrokerState, now: Instant) -> list[Effect]:

@@ -45,70 +45,95 @@ TASKS_PER_STEP: Final = 64
 
 
 def place_sealed(state: BrokerState, type_id: bytes, view_class: SubscriberGroup) -> list[Effect]:
+    """Put a class of subscribers into the book under every id that the type has at this moment."""
+    ids = state.blinded.ids(type_id)
+    return [effect for name in ids for effect in _placed_under(state, name, view_class)]
+
+
+def _placed_under(state: BrokerState, name: bytes, view_class: SubscriberGroup) -> list[Effect]:
     """Put a class of subscribers into the book, sealed with the newest keys; wait if there are none."""
-    ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
+    ring, epoch = state.sealed.ring_of(name), state.sealed.in_use.get(name)
     if ring is None or epoch is None:
         return []
-    before = state.sealed.placed.get((type_id, view_class.key))
+    before = state.sealed.placed.get((name, view_class.key))
     groups = ring.groups(epoch)
     if before is not None and (before.epoch, before.groups) == (epoch, groups):
         return []
-    entry = _sealed_entry(state, type_id, view_class, ring, epoch)
-    state.sealed.placed[type_id, view_class.key] = Placed(entry.id, epoch, groups)
-    book, key = state.routes.book, book_key_of_sealed(type_id)
+    entry = _sealed_entry(state, name, view_class, ring, epoch)
+    state.sealed.placed[name, view_class.key] = Placed(entry.id, epoch, groups)
+    book, key = state.routes.book, book_key_of_sealed(name)
     tells = book.local_entry(key, entry)
     return route_messages(state, [*tells, *(book.local_unsubscribe(key, before.entry_id) if before else ())])
 
 
 def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> list[Effect]:
     """Take a class of subscribers out of the book, if it is there."""
-    placed = state.sealed.placed.pop((type_id, class_key), None)
+    ids = state.blinded.ids(type_id)
+    return [effect for name in ids for effect in _taken_back_under(state, name, class_key)]
+
+
+def _taken_back_under(state: BrokerState, name: bytes, class_key: bytes) -> list[Effect]:
+    placed = state.sealed.placed.pop((name, class_key), None)
     if placed is None:
         return []
-    return route_messages(
-        state, state.routes.book.local_unsubscribe(book_key_of_sealed(type_id), placed.entry_id)
-    )
+    key = book_key_of_sealed(name)
+    return route_messages(state, state.routes.book.local_unsubscribe(key, placed.entry_id))
 
 
 def offer_sealed(state: BrokerState, entry: Advertisement) -> list[Effect]:
     """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
-    type_id = entry.right.event_type.type_id
-    epoch, before = state.sealed.in_use.get(type_id), state.sealed.offered.get((entry.link, entry.ref))
-    if epoch is None:
-        return []
-    book, key = state.routes.book, book_key_of_sealed(type_id)
-    state.sealed.offered[entry.link, entry.ref] = (type_id, epoch)
-    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), entry)
-    if before is not None and before != (type_id, epoch):
-        tells += book.local_unadvertise(key, (entry.link, entry.ref, before[1]))
+    book, tells = state.routes.book, list[Tell]()
+    for name in state.blinded.ids(entry.right.event_type.type_id):
+        epoch = state.sealed.in_use.get(name)
+        if epoch is None:
+            continue
+        offered = state.sealed.offered.setdefault((entry.link, entry.ref), {})
+        before, offered[name] = offered.get(name), epoch
+        key = book_key_of_sealed(name)
+        tells += book.local_advertise(key, (entry.link, entry.ref, epoch), entry)
+        if before is not None and before != epoch:
+            tells += book.local_unadvertise(key, (entry.link, entry.ref, before))
     return route_messages(state, tells)
 
 
 def unoffer_sealed(state: BrokerState, entry: Advertisement) -> list[Effect]:
     """Take an advertisement out of the book, if it is there."""
-    before = state.sealed.offered.pop((entry.link, entry.ref), None)
-    if before is None:
-        return []
-    type_id, epoch = before
-    key = book_key_of_sealed(type_id)
-    return route_messages(state, state.routes.book.local_unadvertise(key, (entry.link, entry.ref, epoch)))
+    book, tells = state.routes.book, list[Tell]()
+    for name, epoch in state.sealed.offered.pop((entry.link, entry.ref), {}).items():
+        tells += book.local_unadvertise(book_key_of_sealed(name), (entry.link, entry.ref, epoch))
+    return route_messages(state, tells)
+
+
+def _retired(state: BrokerState, name: bytes) -> list[Effect]:
+    """Ask and offer no more under a blinded id whose epoch is over and forgotten."""
+    effects: list[Effect] = []
+    for class_key in [one for placed, one in state.sealed.placed if placed == name]:
+        effects += _taken_back_under(state, name, class_key)
+    for (link, ref), offered in state.sealed.offered.items():
+        epoch = offered.pop(name, None)
+        if epoch is not None:
+            key = book_key_of_sealed(name)
+            effects += route_messages(state, state.routes.book.local_unadvertise(key, (link, ref, epoch)))
+    state.sealed.in_use.pop(name, None)
+    state.sealed.changed_at.pop(name, None)
+    return effects
 
 
 def _sealed_entry(
-    state: BrokerState, type_id: bytes, view_class: SubscriberGroup, ring: KeyRing, epoch: int
+    state: BrokerState, name: bytes, view_class: SubscriberGroup, ring: KeyRing, epoch: int
 ) -> SealedEntry:
-    sealing = state.types.sealing(type_id)
+    sealing = state.types.sealing(state.blinded.type_of(name))
     sealed = seal_filter(
         view_class.routed,
-        type_id=type_id,
+        type_id=name,
         epoch=epoch,
         by_attribute=sealing is None or sealing.level is SealingLevel.ATTRIBUTE,
         keys=ring,
         random=state.random,
     )
     right = right_behind(state, view_class)
-    named = frozenset() if right is None else speaks_of(state, type_id, right)
-    is_provable = all(ring.key(GroupId(type_id, uid), epoch) is not None for uid in named)
+    named = frozenset() if right is None else speaks_of(state, name, right)
+    is_provable = all(ring.key(GroupId(name, uid), epoch) is not None for uid in named)
     # What others are bound to refuse must not stand for what they would accept.
     marks = frozenset() if is_provable else frozenset({sealed.digest})
     return SealedEntry(sealed.id, view_class.routed, LocalSealed(sealed, view_class), marks, sealed.digest)
@@ -122,16 +147,17 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
 
     What is wanted and offered here follows at once or in the next steps.
     """
-    ring = state.sealed.ring_of(type_id)
-    epoch = None if ring is None else _epoch_to_use(ring)
-    shown: list[Effect] = []
-    if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
-        state.sealed.in_use[type_id] = epoch
-        state.sealed.changed_at[type_id] = now
-        state.routes.look_at_sealed(just_after(now))
-        shown = show_rights(state, state.routes.node_of, [type_id])
-    _find_work(state, type_id)
-    return [*shown, *_moved_offers(state, type_id, now), *look_at_sealed(state, now)]
+    effects = [effect for name in state.blinded.refresh(type_id) for effect in _retired(state, name)]
+    for name in state.blinded.ids(type_id):
+        ring = state.sealed.ring_of(name)
+        epoch = None if ring is None else _epoch_to_use(ring)
+        if epoch is not None and state.sealed.in_use.get(name) != epoch:
+            state.sealed.in_use[name] = epoch
+            state.sealed.changed_at[name] = now
+            state.routes.look_at_sealed(just_after(now))
+            effects += show_rights(state, state.routes.node_of, [name])
+        _find_work(state, name)
+    return [*effects, *_moved_offers(state, type_id, now), *look_at_sealed(state, now)]
 
 
 def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
@@ -167,17 +193,17 @@ def _epoch_to_use(ring: KeyRing) -> int | None:
     return newest if newest is not None and ring.key(GroupId(ring.type_id), newest) is not None else None
 
 
-def _find_work(state: BrokerState, type_id: bytes) -> None:
-    book, key = state.routes.book, book_key_of_sealed(type_id)
-    audience = state.audiences.get(type_id)
+def _find_work(state: BrokerState, name: bytes) -> None:
+    book, key = state.routes.book, book_key_of_sealed(name)
+    audience = state.audiences.get(state.blinded.type_of(name))
     for class_key in audience.classes if audience is not None else ():
-        state.sealed.to_do[type_id, LOCAL, class_key] = None
-    ring = state.sealed.ring_of(type_id)
+        state.sealed.to_do[name, LOCAL, class_key] = None
+    ring = state.sealed.ring_of(name)
     for hop in book.hops(key):
         if hop != LOCAL:
             for entry in book.entries(hop, key):
                 if _may_change(entry, ring):
-                    state.sealed.to_do[type_id, hop, entry.id] = None
+                    state.sealed.to_do[name, hop, entry.id] = None
 
 
 def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
@@ -193,17 +219,16 @@ def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
 
 
 def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:
-    type_id, hop, what = task
+    name, hop, what = task
     if hop != LOCAL:
-        return _understood_anew(
-            state, type_id, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, now
-        )
+        return _understood_anew(state, name, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, now)
+    type_id = state.blinded.type_of(name)
     audience = state.audiences.get(type_id)
     view_class = None if audience is None else audience.classes.get(what)
     if view_class is None or state.types.sealing(type_id) is None:
         return []
     plain = route_messages(state, state.routes.book.local_unsubscribe(type_id, what[:16]))
-    return [*place_sealed(state, type_id, view_class), *plain]
+    return [*_placed_under(state, name, view_class), *plain]
 
 
 def _understood_anew(

@@ -82,7 +82,7 @@ class Placed:
 
 
 Task: TypeAlias = tuple[bytes, Hop, bytes]
-"""A type, a hop, and the id of one of its entries; for `LOCAL`, the key of a class."""
+"""The id of a type, a hop, and the id of one of its entries; for `LOCAL`, the key of a class."""
 
 
 @dataclass(slots=True)
@@ -91,15 +91,15 @@ class SealedInterests:
 
     ring_of: Callable[[bytes], KeyRing | None] = lambda type_id: None
     in_use: dict[bytes, int] = field(default_factory=dict)
-    """By type, the epoch under which this broker's own interests are sealed."""
+    """By the id under which a type travels, the epoch in which this broker's own interests are sealed."""
     changed_at: dict[bytes, Instant] = field(default_factory=dict)
     """When that epoch came into use here."""
     looked_at: Instant | None = None
     """When it was last looked at whether others have sealed anew."""
     placed: dict[tuple[bytes, bytes], Placed] = field(default_factory=dict)
-    """By type and class."""
-    offered: dict[tuple[LinkId, int], tuple[bytes, int]] = field(default_factory=dict)
-    """The type and epoch under which an advertisement is in the book."""
+    """By the id under which a type travels, and class."""
+    offered: dict[tuple[LinkId, int], dict[bytes, int]] = field(default_factory=dict)
+    """The ids, and the epoch of each, under which an advertisement is in the book."""
     doubted: dict[bytes, None] = field(default_factory=dict)
     """Digests of sealed filters that somebody refused who could read more of them; the oldest go first."""
     to_do: dict[Task, None] = field(default_factory=dict)

@@ -66,14 +66,14 @@ class BlindedRing(KeyRing):
     under the id are concerned: those of the next epoch have another id.
     """
 
-    __slots__ = ("_base", "_ring")
+    __slots__ = ("_base", "ring")
 
     def __init__(self, ring: KeyRing, *, base: int) -> None:
         """Look at `ring` through the id of epoch `base`, whose key is held."""
         key = ring.key(GroupId(ring.type_id), base)
         assert key is not None  # noqa: S101 - `blinded_ids` named the epoch
         super().__init__(blinded_id(key), ring.terms)
-        self._ring, self._base = ring, base
+        self.ring, self._base = ring, base
 
     @property
     def newest(self) -> int | None:
@@ -83,16 +83,16 @@ class BlindedRing(KeyRing):
     @property
     def epochs(self) -> tuple[int, ...]:
         """Return the epochs from the id's own on."""
-        return tuple(one - self._base for one in self._ring.epochs if one >= self._base)
+        return tuple(one - self._base for one in self.ring.epochs if one >= self._base)
 
     def sealing_epoch(self, now: Instant) -> int | None:
         """Return the newest epoch that has begun, if it is not older than the id."""
-        epoch = self._ring.sealing_epoch(now)
+        epoch = self.ring.sealing_epoch(now)
         return None if epoch is None or epoch < self._base else epoch - self._base
 
     def key(self, group: GroupId, epoch: int) -> Secret | None:
         """Return the content key of a group, which is named by this id, in an epoch."""
-        return None if epoch < 0 else self._ring.key(self._named(group), self._base + epoch)
+        return None if epoch < 0 else self.ring.key(self._named(group), self._base + epoch)
 
     def secret(self, group: GroupId, epoch: int) -> Secret | None:
         """Return nothing: what keys grow from is handed on under the type's own name."""
@@ -100,20 +100,20 @@ class BlindedRing(KeyRing):
 
     def knows_epoch(self, epoch: int) -> bool:
         """Say whether an epoch was announced, and is not older than the id."""
-        return epoch >= 0 and self._ring.knows_epoch(self._base + epoch)
+        return epoch >= 0 and self.ring.knows_epoch(self._base + epoch)
 
     def period(self, epoch: int) -> tuple[Instant, Instant | None] | None:
         """Return when an epoch began and when the next one does."""
-        return None if epoch < 0 else self._ring.period(self._base + epoch)
+        return None if epoch < 0 else self.ring.period(self._base + epoch)
 
     def opens(self, epoch: int, published_at: Instant, now: Instant) -> bool:
         """Say whether something published at this moment may have been sealed in this epoch."""
-        return epoch >= 0 and self._ring.opens(self._base + epoch, published_at, now)
+        return epoch >= 0 and self.ring.opens(self._base + epoch, published_at, now)
 
     def groups(self, epoch: int) -> frozenset[GroupId]:
         """Return the groups whose key is held in an epoch, named by this id."""
-        held = self._ring.groups(self._base + epoch) if epoch >= 0 else frozenset[GroupId]()
+        held = self.ring.groups(self._base + epoch) if epoch >= 0 else frozenset[GroupId]()
         return frozenset(GroupId(self.type_id, group.uid) for group in held)
 
     def _named(self, group: GroupId) -> GroupId:
-        return GroupId(self._ring.type_id, group.uid) if group.type_id == self.type_id else group
+        return GroupId(self.ring.type_id, group.uid) if group.type_id == self.type_id else group
