@@ -6,8 +6,9 @@ from itertools import pairwise
 
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
-from maia.types import SealingLevel
+from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
+from maia.wire.effects import Received
 from maia.wire.messages import Message, Sealed, SealedInterest, SealedOffer, SealedReplica
 from support.sealed_city import SealedCity
 from support.seeds import with_seeds
@@ -20,12 +21,12 @@ def blinded_city(seed: int, *, outsiders: frozenset[int] = frozenset(), **about:
     return SealedCity(seed, level=SealingLevel.EVENT, blinded=True, outsiders=outsiders, **about)
 
 
-def publish_for(city: SealedCity, seconds: int, *, every: int = 2) -> list[int]:
+def publish_for(city: SealedCity, seconds: int, *, every: int = 2, events: int = 2) -> list[int]:
     """Let every camera publish again and again; return the moments of what was sent."""
     sent: list[int] = []
     for _ in range(0, seconds, every):
         for camera in city.cameras:
-            sent += city.sees(camera, 2)
+            sent += city.sees(camera, events)
         city.network.run_for(every)
     city.network.run_for(10)
     return sent
@@ -170,3 +171,49 @@ def test_brokers_in_trouble_find_together_again_under_blinded_ids(seed):
     city.settle()
     city.network.run_for(60)
     city.probe(10.0)
+
+
+@with_seeds(2)
+def test_cover_hides_events_and_loses_none_of_them(seed):
+    """A100: a stranger on the way counts as many frames of a silent minute as of a busy one."""
+    city = blinded_city(seed, cover=Cover(250, 1024))
+    city.populate()
+    city.settle()
+    seen = frames_sent(city)
+    city.network.run_for(20)
+    silent = len(seen)
+    sent = publish_for(city, 60, events=1)
+    check_nothing_was_lost(city, sent)
+    busy = frames_sent(city)
+    city.network.run_for(20)
+    assert abs(len(busy) - silent) <= 4
+    assert silent >= 60, "there was no cover"
+    assert len({size for _, size in (*seen, *busy)}) == 1
+
+
+def frames_sent(city: SealedCity) -> list[tuple[str, int]]:
+    """Begin to write down every sealed frame that a broker gets, with the size of its content."""
+    found: list[tuple[str, int]] = []
+
+    def listening(name: str, handle):
+        def heard(happened, now):
+            if isinstance(happened, Received) and isinstance(frame := decode(happened.data), Sealed):
+                found.append((name, len(frame.columns[0].sealed)))
+            return handle(happened, now)
+
+        return heard
+
+    for name in city.brokers:
+        host = city.network.host(name)
+        host.node = _Listening(host.node, listening(name, host.node.handle))
+    return found
+
+
+class _Listening:
+    """A node whose inputs are seen by a test before it gets them."""
+
+    def __init__(self, node, handle) -> None:
+        self._node, self.handle = node, handle
+
+    def __getattr__(self, name: str):
+        return getattr(self._node, name)

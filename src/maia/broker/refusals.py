@@ -12,6 +12,7 @@ from maia.wire.framing import BeyondShare
 from maia.wire.one_time_pending import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
+    "BeyondCover",
     "BeyondShare",
     "BrokersOnly",
     "ClientsOnly",
@@ -44,6 +45,7 @@ __all__ = [
     "SealTooNew",
     "SealedTooWeakly",
     "Shutdown",
+    "SlotsTaken",
     "SignerNotEntitled",
     "StatementAwaited",
     "TooManyCursors",
@@ -138,6 +140,18 @@ class FrameTooLarge(BadInput):
     """A frame has more rows than this broker takes on."""
 
     code = "INPUT-FRAME-ROWS"
+
+
+class BeyondCover(BadInput):
+    """An event of a covered type is longer than the frames that the owner of the type chose."""
+
+    code = "INPUT-BEYOND-COVER"
+
+
+class SlotsTaken(Unavailable):
+    """More frames of a covered type wait for their slots than this broker has room for."""
+
+    code = "UNAVAILABLE-SLOTS"
 
 
 class TooManyRequests(Unavailable):

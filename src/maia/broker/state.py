@@ -21,7 +21,7 @@ from maia.broker.publication.open_state_queries import Question
 from maia.broker.publication.retained_cache import StateCache
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
-from maia.broker.sealed.blinded import BlindedIds
+from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.key_requests import KeyRequests
 from maia.broker.sealed.keys import SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
@@ -131,6 +131,7 @@ class BrokerState:
     keys: KeyRequests
     blinded: BlindedIds
     """Which type is behind the id of a message."""
+    cover: CoverSlots
     seals: SealingKeys
     writers: PublisherRights
     statements: ValidityTracker
@@ -228,6 +229,7 @@ def new_state(
         routes=new_routes(key.principal, settings),
         keys=keys,
         blinded=blinded,
+        cover=CoverSlots(settings.limits.frames_waiting_per_type, settings.limits.bytes_waiting_per_type),
         seals=seals,
         writers=PublisherRights(authoriser),
         statements=statements,

@@ -18,6 +18,7 @@ from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers
 from maia.broker.routing.interests import look_at_doubtful
 from maia.broker.routing.own_interests import look_at_own_interests
 from maia.broker.routing.replication import look_at_routing
+from maia.broker.sealed.cover import look_at_cover, next_look_at_cover
 from maia.broker.sealed.key_events import look_at_keys, next_look_at_keys
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
@@ -90,7 +91,8 @@ def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
     routes.is_stirred = False
     if state.keep_at is None:
         state.keep_at = seconds_after(now, state.settings.lease_s)
-    wishes = (routes.next_look(now), next_look_at_keys(state, now), state.keep_at)
+    slots = next_look_at_cover(state, now)
+    wishes = (routes.next_look(now), next_look_at_keys(state, now), slots, state.keep_at)
     at = max(min(wish for wish in wishes if wish is not None), just_after(now))
     asked = routes.look_at
     if asked is None or at < asked or asked <= now:
@@ -120,7 +122,7 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
 
 
 def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
-    effects = [*look_at_routing(state, now), *look_at_keys(state, now)]
+    effects = [*look_at_routing(state, now), *look_at_keys(state, now), *look_at_cover(state, now)]
     effects += look_at_own_interests(state, now)
     if state.keep_at is not None and state.keep_at <= now:
         state.keep_at = None

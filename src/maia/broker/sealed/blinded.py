@@ -10,12 +10,14 @@ Of a type that is not blinded both are the same.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.publication.transit import Transit
-from maia.broker.refusals import FrameTooLarge, SealedTooWeakly
+from maia.broker.refusals import BeyondCover, SealedTooWeakly, SlotsTaken
 from maia.credentials import Principal
 from maia.events import Frame, Instant
 from maia.sealing.frames.envelope import Inside, envelope, fill_bytes, read_envelope
@@ -23,8 +25,10 @@ from maia.sealing.keys.blinding import BlindedRing, blinded_ids, publishing_epoc
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Cover
 from maia.types.sealing import ENVELOPE_UID
+from maia.wire.effects import LinkId
+from maia.wire.messages import Publish
 
-__all__ = ["BlindedIds", "reveal"]
+__all__ = ["BlindedIds", "CoverSlots", "reveal"]
 
 _STREAM_BYTES: Final = 16
 
@@ -99,6 +103,11 @@ class BlindedIds:
         if self.is_blinded(type_id):
             raise SealedTooWeakly("the owner of this type wants it under ids that change with each epoch")
 
+    def covered(self) -> list[tuple[bytes, Cover]]:
+        """Return the types whose keys are held here and whose owners want cover."""
+        found = [(type_id, self._types.sealing(type_id)) for type_id in self._ids]
+        return [(type_id, one.cover) for type_id, one in found if one is not None and one.cover is not None]
+
     # ------------------------------------------------------------ when keys change
 
     def outdated(self) -> list[bytes]:
@@ -131,18 +140,24 @@ class BlindedIds:
         self, inner: Transit | None, name: bytes, *, by: Principal, cover: Cover | None, now: Instant
     ) -> Transit:
         """Return a publication, or cover, as this broker sends it under an id: by itself, at this moment."""
-        rows, columns = (1, []) if inner is None else (inner.frame.rows, inner.columns())
-        fill = 0 if cover is None else fill_bytes(columns, rows=rows, size=cover.size_bytes)
-        if fill is None or (cover is not None and rows > 1):
-            raise FrameTooLarge("a frame of a covered type holds one event, and fits the size of its cover")
+        rows, kept = (1, ()) if inner is None else (inner.frame.rows, inner.kept)
+        fill = 0 if cover is None else _fill(inner, cover)
         inside = None if inner is None else _inside(inner)
         sealed = {} if inner is None else dict(inner.frame.columns)
         sealed[ENVELOPE_UID] = envelope(inside, rows=rows, fill=fill)
         stream, sequence = self._streams.get(name) or (self._random(_STREAM_BYTES), 0)
         self._streams[name] = (stream, sequence + 1)
-        kept = () if inner is None else inner.kept
         written = {} if inner is None else dict(inner.written)
         return Transit(name, by, stream, sequence, now, Frame(rows, sealed), kept, written)
+
+
+def _fill(inner: Transit | None, cover: Cover) -> int:
+    """Return how many bytes fill a slot behind one event, or without any; refuse what does not fit."""
+    rows, columns = (1, []) if inner is None else (inner.frame.rows, inner.columns())
+    fill = fill_bytes(columns, rows=rows, size=cover.size_bytes)
+    if fill is None or rows > 1:
+        raise BeyondCover(f"a frame of this type holds one event, of no more than {cover.size_bytes} bytes")
+    return fill
 
 
 def _inside(inner: Transit) -> Inside:
@@ -166,3 +181,40 @@ def reveal(outer: Transit, type_id: bytes) -> Transit | None:
         outer.kept,
         written,
     )
+
+
+@dataclass(slots=True)
+class CoverSlots:
+    """What waits for a slot: publishers' frames of one event each, by type, which are not answered yet."""
+
+    frames_max: int
+    bytes_max: int
+    taking: bytes | None = None
+    """The type whose slot it is at this moment."""
+    is_filled: bool = False
+    """Whether an event has left in that slot."""
+    last: dict[bytes, int] = field(default_factory=dict)
+    """By type, the number of the slot that was filled last."""
+    _frames: dict[bytes, deque[tuple[LinkId, Publish, int]]] = field(default_factory=dict, repr=False)
+    _sizes: dict[bytes, int] = field(default_factory=dict)
+
+    def wait(self, type_id: bytes, link: LinkId, message: Publish) -> None:
+        """Let a publisher's frame wait; refuse more than there is room for."""
+        size = 256 + sum(len(column.data) for column in message.columns)
+        waiting = self._frames.setdefault(type_id, deque())
+        held = self._sizes.get(type_id, 0)
+        if len(waiting) >= self.frames_max or held + size > self.bytes_max:
+            raise SlotsTaken("too many frames of this covered type wait for their slots")
+        waiting.append((link, message, size))
+        self._sizes[type_id] = held + size
+
+    def next_frame(self, type_id: bytes) -> tuple[LinkId, Publish] | None:
+        """Return the frame that waited longest, which waits no more; None if there is none."""
+        waiting = self._frames.get(type_id)
+        if not waiting:
+            return None
+        link, message, size = waiting.popleft()
+        self._sizes[type_id] -= size
+        if not waiting:
+            del self._frames[type_id], self._sizes[type_id]
+        return link, message

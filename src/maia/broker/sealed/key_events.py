@@ -27,6 +27,7 @@ from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
 __all__ = [
+    "answer_waiting",
     "keys_came",
     "keys_handled",
     "leave_managers",
@@ -139,10 +140,11 @@ def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[E
     if not state.seals.has_begun(type_id, now):
         return []
     waited = state.seals.publishing.take(type_id)
-    return [effect for link, message in waited for effect in _answered(state, link, message, now)]
+    return [effect for link, message in waited for effect in answer_waiting(state, link, message, now)]
 
 
-def _answered(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+def answer_waiting(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+    """Take on a publisher's frame that waited."""
     link = state.links.get(number)
     if link is None or not link.is_ready:
         return []  # its publisher is gone, and sends it again elsewhere

@@ -65,6 +65,7 @@ __all__ = [
     "learn_what_is_at_hand",
     "pass_on_overdue",
     "sealed_alone",
+    "send_cover",
     "send_sealed",
     "take_on_again",
     "hold_until_sealed",
@@ -83,13 +84,23 @@ def hold_until_sealed(state: BrokerState, link: Link, message: Publish, type_id:
     """Let a publisher's frame wait for a key to seal it with, if it has to; say whether it does."""
     waiting, stream = state.seals.publishing, (link.id, message.ref)
     if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
-        return False
+        return _hold_until_slot(state, link, message, type_id)
     lack = key_lack(state, type_id, now)
     if lack is not None:
         raise lack  # no key is on its way
     size = 256 + sum(len(column.data) for column in message.columns)
     if not waiting.put(type_id, stream, (link.id, message), size=size, until=waiting.until(now)):
         raise KeysAwaited("the keys of this sealed type are not here yet, and too many frames wait for them")
+    state.routes.is_stirred = True
+    return True
+
+
+def _hold_until_slot(state: BrokerState, link: Link, message: Publish, type_id: bytes) -> bool:
+    """Let a frame of a covered type wait, unless it is its turn; say whether it does."""
+    sealing = state.types.sealing(type_id)
+    if sealing is None or sealing.cover is None or state.cover.taking == type_id:
+        return False
+    state.cover.wait(type_id, link.id, message)
     state.routes.is_stirred = True
     return True
 
@@ -127,7 +138,18 @@ def _send_blinded(
     if unseen is None:
         return [Count("maia_duplicates_total")]
     here = _delivered(state, unseen, frozenset(), signer=state.principal)
+    state.cover.is_filled = True
     return [*here, *_send_outer(state, outer, keys, sealing, now)]
+
+
+def send_cover(state: BrokerState, type_id: bytes, sealing: Sealing, now: Instant) -> list[Effect]:
+    """Send a frame without an event: the same as one with an event to whoever cannot open it."""
+    name = state.blinded.publishing_id(type_id, now)
+    keys = None if name is None else state.seals.sealing_keys(name, now, now)
+    if keys is None:
+        return []
+    outer = state.blinded.enclose(None, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
+    return _send_outer(state, outer, keys, sealing, now)
 
 
 def _send_outer(
