@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -62,6 +63,20 @@ KeysAt: TypeAlias = Annotated[
 ]
 
 
+Blinded: TypeAlias = Annotated[
+    bool,
+    typer.Option("--blinded", help="Let the type travel under ids that change with its keys."),
+]
+CoverTraffic: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cover",
+        metavar="MILLISECONDS:BYTES",
+        help="Send one frame of this size in every slot of so many milliseconds, with an event or without.",
+    ),
+]
+
+
 class NoSuchAttribute(BadInput):
     """A change names an attribute that the type does not have."""
 
@@ -86,6 +101,8 @@ def define(
     sealing: Level = None,
     keys: Keys = None,
     keys_at: KeysAt = None,
+    blinded: Blinded = False,
+    cover: CoverTraffic = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,6 +115,7 @@ def define(
     shape = tuple(attribute_from_words(words) for words in attributes)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = _sealing(sealing, keys, keys_at, before=None, signer=signing_key.principal)
+    sealed = _blinded(sealed, blinded=blinded, cover=cover)
     definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed)
     _save(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
@@ -119,6 +137,8 @@ def change(
     sealing: Level = None,
     keys: Keys = None,
     keys_at: KeysAt = None,
+    blinded: Blinded = False,
+    cover: CoverTraffic = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -134,6 +154,7 @@ def change(
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     embedded = tuple(read_certificates(credentials or ()))
     sealed = _sealing(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
+    sealed = _blinded(sealed, blinded=blinded, cover=cover)
     new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed)
     _save(sign_definition(new, signing_key), out, force=force, as_json=as_json)
 
@@ -335,14 +356,36 @@ def _sealing(
     if not isinstance(manager, Key):
         raise typer.BadParameter("--keys names one key; a quorum cannot run key groups itself")
     addresses = tuple(keys_at) if keys_at else before.addresses if before is not None else ()
+    if before is not None:
+        return replace(before, level=chosen, manager=manager, addresses=addresses)
     return Sealing(chosen, manager, addresses)
+
+
+def _blinded(sealing: Sealing | None, *, blinded: bool, cover: str | None) -> Sealing | None:
+    """Return a choice with what the options add to it; what was chosen before stays."""
+    from maia.types import Cover
+
+    if not blinded and cover is None:
+        return sealing
+    if sealing is None:
+        raise typer.BadParameter("--blinded and --cover need --sealing event")
+    chosen = replace(sealing, blinded=sealing.blinded or blinded)
+    if cover is None:
+        return chosen
+    every, _, size = cover.partition(":")
+    if not (every.isdecimal() and size.isdecimal()):
+        raise typer.BadParameter(f"--cover is milliseconds and bytes, such as `500:1024`, not `{cover[:64]}`")
+    return replace(chosen, cover=Cover(int(every), int(size)))
 
 
 def _sealing_words(sealing: Sealing | None) -> str:
     if sealing is None:
         return "plaintext"
     places = f" at {', '.join(sealing.addresses)}" if sealing.addresses else ""
-    return f"{sealing.level.value}, keys of {sealing.manager}{places}"
+    blinded = ", blinded" if sealing.blinded else ""
+    cover = sealing.cover
+    covered = "" if cover is None else f", covered every {cover.every_ms} ms with {cover.size_bytes} bytes"
+    return f"{sealing.level.value}{blinded}{covered}, keys of {sealing.manager}{places}"
 
 
 def _attribute(old: TypeDefinition, name: str) -> Attribute:
@@ -400,4 +443,8 @@ def _sealing_record(sealing: Sealing) -> dict[str, object]:
         "level": sealing.level.value,
         "manager": str(sealing.manager),
         "addresses": list(sealing.addresses),
+        "blinded": sealing.blinded,
+        "cover": None
+        if sealing.cover is None
+        else {"every_ms": sealing.cover.every_ms, "size_bytes": sealing.cover.size_bytes},
     }
