@@ -138,6 +138,23 @@ def test_who_knows_the_keys_of_one_epoch_cannot_name_the_next():
     assert name not in blinded_ids(put_out).values()
 
 
+def test_a_broker_that_was_put_out_reads_nothing_new_and_soon_gets_no_frame():
+    """A54: for the overlap it gets frames that it cannot open, and then none."""
+    net = BlindedNet()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("before"))
+    net.bring(net.ccs, 1, 2)
+    net.carried.clear()
+    camera.publish(1, sighting("in the overlap"))
+    (frame,) = net.sealed_frames(to=net.met)
+    assert (frame.type_id, frame.epoch) == (net.id_of(1), 1)
+    net.advance(OVERLAP_S)
+    net.carried.clear()
+    camera.publish(1, sighting("after"))
+    assert not net.sealed_frames(to=net.met)
+    assert [event[NUMBERPLATE] for event in office.events()] == ["before"]
+
+
 def test_a_frame_with_an_event_and_one_without_differ_in_what_is_random_alone():
     """A55: the same fields, the same lengths, the same encoded size."""
     net = BlindedNet(cover=Cover(EVERY_MS, 1024))

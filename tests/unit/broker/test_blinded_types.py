@@ -9,7 +9,9 @@ from maia.broker.settings import RecordingSettings
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed
+from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.blinding import OVERLAP_S
+from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import (
@@ -138,6 +140,23 @@ def test_what_a_publisher_sends_again_through_another_broker_is_delivered_once()
     again.publish(1, sighting("once"))
     again.publish(1, sighting("twice"))
     assert plates(office) == ["once", "twice"]
+
+
+def test_a_broker_that_joins_its_group_again_goes_on_under_the_same_id(net):
+    """It holds another ring then, with the same secrets."""
+    camera, office = camera_and_reader(net)
+    ring, state = net.ring_of(1), state_of(net.met)
+    state.blinded.held = lambda asked: ring if asked == net.type_id else None
+    camera.publish(1, sighting("A"))
+    assert plates(office) == ["A"]
+    assert state.seals.ring_of(net.id_of(1)).ring is ring
+
+
+def test_keys_that_make_another_id_open_nothing_under_the_old_one(net):
+    state, other = state_of(net.met), net.ring_of(1)
+    other.hold(GroupId(net.type_id), 1, Secret.from_bytes(bytes(range(32))))
+    state.blinded.held = lambda asked: other if asked == net.type_id else None
+    assert state.seals.ring_of(net.id_of(1)) is None
 
 
 # ------------------------------------------------------------ what is refused, and what is not there

@@ -21,7 +21,7 @@ from maia.broker.refusals import BeyondCover, SealedTooWeakly, SlotsTaken
 from maia.credentials import Principal
 from maia.events import Frame, Instant
 from maia.sealing.frames.envelope import Inside, envelope, fill_bytes, read_envelope
-from maia.sealing.keys.blinding import BlindedRing, blinded_ids, publishing_epoch
+from maia.sealing.keys.blinding import BlindedRing, blinded_epochs, blinded_ids, publishing_epoch
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Cover
 from maia.types.sealing import ENVELOPE_UID
@@ -92,9 +92,11 @@ class BlindedIds:
         if ring is None or seen.ring is ring:
             return None if ring is None else seen
         # The ring was replaced, as when this broker joined its group again.
-        if base not in blinded_ids(ring):
+        if base not in blinded_epochs(ring):
             return None
         seen = BlindedRing(ring, base=base)
+        if seen.type_id != name:
+            return None
         self._seen[name] = (type_id, base, seen)
         return seen
 
@@ -116,7 +118,7 @@ class BlindedIds:
         return [
             type_id
             for type_id, ring in rings
-            if list(self._ids[type_id]) != ([] if ring is None else list(blinded_ids(ring)))
+            if list(self._ids[type_id]) != ([] if ring is None else blinded_epochs(ring))
         ]
 
     def refresh(self, type_id: bytes) -> list[bytes]:

@@ -23,7 +23,15 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 
-__all__ = ["IDS_MAX", "OVERLAP_S", "BlindedRing", "blinded_id", "blinded_ids", "publishing_epoch"]
+__all__ = [
+    "IDS_MAX",
+    "OVERLAP_S",
+    "BlindedRing",
+    "blinded_epochs",
+    "blinded_id",
+    "blinded_ids",
+    "publishing_epoch",
+]
 
 IDS_MAX: Final = 16
 """Under so many ids of one type a member asks and offers: those of the newest epochs."""
@@ -45,14 +53,23 @@ def blinded_id(content_key: Secret) -> bytes:
 
 def blinded_ids(ring: KeyRing) -> dict[int, bytes]:
     """Return the ids under which a member asks and offers, by epoch, the oldest first."""
+    return {epoch: blinded_id(key) for epoch, key in _keys_by_epoch(ring).items()}
+
+
+def blinded_epochs(ring: KeyRing) -> list[int]:
+    """Return the epochs that have such an id, the oldest first."""
+    return list(_keys_by_epoch(ring))
+
+
+def _keys_by_epoch(ring: KeyRing) -> dict[int, Secret]:
     group = GroupId(ring.type_id)
     keys = {number: ring.key(group, number) for number in ring.epochs[-IDS_MAX:]}
-    return {number: blinded_id(key) for number, key in keys.items() if key is not None}
+    return {number: key for number, key in keys.items() if key is not None}
 
 
 def publishing_epoch(ring: KeyRing, now: Instant) -> int | None:
     """Return the epoch under whose id events leave at this moment; None for whoever is no member."""
-    epochs = list(blinded_ids(ring))
+    epochs = blinded_epochs(ring)
     # Readers let go of an id when they forget its key, and that is a drift after the epoch ended.
     overlap = min(OVERLAP_S, ring.terms.drift_s // 2) * _SECOND
     settled = [one for one in epochs if (found := ring.period(one)) and found[0] + overlap <= now]
