@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from maia.broker.sealed.key_events import keys_came
-from maia.credentials import SigningKey
+from maia.credentials import Action, SigningKey
 from maia.events import Instant
 from maia.routing.overlay.ids import distance, node_id_of_key, node_id_of_type
 from maia.sealing.groups.group_id import GroupId
@@ -30,7 +30,12 @@ class BlindedNet(PublishingNet):
     """A blinded type between the cameras' broker and the detectives', with one without keys in the middle."""
 
     def __init__(
-        self, *, cover: Cover | None = None, met: tuple[Any, ...] = (READ,), **settings: Any
+        self,
+        *,
+        cover: Cover | None = None,
+        met: tuple[Action, ...] = (READ,),
+        middle: tuple[Action, ...] = (),
+        **settings: Any,
     ) -> None:
         super().__init__(SealingLevel.EVENT, **settings)
         plain, pito = self.plain.definition, self.story.keys["PITO"]
@@ -40,10 +45,12 @@ class BlindedNet(PublishingNet):
         self.entitle("CCS broker", READ, WRITE)
         self.entitle("Met broker", *met)
         third = self._name_near(self.id_of(1))
+        if middle:
+            self.entitle(third, *middle)
         self.ccs = self.broker("CCS broker")
         self.middle = self.broker(third, seeds=["CCS broker"])
         self.met = self.broker("Met broker", seeds=["CCS broker", third])
-        for running in (self.ccs, self.met):
+        for running in (self.ccs, self.met, *([self.middle] if middle else [])):
             self.bring(running, 1)
 
     def bring(self, running: Running, *epochs: int) -> KeyRing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.settings import RecordingSettings
+from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed
@@ -140,6 +140,22 @@ def test_what_a_publisher_sends_again_through_another_broker_is_delivered_once()
     again.publish(1, sighting("once"))
     again.publish(1, sighting("twice"))
     assert plates(office) == ["once", "twice"]
+
+
+def test_a_member_on_the_way_without_the_new_key_passes_on_what_others_can_read():
+    """It knows what is asked behind it, and cannot tell whether a frame matches: then it may."""
+    net = BlindedNet(middle=(READ,))
+    camera, office = net.client("camera at Victoria"), net.client("CCS", "Met broker")
+    camera.advertise(ref=1)
+    office.subscribe(THE_SUSPECT, ref=1)
+    camera.publish(1, sighting("harmless"))
+    camera.publish(1, sighting(SUSPECT))
+    assert plates(office) == [SUSPECT]
+    for running in (net.ccs, net.met):
+        net.bring(running, 1, 2)
+    camera.publish(1, sighting(SUSPECT))
+    net.advance(BrokerLimits().wait_for_keys_s + 1)
+    assert plates(office) == [SUSPECT]
 
 
 def test_a_broker_that_joins_its_group_again_goes_on_under_the_same_id(net):

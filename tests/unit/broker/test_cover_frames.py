@@ -154,6 +154,19 @@ def test_a_repetition_does_not_take_a_slot_from_what_is_new(net):
     assert plates(office) == ["A", "B"]
 
 
+def test_a_repetition_on_another_link_leaves_no_gap_in_the_numbers(net):
+    camera, office = camera_and_reader(net)
+    first = slots(net, 1)
+    camera.publish(1, sighting("A"))
+    first += slots(net, 1)
+    again = net.client("camera at Victoria")
+    again.advertise(ref=1)
+    again.publish(1, sighting("A"))
+    numbers = [frame.sequence for frame in (*first, *slots(net, 3))]
+    assert numbers == list(range(numbers[0], numbers[0] + 5))
+    assert plates(office) == ["A"]
+
+
 # ------------------------------------------------------------ limits
 
 

@@ -131,12 +131,12 @@ def _send_blinded(
     state: BrokerState, transit: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
 ) -> list[Effect]:
     """Give a publisher's frame to local subscribers, and to others in an envelope of this broker."""
-    outer = state.blinded.enclose(
-        transit, keys.type_id, by=state.principal, cover=sealing.cover, now=now
-    )  # first: what does not fit goes nowhere
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
+    # Before it is delivered here: what does not fit goes nowhere. Behind the duplicates: a number that
+    # is left out would show.
+    outer = state.blinded.enclose(unseen, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
     here = _delivered(state, unseen, frozenset(), signer=state.principal)
     state.cover.is_filled = True
     return [*here, *_send_outer(state, outer, keys, sealing, now)]
@@ -412,7 +412,7 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         return [Count("maia_duplicates_total")]
     if not state.blinded.is_id(arrived.frame.type_id):
         remember_passing(state, arrived.frame, arrived.source, now)
-    missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
+    missing = sealed.missing.union(state.types.kinds(state.blinded.type_of(arrived.frame.type_id)))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
     return [Count("maia_frames_unread_total"), *recorded, *sent]
