@@ -10,9 +10,9 @@ from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
 from maia.wire.effects import Received
 from maia.wire.messages import Message, Sealed, SealedInterest, SealedOffer, SealedReplica
-from support.sealed_city import SealedCity
+from support.sealed_city import TERMS, SealedCity
 from support.seeds import with_seeds
-from support.simulated_city import PLACES
+from support.simulated_city import PLACES, SECOND
 
 NAMED = (Sealed, SealedInterest, SealedOffer, SealedReplica)
 
@@ -136,6 +136,19 @@ def test_what_brokers_without_keys_see_under_one_id_does_not_come_again_under_th
                 assert not one & other, "one id leads to the next"
     assert city.known.event_type.type_id not in ids
     assert len(ids) >= 3, "the id did not change with the epochs"
+
+
+@with_seeds(2)
+def test_blinded_types_are_refreshed_at_moments_that_do_not_depend_on_the_type(seed):
+    """A100: types of one key server go over to new ids together, and hide each other."""
+    city = blinded_city(seed)
+    city.network.run_for(17)
+    city.populate()
+    city.settle()
+    city.network.run_for(130)
+    ring = city.network.host(city.brokers[0]).node._state.keys.member.ring(city.known.event_type.type_id)
+    since, _ = ring.period(ring.newest)
+    assert since % (TERMS.refresh_s * SECOND) < SECOND
 
 
 @with_seeds(2)

@@ -47,6 +47,11 @@ def joining_calls_for_refresh(*, was_used: bool, holds_it: bool, held_right_sinc
     return was_used and not holds_it and not held_right_since_refresh
 
 
-def periodic_at(refreshed_at: Instant, refresh_s: int) -> Instant:
-    """Return when a key is refreshed even if nobody comes or goes."""
-    return Instant(min(INSTANT_MAX, refreshed_at + refresh_s * _SECOND))
+def periodic_at(refreshed_at: Instant, refresh_s: int, *, together: bool = False) -> Instant:
+    """Return when a key is refreshed even if nobody comes or goes.
+
+    Types that are refreshed together are so at moments that do not depend on when each was last.
+    """
+    period = refresh_s * _SECOND
+    since = refreshed_at - refreshed_at % period if together else refreshed_at
+    return Instant(min(INSTANT_MAX, since + period))
