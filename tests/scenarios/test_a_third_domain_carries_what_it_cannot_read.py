@@ -40,7 +40,7 @@ from maia.domain.server.process import run_key_server
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
 from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
-from maia.types import Sealing, SealingLevel, definition_to_text, sign_definition, type_id
+from maia.types import Cover, Sealing, SealingLevel, definition_to_text, sign_definition, type_id
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Publish, Sealed, SealedInterest
 
@@ -166,8 +166,13 @@ def carried(heard: list[object]) -> int:
     return sum(message.rows for message in heard if isinstance(message, Sealed))
 
 
-async def told_the_story(folder: Path, level: SealingLevel) -> tuple[list[dict[str, object]], Path, Path]:
-    """Publish through CCS, read at Met; return what was read, and the folders of the third domain and Met."""
+async def told_the_story(
+    folder: Path, level: SealingLevel, *, cover: Cover | None = None
+) -> tuple[list[dict[str, object]], Path, Path]:
+    """Publish through CCS, read at Met; return what was read, and the folders of the third domain and Met.
+
+    With cover the type is blinded, and whether the third domain is on the way is up to chance.
+    """
     story = tell_numberplate_story(b"third domain", now=system_now())
     keys = key_of("keys")
     connects = right(story, keys.principal, Action.CONNECT)
@@ -180,7 +185,7 @@ async def told_the_story(folder: Path, level: SealingLevel) -> tuple[list[dict[s
                 listen="127.0.0.1:0",
             )
         )
-        sealing = Sealing(level, keys.principal, (server.address,))
+        sealing = Sealing(level, keys.principal, (server.address,), cover is not None, cover)
         sealed = replace(story.definition.definition, sealing=sealing)
         story = replace(story, definition=sign_definition(sealed, story.keys["PITO"]))
         first, last = key_of("CCS broker"), key_of("Met broker")
@@ -199,7 +204,8 @@ async def told_the_story(folder: Path, level: SealingLevel) -> tuple[list[dict[s
             addresses.append(await stack.enter_async_context(process_of(domain)))
         camera = await stack.enter_async_context(client(story, "camera at Victoria", addresses[0]))
         smith = await stack.enter_async_context(client(story, "Detective Smith", addresses[2]))
-        read = await published_until_read(camera, smith, through=folder / "third" / "heard")
+        least = 3 if cover is None else 0
+        read = await published_until_read(camera, smith, through=folder / "third" / "heard", least=least)
     return read, folder / "third", folder / "met"
 
 
@@ -214,7 +220,7 @@ def client(story: NumberplateStory, who: str, address: str):
     )
 
 
-async def published_until_read(camera, smith, *, through: Path) -> list[dict[str, object]]:
+async def published_until_read(camera, smith, *, through: Path, least: int) -> list[dict[str, object]]:
     """Publish sightings until the detective has seen three of the suspect, and the third domain carried some.
 
     At first the brokers may not have found each other, and frames take a shorter way.
@@ -237,7 +243,7 @@ async def published_until_read(camera, smith, *, through: Path) -> list[dict[str
         try:
             async for event in subscription:
                 read.append(dict(event))
-                if len(read) >= 3 and carried(messages_in(through.read_bytes())) >= 3:
+                if len(read) >= 3 and carried(messages_in(through.read_bytes())) >= least:
                     break
         finally:
             publishing.cancel()
@@ -264,3 +270,16 @@ def test_every_byte_of_a_broker_without_rights_is_free_of_what_it_carried(tmp_pa
     # The search finds what is there: the reader's broker has the names and the operand.
     found = b"".join(everything_in(met).values())
     assert all(secret.encode() in found for secret in ("uk.gov.pito.Numberplate", "numberplate", "Victoria"))
+
+
+def test_a_blinded_type_is_read_over_tls_and_named_nowhere_on_the_way(tmp_path: Path) -> None:
+    """A100: real brokers, a real key server and cover; the third domain's files are searched."""
+    read, third, _ = asyncio.run(told_the_story(tmp_path, SealingLevel.EVENT, cover=Cover(50, 1024)))
+    assert {(event["numberplate"], event["location"]) for event in read} == {(SUSPECT, "Victoria")}
+    name = tell_numberplate_story(b"third domain", now=system_now()).definition.definition.name
+    own = type_id(name.owner, name.name)
+    heard = messages_in((third / "heard").read_bytes())
+    assert own not in {message.type_id for message in heard if isinstance(message, Sealed | SealedInterest)}
+    for secret in (name.name.encode(), own, own.hex().encode()):
+        for path, found in everything_in(third).items():
+            assert secret not in found, f"{path} names the type"

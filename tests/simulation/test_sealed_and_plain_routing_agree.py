@@ -8,6 +8,7 @@ type, and carries interests and frames for all others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -74,16 +75,18 @@ def heard(city: City, moments: list[int]) -> dict[str, list[int]]:
 
 
 def all_cities(seed: int, story: Callable[[City], list[int]]) -> list[dict[str, list[int]]]:
-    """Tell one story in a plain city and in a sealed one of each level; return who received what."""
+    """Tell one story in a plain city, two sealed ones and a blinded one; return who received what."""
     outsider = rendezvous_of(seed, brokers=BROKERS)
     homes = [number for number in range(BROKERS) if number != outsider]
     answers = []
-    for level in (None, *LEVELS):
-        city = (
-            City(seed, brokers=BROKERS)
-            if level is None
-            else SealedCity(seed, level=level, brokers=BROKERS, outsiders=frozenset({outsider}))
-        )
+    sealed = {"brokers": BROKERS, "outsiders": frozenset({outsider})}
+    makers: list[Callable[[], City]] = [
+        lambda: City(seed, brokers=BROKERS),
+        *(partial(SealedCity, seed, level=level, **sealed) for level in LEVELS),
+        partial(SealedCity, seed, level=SealingLevel.EVENT, blinded=True, **sealed),
+    ]
+    for make in makers:
+        city = make()
         begin(city, homes)
         answers.append(heard(city, story(city)))
     return answers
@@ -107,8 +110,8 @@ def test_in_calm_weather_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed)
         city.network.run_for(10)
         return moments
 
-    plain, by_event, by_attribute = all_cities(seed, story)
-    assert plain == by_event == by_attribute
+    plain, by_event, by_attribute, blinded = all_cities(seed, story)
+    assert plain == by_event == by_attribute == blinded
     assert any(plain.values())
 
 
@@ -129,7 +132,7 @@ def test_after_trouble_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed):
         return moments
 
     answers = all_cities(seed, story)
-    assert [set(answer) for answer in answers] == [set(answers[0])] * 3  # each was checked by `received`
+    assert [set(answer) for answer in answers] == [set(answers[0])] * 4  # each was checked by `received`
 
 
 @pytest.mark.parametrize("level", LEVELS)

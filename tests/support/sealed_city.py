@@ -22,7 +22,7 @@ from maia.domain import DomainSettings
 from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.testing.simulation import Host
-from maia.types import Sealing, SealingLevel, sign_definition, type_id
+from maia.types import Cover, Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.effects import Received
 from support.simulated_city import BEGINNING, City
 from support.sub_types import CHARGE
@@ -53,9 +53,12 @@ class SealedCity(City):
         outsiders: frozenset[int] = frozenset(),
         terms: KeyTerms = TERMS,
         keeps_history: bool = False,
+        blinded: bool = False,
+        cover: Cover | None = None,
         **settings: object,
     ) -> None:
         self.level, self.outsiders = level, outsiders
+        self.blinded, self.cover = blinded, cover
         self.overheard: dict[str, list[bytes]] = {}
         super().__init__(seed, **{"share_plaintext": True, **settings})
         pattern = NetworkPattern(self.story.network.owner, parse_name_pattern(self.story.network.name))
@@ -72,7 +75,7 @@ class SealedCity(City):
         """Tell the story of a type whose owner wants it sealed."""
         self._keys = {}
         story = tell_numberplate_story(seed, now=BEGINNING)
-        sealing = Sealing(self.level, self.key(KEYS).principal, (ADDRESS,))
+        sealing = Sealing(self.level, self.key(KEYS).principal, (ADDRESS,), self.blinded, self.cover)
         sealed = replace(story.definition.definition, sealing=sealing)
         return replace(story, definition=sign_definition(sealed, story.keys["PITO"]))
 

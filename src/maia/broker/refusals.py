@@ -21,6 +21,7 @@ from maia.sessions.session import (
 from maia.wire.framing import BeyondShare
 
 __all__ = [
+    "BeyondCover",
     "BeyondShare",
     "BrokersOnly",
     "ClientsOnly",
@@ -53,6 +54,7 @@ __all__ = [
     "SealTooNew",
     "SealedTooWeakly",
     "Shutdown",
+    "SlotsTaken",
     "SignerNotEntitled",
     "StatementAwaited",
     "TooManyCursors",
@@ -129,6 +131,18 @@ class FrameTooLarge(BadInput):
     """A frame has more rows than this broker takes on."""
 
     code = "INPUT-FRAME-ROWS"
+
+
+class BeyondCover(BadInput):
+    """An event of a covered type is longer than the frames that the owner of the type chose."""
+
+    code = "INPUT-BEYOND-COVER"
+
+
+class SlotsTaken(Unavailable):
+    """More frames of a covered type wait for their slots than this broker has room for."""
+
+    code = "UNAVAILABLE-SLOTS"
 
 
 class TooMuchAtOnce(ProtocolViolation):

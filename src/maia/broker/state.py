@@ -19,6 +19,7 @@ from maia.broker.durable.recording import Recording
 from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
+from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.entries import SealedInterests
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
@@ -106,6 +107,9 @@ class BrokerState:
     """Of the work that other brokers cause, in steps."""
     routes: Routes
     keys: KeyRequests
+    blinded: BlindedIds
+    """Which type is behind the id of a message."""
+    cover: CoverSlots
     seals: SealingKeys
     writers: PublisherRights
     statements: ValidityTracker
@@ -172,8 +176,9 @@ def new_state(
         cache=certificates,
         standing=statements.standing,
     )
+    blinded = BlindedIds(keys.ring_of, types, random)
     seals = SealingKeys(
-        key, random=random, process_id=process_id, limits=settings.limits, ring_of=keys.ring_of
+        key, random=random, process_id=process_id, limits=settings.limits, ring_of=blinded.ring_of
     )
     return BrokerState(
         key=key,
@@ -190,12 +195,14 @@ def new_state(
         broker_quota=RequestQuota(settings.limits.work_per_minute_and_broker),
         routes=new_routes(key.principal, settings),
         keys=keys,
+        blinded=blinded,
+        cover=CoverSlots(settings.limits.frames_waiting_per_type, settings.limits.bytes_waiting_per_type),
         seals=seals,
         writers=PublisherRights(authoriser),
         statements=statements,
         one_time=ChallengeDesk(settings.limits.one_time, lease_s=settings.lease_s, random=random),
         waiting=Places(settings.limits.links_before_welcome),
-        sealed=SealedInterests(ring_of=keys.ring_of),
+        sealed=SealedInterests(ring_of=blinded.ring_of),
     )
 
 

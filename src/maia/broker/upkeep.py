@@ -24,6 +24,7 @@ from maia.broker.revocation.streams import meet_own_certificates, recheck_statem
 from maia.broker.routing.interests import doubt_entries, verify_doubted
 from maia.broker.routing.own_interests import recheck_own_interests, redecide_own_interests
 from maia.broker.routing.replication import maintain_routing
+from maia.broker.sealed.cover import next_slot, send_due_slots
 from maia.broker.sealed.key_events import maintain_keys, next_key_moment
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
@@ -70,7 +71,7 @@ def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
 def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
     match timer:
         case Upkeep():
-            effects = [*maintain_routing(state, now), *maintain_keys(state, now)]
+            effects = [*maintain_routing(state, now), *maintain_keys(state, now), *send_due_slots(state, now)]
             effects += recheck_own_interests(state, now)
             if state.keep_at is not None and state.keep_at <= now:
                 state.keep_at = None
@@ -120,7 +121,8 @@ def schedule_upkeep(state: BrokerState, now: Instant) -> None:
     state.routes.is_changed = False
     if state.keep_at is None:
         state.keep_at = seconds_after(now, state.settings.lease_s)
-    moments = (state.routes.next_look(now), next_key_moment(state, now), state.keep_at)
+    slot = next_slot(state, now)
+    moments = (state.routes.next_look(now), next_key_moment(state, now), slot, state.keep_at)
     at = max(min(moment for moment in moments if moment is not None), just_after(now))
     known = state.timers.moment_of(Upkeep())
     if known is None or at < known or known <= now:

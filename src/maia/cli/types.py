@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -70,6 +71,20 @@ KeysAt: TypeAlias = Annotated[
 ]
 
 
+Blinded: TypeAlias = Annotated[
+    bool,
+    typer.Option("--blinded", help="Let the type travel under ids that change with its keys."),
+]
+CoverTraffic: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cover",
+        metavar="MILLISECONDS:BYTES",
+        help="Send one frame of this size in every slot of so many milliseconds, with an event or without.",
+    ),
+]
+
+
 class NoSuchAttribute(BadInput):
     """A change names an attribute that the type does not have."""
 
@@ -98,6 +113,8 @@ def define(
     sealing: Level = None,
     keys: Keys = None,
     keys_at: KeysAt = None,
+    blinded: Blinded = False,
+    cover: CoverTraffic = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,6 +133,7 @@ def define(
     if sealing is None and above and (least := above[-1].definition.sealing) is not None:
         sealing = least.level.value  # a sub-type seals no less
     sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
+    sealed = _blinded(sealed, blinded=blinded, cover=cover)
     definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed, above)
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
@@ -138,6 +156,8 @@ def change(
     sealing: Level = None,
     keys: Keys = None,
     keys_at: KeysAt = None,
+    blinded: Blinded = False,
+    cover: CoverTraffic = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -153,6 +173,7 @@ def change(
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing_from_options(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
+    sealed = _blinded(sealed, blinded=blinded, cover=cover)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
     new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above)
     save_definition(sign_definition(new, signing_key), out, force=force, as_json=as_json)
@@ -358,14 +379,36 @@ def sealing_from_options(
     if not isinstance(manager, Key):
         raise typer.BadParameter("--keys names one key; a quorum cannot run key groups itself")
     addresses = tuple(keys_at) if keys_at else before.addresses if before is not None else ()
+    if before is not None:
+        return replace(before, level=chosen, manager=manager, addresses=addresses)
     return Sealing(chosen, manager, addresses)
+
+
+def _blinded(sealing: Sealing | None, *, blinded: bool, cover: str | None) -> Sealing | None:
+    """Return a choice with what the options add to it; what was chosen before stays."""
+    from maia.types import Cover
+
+    if not blinded and cover is None:
+        return sealing
+    if sealing is None:
+        raise typer.BadParameter("--blinded and --cover need --sealing event")
+    chosen = replace(sealing, blinded=sealing.blinded or blinded)
+    if cover is None:
+        return chosen
+    every, _, size = cover.partition(":")
+    if not (every.isdecimal() and size.isdecimal()):
+        raise typer.BadParameter(f"--cover is milliseconds and bytes, such as `500:1024`, not `{cover[:64]}`")
+    return replace(chosen, cover=Cover(int(every), int(size)))
 
 
 def _sealing_words(sealing: Sealing | None) -> str:
     if sealing is None:
         return "plaintext"
     places = f" at {', '.join(sealing.addresses)}" if sealing.addresses else ""
-    return f"{sealing.level.value}, keys of {sealing.manager}{places}"
+    blinded = ", blinded" if sealing.blinded else ""
+    cover = sealing.cover
+    covered = "" if cover is None else f", covered every {cover.every_ms} ms with {cover.size_bytes} bytes"
+    return f"{sealing.level.value}{blinded}{covered}, keys of {sealing.manager}{places}"
 
 
 def _super_words(definition: TypeDefinition) -> str:
@@ -440,4 +483,8 @@ def _sealing_record(sealing: Sealing) -> dict[str, object]:
         "level": sealing.level.value,
         "manager": str(sealing.manager),
         "addresses": list(sealing.addresses),
+        "blinded": sealing.blinded,
+        "cover": None
+        if sealing.cover is None
+        else {"every_ms": sealing.cover.every_ms, "size_bytes": sealing.cover.size_bytes},
     }

@@ -17,7 +17,15 @@ from maia.types import VerifiedType
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Column as WireColumn
 
-__all__ = ["EVENT_BYTES_MAX", "FRAME_BYTES", "ROWS_PER_FRAME", "EventTooLarge", "FrameFiller", "columns_of"]
+__all__ = [
+    "EVENT_BYTES_MAX",
+    "FRAME_BYTES",
+    "ROWS_PER_FRAME",
+    "EventTooLarge",
+    "FrameFiller",
+    "columns_of",
+    "rows_per_frame",
+]
 
 ROWS_PER_FRAME: Final = 1024
 FRAME_BYTES: Final = 1 << 20
@@ -33,13 +41,20 @@ class EventTooLarge(BadInput):
     code = "INPUT-EVENT-TOO-LARGE"
 
 
+def rows_per_frame(event_type: VerifiedType) -> int:
+    """Return how many events leave together; of a covered type each leaves alone, as cover does."""
+    sealing = event_type.sealing
+    return ROWS_PER_FRAME if sealing is None or sealing.cover is None else 1
+
+
 class FrameFiller:
     """Events of one publisher that wait for their frame, by column."""
 
-    __slots__ = ("_columns", "_kinds", "_size", "rows")
+    __slots__ = ("_columns", "_kinds", "_rows_max", "_size", "rows")
 
     def __init__(self, event_type: VerifiedType) -> None:
         """Begin with an empty frame of the publisher's version."""
+        self._rows_max = rows_per_frame(event_type)
         self._kinds: Mapping[AttributeUid, Kind] = event_type.kinds
         self._columns: dict[AttributeUid, list[Value]] = {uid: [] for uid in self._kinds}
         self._size = 0
@@ -49,7 +64,7 @@ class FrameFiller:
     @property
     def is_full(self) -> bool:
         """Say whether the frame should wait for no more events."""
-        return self.rows >= ROWS_PER_FRAME or self._size >= FRAME_BYTES
+        return self.rows >= self._rows_max or self._size >= FRAME_BYTES
 
     def add(self, event: Mapping[AttributeUid, PresentValue]) -> None:
         """Add one event that was checked against the type."""

@@ -60,7 +60,15 @@ from maia.types.rights import (
     NotAManager,
     PreviousVersionNeeded,
 )
-from maia.types.sealing import BadSealing, Sealing, SealingLevel, SealingWeakened, is_weaker, strongest
+from maia.types.sealing import (
+    BadSealing,
+    Cover,
+    Sealing,
+    SealingLevel,
+    SealingWeakened,
+    is_weaker,
+    strongest,
+)
 from maia.types.translation import (
     TransitKindMismatch,
     frame_from_transit,
@@ -100,6 +108,7 @@ __all__ = [
     "Change",
     "ChangeDoesNotApply",
     "ChangeNotGranted",
+    "Cover",
     "DefinitionExpired",
     "DefinitionNotYetValid",
     "ExtendNotGranted",

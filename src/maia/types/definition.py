@@ -24,8 +24,8 @@ from maia.credentials.names import FIRST_VERSION, TypeName, Version, checked_ver
 from maia.credentials.principals import Owner, Principal
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, vocabulary_of
-from maia.types.sealing import Sealing, is_weaker
-from maia.types.topics import check_declaration
+from maia.types.sealing import ENVELOPE_UID, Sealing, is_weaker
+from maia.types.topics import check_declaration, tree_root
 
 __all__ = [
     "CREDENTIALS_MAX",
@@ -134,8 +134,12 @@ class TypeDefinition:
             raise BadDefinition(problem)
         object.__setattr__(self, "vocabulary", MappingProxyType(vocabulary))
         kinds = {attribute.uid: attribute.kind for attribute in self.attributes}
+        if self.sealing is not None and self.sealing.blinded and ENVELOPE_UID in kinds:
+            raise BadDefinition(f"no attribute of a blinded type has the uid `{ENVELOPE_UID}`")
         object.__setattr__(self, "kinds", MappingProxyType(kinds))
         if self.extends:
+            if any(tree_root(one.definition.name.name) is not None for one in self.extends):
+                raise BadDefinition("a tree of topics has no sub-types: declare another tree")
             _check_extends(self)
 
     @property

@@ -7,7 +7,8 @@ signature binds the name to the definition (dissertation, section 4.2.2):
       (event-type (version 1) (name OWNER "uk.gov.pito.Numberplate" "0") (previous "0")?
         (extends DEFINITION ...)?
         (attributes (attribute "numberplate" "3265" string) ...)
-        (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...)?
+        (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...
+          (blinded)? (cover "250" "1024")?)?
         (credentials CERTIFICATE ...)?)
       (signer (ed25519 KEY))
       (signature ed25519 BYTES))
@@ -19,6 +20,7 @@ holds; `verification.py` does.
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Final
 
@@ -58,7 +60,7 @@ from maia.types.definition import (
     SignedDefinition,
     TypeDefinition,
 )
-from maia.types.sealing import ADDRESSES_MAX, Sealing, SealingLevel
+from maia.types.sealing import ADDRESSES_MAX, Cover, Sealing, SealingLevel
 
 __all__ = [
     "DEFINITION_BYTES_MAX",
@@ -84,6 +86,7 @@ _LIMITS: Final = Limits(
     atom_max=CERTIFICATE_LIMITS.atom_max,
 )
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}
+_DIGITS: Final = re.compile(rb"[1-9][0-9]{0,8}")
 _LEVELS: Final = {level.value.encode(): level for level in SealingLevel}
 
 
@@ -167,7 +170,11 @@ def _attribute_to_expression(attribute: Attribute) -> SExpression:
 def _sealing_to_expression(sealing: Sealing) -> SExpression:
     manager: SExpression = (b"manager", principal_to_expression(sealing.manager))
     addresses: tuple[SExpression, ...] = tuple((b"at", address.encode()) for address in sealing.addresses)
-    return (b"sealing", sealing.level.value.encode(), manager, *addresses)
+    blinded: tuple[SExpression, ...] = ((b"blinded",),) if sealing.blinded else ()
+    cover: tuple[SExpression, ...] = ()
+    if sealing.cover is not None:
+        cover = ((b"cover", b"%d" % sealing.cover.every_ms, b"%d" % sealing.cover.size_bytes),)
+    return (b"sealing", sealing.level.value.encode(), manager, *addresses, *blinded, *cover)
 
 
 def _signed_definition(expression: SExpression) -> SignedDefinition:
@@ -234,16 +241,37 @@ def _attribute(expression: SExpression) -> Attribute:
 
 def _sealing(fields: list[SExpression]) -> tuple[Sealing | None, list[SExpression]]:
     match fields:
-        case [(b"sealing", bytes(level), (b"manager", manager), *places), *rest] if level in _LEVELS:
+        case [(b"sealing", bytes(level), (b"manager", manager), *options), *rest] if level in _LEVELS:
+            places, blinded, cover = _options(options)
             if len(places) > ADDRESSES_MAX:
                 raise BadDefinitionEncoding(f"`sealing` names at most {ADDRESSES_MAX} addresses")
             addresses = tuple(map(_address, places))
-            return Sealing(_LEVELS[level], principal_from_expression(manager), addresses), rest
+            run_by = principal_from_expression(manager)
+            return Sealing(_LEVELS[level], run_by, addresses, blinded, cover), rest
         case [(b"sealing", *_), *_]:
             raise BadDefinitionEncoding(
-                "sealing must be written `(sealing LEVEL (manager KEY) (at ADDRESS)*)`"
+                "sealing must be written "
+                "`(sealing LEVEL (manager KEY) (at ADDRESS)* (blinded)? (cover MILLISECONDS BYTES)?)`"
             )
     return None, fields
+
+
+def _options(options: list[SExpression]) -> tuple[list[SExpression], bool, Cover | None]:
+    """Return the addresses, and what is chosen behind them; each option stands once, in this order."""
+    cover: Cover | None = None
+    match options:
+        case [*before, (b"cover", bytes(every), bytes(size))]:
+            options, cover = before, Cover(_number(every), _number(size))
+    if options and options[-1] == (b"blinded",):
+        return options[:-1], True, cover
+    return options, False, cover
+
+
+def _number(digits: bytes) -> int:
+    # One form: no sign, no leading zero, and far more digits than any limit has.
+    if _DIGITS.fullmatch(digits) is None:
+        raise BadDefinitionEncoding("a number in a definition has 1 to 9 digits, the first of them not 0")
+    return int(digits)
 
 
 def _address(expression: SExpression) -> str:

@@ -16,6 +16,7 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Exists, Not, Operator, admits, attributes_of
 from maia.types import SealingLevel
+from support.blinded_net import BlindedNet
 from support.broker import NOW
 from support.sealed_publications import camera_and_reader, the_three
 
@@ -44,9 +45,14 @@ events = st.fixed_dictionaries(
 )
 
 
+BLINDED = "blinded"
+
+
 @cache
-def network(level: SealingLevel, held: frozenset):
+def network(level: SealingLevel | str, held: frozenset):
     """Return a network whose last broker holds these keys; one serves every example."""
+    if level == BLINDED:
+        return camera_and_reader(BlindedNet())
     net, *_ = the_three(level, met=(None, *(uid for uid in UIDS if uid in held)))
     return camera_and_reader(net)
 
@@ -54,7 +60,7 @@ def network(level: SealingLevel, held: frozenset):
 def model(event, wanted, held, level):
     """Return what a reader sees of an event, or None."""
     whole = {**event, LOCATION: PLACE}
-    if level is SealingLevel.EVENT:
+    if level in (SealingLevel.EVENT, BLINDED):
         return whole if admits(wanted, whole) else None
     if not attributes_of(wanted) <= held or not held:
         return None
@@ -63,7 +69,7 @@ def model(event, wanted, held, level):
 
 @pytest.mark.laws
 @given(
-    st.sampled_from(SealingLevel),
+    st.sampled_from([*SealingLevel, BLINDED]),
     st.frozensets(st.sampled_from(UIDS), min_size=1),
     filters,
     st.lists(events, min_size=1, max_size=4),

@@ -247,6 +247,30 @@ def test_a_type_is_sealed_by_option_and_stays_sealed(city: Maia) -> None:
     assert line.startswith("seal as attribute, keys of")
 
 
+def test_a_type_is_blinded_and_covered_by_option_and_stays_so(city: Maia) -> None:
+    define = ("type", "define", "-k", "pito.key", "--name", "T", "-a", "x:int", "-o", "blinded.type")
+    chosen = ("--sealing", "event", "--blinded", "--cover", "500:1024")
+    sealing = city(*define, *chosen, "--json").record["sealing"]
+    assert sealing["blinded"]
+    assert sealing["cover"] == {"every_ms": 500, "size_bytes": 1024}
+    shown = city("type", "show", "blinded.type").out
+    assert "sealing      event, blinded, covered every 500 ms with 1024 bytes, keys of" in shown
+    change = ("type", "change", "blinded.type", "-k", "pito.key")
+    assert city(*change, "--add", "y:int", "-o", "v2.type", "--json").record["sealing"] == sealing
+    assert city(*change, "--cover", "250:512", "-o", "v3.type").status == 0
+    assert city("type", "verify", "v3.type", "--previous", "blinded.type").status == 0
+    assert city(*change, "--sealing", "attribute", "-o", "v4.type").status != 0
+
+
+def test_blinding_and_cover_need_each_other_and_event_level(city: Maia) -> None:
+    define = ("type", "define", "-k", "pito.key", "--name", "T", "-a", "x:int", "-o", "t.type")
+    assert city(*define, "--blinded").status == 2
+    assert city(*define, "--sealing", "event", "--cover", "500:1024").status != 0
+    assert city(*define, "--sealing", "attribute", "--blinded").status != 0
+    for cover in ("500", "500:x", "5:1024", "500:1000"):
+        assert city(*define, "--sealing", "event", "--blinded", "--cover", cover).status != 0
+
+
 def test_options_about_keys_need_a_level(city: Maia) -> None:
     define = ("type", "define", "-k", "pito.key", "--name", "T", "-a", "x:int", "-o", "t.type")
     assert city(*define, "--keys", "ccs.pub").status == 2

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from maia.client import ROWS_PER_FRAME, FrameFiller, UnknownToClient, histories, known_version
-from maia.client.batch import FRAME_BYTES
+from maia.client.batch import FRAME_BYTES, rows_per_frame
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
+from maia.types import Cover, Sealing, SealingLevel, sign_definition
 from maia.wire import columns_to_frame
 from support.client_session import NOW, STORY
 
@@ -37,6 +40,18 @@ def test_a_frame_is_full_by_its_rows_or_by_its_bytes(filler):
     assert not filler.is_full
     filler.add({NUMBERPLATE: "A"})
     assert filler.is_full
+
+
+def test_events_of_a_covered_type_leave_one_by_one():
+    plain = STORY.definition.definition
+    pito = STORY.keys["PITO"]
+    sealing = Sealing(SealingLevel.EVENT, pito.principal, blinded=True, cover=Cover(500, 1024))
+    covered = sign_definition(replace(plain, sealing=sealing), pito)
+    event_type = known_version([covered], at=NOW).event_type
+    filler = FrameFiller(event_type)
+    filler.add({NUMBERPLATE: "AE05 XYZ"})
+    assert filler.is_full
+    assert rows_per_frame(event_type) == 1
 
 
 def test_a_version_is_verified_after_those_it_was_made_from():

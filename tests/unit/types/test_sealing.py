@@ -1,6 +1,7 @@
 """The owner's choice of sealing: what it says, who may change it, and that it is never given up."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -8,9 +9,11 @@ from maia.canonical import write_canonical
 from maia.credentials.authority import Action
 from maia.types import (
     Added,
+    BadDefinition,
     BadDefinitionEncoding,
     BadSealing,
     ChangeNotGranted,
+    Cover,
     Sealing,
     SealingLevel,
     SealingWeakened,
@@ -26,11 +29,20 @@ from maia.types import (
     verify_definition,
 )
 from maia.types.encoding import definition_from_body, definition_to_expression
-from maia.types.sealing import ADDRESSES_MAX
+from maia.types.sealing import (
+    ADDRESSES_MAX,
+    COVER_BYTES_MAX,
+    COVER_BYTES_MIN,
+    COVER_EVERY_MS_MAX,
+    COVER_EVERY_MS_MIN,
+    ENVELOPE_UID,
+)
 from support.types import CCS, MANAGER, MET, NOON, PITO, attribute, manage, numberplate, version
 
 EVENT = Sealing(SealingLevel.EVENT, PITO.principal)
 ATTRIBUTE = Sealing(SealingLevel.ATTRIBUTE, PITO.principal, ("127.0.0.1:7500", "keys.pito.example:7500"))
+BLINDED = replace(EVENT, blinded=True)
+COVERED = replace(BLINDED, addresses=("127.0.0.1:7500",), cover=Cover(250, 1024))
 LEVELS = (None, EVENT, ATTRIBUTE)
 COLOUR = attribute("colour", "7")
 
@@ -46,7 +58,7 @@ def verified(sealing, *, signer=PITO, before=None, **about):
 # ---------------------------------------------------------------- what it says
 
 
-@pytest.mark.parametrize("sealing", LEVELS)
+@pytest.mark.parametrize("sealing", [*LEVELS, BLINDED, COVERED])
 def test_a_choice_is_read_back_as_it_was_written(sealing):
     signed = sign_definition(sealed(sealing, credentials=(manage(PITO, MANAGER),)), PITO)
     assert definition_from_bytes(definition_to_bytes(signed)) == signed
@@ -97,6 +109,54 @@ def test_another_way_of_writing_it_is_refused(change):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        [(b"blinded", b"")],
+        [(b"blinded",), (b"blinded",)],
+        [(b"blinded",), (b"at", b"a")],
+        [(b"cover", b"250", b"1024"), (b"blinded",)],
+        [(b"blinded",), (b"cover", b"0250", b"1024")],
+        [(b"blinded",), (b"cover", b"250", b"-1024")],
+        [(b"blinded",), (b"cover", b"250", b"9" * 10)],
+        [(b"blinded",), (b"cover", b"250")],
+        [(b"blinded",), (b"cover", b"250", b"1024"), (b"cover", b"250", b"1024")],
+    ],
+)
+def test_another_way_of_writing_that_a_type_is_blinded_is_refused(options):
+    fields = list(definition_to_expression(sealed(EVENT)))
+    at = next(i for i, one in enumerate(fields) if one[0] == b"sealing")
+    fields[at] = (*fields[at], *options)
+    with pytest.raises((BadDefinitionEncoding, BadSealing)):
+        definition_from_body(write_canonical(tuple(fields)))
+
+
+def test_only_what_is_sealed_as_a_whole_is_blinded_and_only_what_is_blinded_is_covered():
+    with pytest.raises(BadSealing, match="event level"):
+        replace(ATTRIBUTE, blinded=True)
+    with pytest.raises(BadSealing, match="for blinded types"):
+        replace(EVENT, cover=Cover(250, 1024))
+    with pytest.raises(BadDefinition, match="uid"):
+        replace(sealed(BLINDED), attributes=(attribute("envelope", ENVELOPE_UID),))
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "size_bytes"),
+    [
+        (COVER_EVERY_MS_MIN - 1, 1024),
+        (COVER_EVERY_MS_MAX + 1, 1024),
+        (250, COVER_BYTES_MIN // 2),
+        (250, COVER_BYTES_MAX * 2),
+        (250, 1000),
+    ],
+)
+def test_the_rate_and_size_of_cover_have_limits(every_ms, size_bytes):
+    with pytest.raises(BadSealing):
+        Cover(every_ms, size_bytes)
+    Cover(COVER_EVERY_MS_MIN, COVER_BYTES_MIN)
+    Cover(COVER_EVERY_MS_MAX, COVER_BYTES_MAX)
+
+
+@pytest.mark.parametrize(
     "addresses",
     [("",), ("a b",), ("a\n",), ("é",), ("x" * 257,), ("a", "a"), tuple(map(str, range(ADDRESSES_MAX + 1)))],
 )
@@ -122,6 +182,32 @@ def test_a_later_version_never_seals_less(earlier, later):
     else:
         with pytest.raises(SealingWeakened):
             verified(LEVELS[later], number=1, before=before)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "is_refused"),
+    [
+        (EVENT, BLINDED, False),
+        (BLINDED, COVERED, False),
+        (COVERED, replace(COVERED, cover=Cover(5000, 512)), False),
+        (BLINDED, EVENT, True),
+        (COVERED, BLINDED, True),
+        (BLINDED, ATTRIBUTE, True),
+        (ATTRIBUTE, BLINDED, True),
+    ],
+)
+def test_a_later_version_stays_blinded_and_covered(earlier, later, is_refused):
+    before = verified(earlier)
+    if not is_refused:
+        assert verified(later, number=1, before=before).sealing == later
+        return
+    with pytest.raises(SealingWeakened):
+        verified(later, number=1, before=before)
+
+
+@pytest.mark.parametrize("order", list(permutations([None, EVENT, BLINDED, ATTRIBUTE])))
+def test_every_order_of_versions_gives_one_strongest_choice(order):
+    assert strongest(order) == ATTRIBUTE
 
 
 @pytest.mark.parametrize("first_known", ["earlier", "later"])

@@ -77,8 +77,12 @@ class Recording:
         """Say whether frames of a type are recorded here.
 
         Of a type without a known definition nothing is recorded unless its id was chosen: other
-        ids can be made up, and would fill the disk (A90).
+        ids can be made up, and would fill the disk (A90). A blinded type is not recorded: no log keeps
+        its cover.
         """
+        sealing = self.types.sealing(type_id)
+        if sealing is not None and sealing.blinded:
+            return False
         chosen, versions = self.settings.types, self.types.versions(type_id)
         if chosen is None:
             return bool(versions)

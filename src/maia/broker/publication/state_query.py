@@ -116,7 +116,8 @@ def _asked(
     question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
     if state.retained.is_complete(type_id, now):
         return _answered(question)
-    if len(state.questions) >= _QUESTIONS_MAX:
+    # A question names the type, and a broker on the way keeps the last frame of a stream, cover or not.
+    if len(state.questions) >= _QUESTIONS_MAX or state.blinded.is_blinded(type_id):
         question.is_whole = False
         return _answered(question)
     question.waits_for = set(_towards_publishers(state, type_id, besides=asker))

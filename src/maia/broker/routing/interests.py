@@ -104,10 +104,12 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
 def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
     """Send others on whose behalf the same is wanted now: they may have accepted it for another's sake."""
     state.routes.mark_changed(now)
-    book, placed = state.routes.book, state.sealed.placed.get((type_id, key))
+    book = state.routes.book
     tells = book.tell_one_again(LOCAL, type_id, key)
-    if placed is not None:
-        tells += book.tell_one_again(LOCAL, book_key_of_sealed(type_id), placed.entry_id)
+    for name in state.blinded.ids(type_id):
+        placed = state.sealed.placed.get((name, key))
+        if placed is not None:
+            tells += book.tell_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
     return route_messages(state, tells)
 
 

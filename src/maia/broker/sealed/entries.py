@@ -100,7 +100,7 @@ class Placed:
 
 
 Task: TypeAlias = tuple[bytes, Hop, bytes]
-"""A type, a hop, and the id of one of its entries; for `LOCAL`, the key of a class."""
+"""The id under which a type travels, a hop, and the id of an entry; for `LOCAL`, the key of a class."""
 
 
 @dataclass(slots=True)
@@ -115,9 +115,9 @@ class SealedInterests:
     looked_at: Instant | None = None
     """When it was last checked whether others have sealed anew."""
     placed: dict[tuple[bytes, bytes], Placed] = field(default_factory=dict)
-    """By type and class."""
+    """By the id under which a type travels, and class."""
     offered: dict[tuple[LinkId, int, bytes], int] = field(default_factory=dict)
-    """The epoch under which an advertisement, by its link and reference, is in the book as a type."""
+    """By link, reference and id of a type: the epoch under which an advertisement is in the book."""
     doubted: dict[bytes, None] = field(default_factory=dict)
     """Digests of sealed filters that a broker refused which could read more of them; the oldest go first."""
     to_do: dict[Task, None] = field(default_factory=dict)

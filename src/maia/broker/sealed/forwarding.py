@@ -235,8 +235,10 @@ def forward_sealed(
     targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
     if not targets:
         return []
-    # How small the pieces should be to which a frame can be cut, here or further on.
-    is_cut = source is None and part.frame.rows > 1 and routes.book.asks_for_less(key)
+    # How small the pieces should be to which a frame can be cut, here or further on. A blinded frame is
+    # never cut: its envelope is one value for all rows.
+    is_whole = source is not None or state.blinded.is_id(part.type_id) or part.frame.rows <= 1
+    is_cut = not is_whole and routes.book.asks_for_less(key)
     transit = sealed(fine_block_rows(part.frame.rows) if is_cut else 0)
     opened, frame = transit.opened, transit.opened.frame
     if any(len(rows) < part.frame.rows for _, rows in targets):

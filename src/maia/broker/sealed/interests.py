@@ -177,6 +177,7 @@ def understood(
 ) -> SealedEntry:
     """Return an interest as far as it opens and proves here, or raise what is wrong with it."""
     sealed, ring = received.filter, state.sealed.ring_of(received.filter.type_id)
+    state.blinded.check_id(sealed.type_id)
     if ring is None:
         return _by_type_alone(entry_id, received)
     is_checked = check_made_by_a_member(sealed, received.proof, ring)
@@ -187,7 +188,8 @@ def understood(
     known = opened.opened
     if proof is not None and is_to_be_verified(state):
         shown = new_proof(proof.request, proof.certificates)
-        proved = proved_filter(state, sealed.type_id, shown, opened.opened, now, budget)
+        type_id = state.blinded.type_of(sealed.type_id)
+        proved = proved_filter(state, type_id, shown, opened.opened, now, budget)
         known, received = proved.filter, replace(received, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
@@ -282,6 +284,8 @@ def _with_dependencies(
     state: BrokerState, link: Link, received: ReceivedOffer, now: Instant
 ) -> ReceivedOffer:
     """Return an offer with what it depends on, as far as it opens here, or raise what is wrong with it."""
+    state.blinded.check_id(received.offer.type_id)
+    kind = state.blinded.type_of(received.offer.type_id)
     ring = state.sealed.ring_of(received.offer.type_id)
     if ring is None:
         return received
@@ -292,9 +296,9 @@ def _with_dependencies(
         return received
     shown = new_proof(proof.request, proof.certificates)
     try:
-        watched = prove_offer(state, received.offer.type_id, shown, now)
+        watched = prove_offer(state, kind, shown, now)
     except MaiaError:
-        kind, neighbour = received.offer.type_id, state.routes.neighbour_on(link.id)
+        neighbour = state.routes.neighbour_on(link.id)
         remember_refusal(state, neighbour, kind, shown, Action.PUBLISH, now)
         raise
     state.statements.dependencies.note(link.id, watched)

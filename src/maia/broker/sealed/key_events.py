@@ -27,6 +27,7 @@ from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
 __all__ = [
+    "answer_waiting",
     "apply_new_keys",
     "handle_key_input",
     "leave_managers",
@@ -77,6 +78,8 @@ def maintain_keys(state: BrokerState, now: Instant) -> list[Effect]:
     if member is not None and member <= now:
         effects += handle_key_input(state, Tick(), now)
         state.seals.forget_dropped()
+        for type_id in state.blinded.outdated():
+            effects += keys_changed(state, type_id, now)
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
     for type_id in state.seals.projecting.types():
@@ -143,16 +146,19 @@ def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
 def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
     if not state.seals.has_begun(type_id, now):
         return []
-    effects: list[Effect] = []
-    for number, message in state.seals.publishing.take(type_id):
-        link = state.links.get(number)
-        if link is None or not link.is_ready:
-            continue  # its publisher is gone, and sends it again elsewhere
-        try:
-            effects += answer(state, link, message, now)
-        except MaiaError as problem:
-            effects += close_link(state, link, problem, now)
-    return effects
+    waited = state.seals.publishing.take(type_id)
+    return [effect for link, message in waited for effect in answer_waiting(state, link, message, now)]
+
+
+def answer_waiting(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+    """Take on a publisher's frame that waited."""
+    link = state.links.get(number)
+    if link is None or not link.is_ready:
+        return []  # its publisher is gone, and sends it again elsewhere
+    try:
+        return answer(state, link, message, now)
+    except MaiaError as problem:
+        return close_link(state, link, problem, now)
 
 
 # ------------------------------------------------------------ keys that do not come

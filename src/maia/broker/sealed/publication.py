@@ -8,10 +8,14 @@ if a subscriber here is to have it (A49), and it is matched on what was opened
 and passed on sealed as it came. A frame whose key or signer is not known yet
 waits, within limits. A broker without keys passes frames on by their type and
 reads none: there a frame uses up numbers of its own signer alone (A85).
+A blinded frame is the same with an envelope, which is opened before anything
+in it counts, and cover ends where it is opened.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
@@ -27,6 +31,7 @@ from maia.broker.refusals import (
     SignerNotEntitled,
 )
 from maia.broker.routing.routes import has_unseen_rows, unseen_part
+from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import SealedTransit, forward_sealed, record_once_signed, sealed_transit
 from maia.broker.sealed.keys import Arrived
 from maia.broker.sessions.links import Link
@@ -57,6 +62,7 @@ __all__ = [
     "learn_what_is_at_hand",
     "pass_on_overdue",
     "sealed_alone",
+    "send_cover",
     "send_sealed",
     "take_on_again",
     "hold_until_sealed",
@@ -75,7 +81,7 @@ def hold_until_sealed(state: BrokerState, link: Link, message: Publish, type_id:
     """Let a publisher's frame wait for a key to seal it with, if it has to; say whether it does."""
     waiting, stream = state.seals.publishing, (link.id, message.ref)
     if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
-        return False
+        return _hold_until_slot(state, link, message, type_id)
     lack = key_lack(state, type_id, now)
     if lack is not None:
         raise lack  # no key is on its way
@@ -86,9 +92,21 @@ def hold_until_sealed(state: BrokerState, link: Link, message: Publish, type_id:
     return True
 
 
+def _hold_until_slot(state: BrokerState, link: Link, message: Publish, type_id: bytes) -> bool:
+    """Let a frame of a covered type wait, unless it is its turn; say whether it does."""
+    sealing = state.types.sealing(type_id)
+    if sealing is None or sealing.cover is None or state.cover.taking == type_id:
+        return False
+    state.cover.wait(type_id, link.id, message)
+    state.routes.is_changed = True
+    return True
+
+
 def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> list[Effect]:
     """Give a publisher's frame to local subscribers as it is, and to other brokers sealed and signed."""
     keys = _keys_to_seal_with(state, transit, sealing, now)
+    if sealing.blinded:
+        return _send_blinded(state, transit, keys, sealing, now)
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
@@ -106,6 +124,50 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     return [*record_once_signed(state, sealed(0), now), *here, *there]
 
 
+def _send_blinded(
+    state: BrokerState, transit: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
+) -> list[Effect]:
+    """Give a publisher's frame to local subscribers, and to others in an envelope of this broker."""
+    unseen = unseen_part(state.routes, transit)
+    if unseen is None:
+        return [Count("maia_duplicates_total")]
+    # Before it is delivered here: what does not fit goes nowhere. Behind the duplicates: a number that
+    # is left out would show.
+    outer = state.blinded.enclose(unseen, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
+    here = _delivered(state, unseen, frozenset(), signer=state.principal)
+    state.cover.is_filled = True
+    return [*here, *_send_outer(state, outer, keys, sealing, now)]
+
+
+def send_cover(state: BrokerState, type_id: bytes, sealing: Sealing, now: Instant) -> list[Effect]:
+    """Send a frame without an event: the same as one with an event to whoever cannot open it."""
+    name = state.blinded.publishing_id(type_id, now)
+    keys = None if name is None else state.seals.sealing_keys(name, now, now)
+    if keys is None:
+        return []
+    outer = state.blinded.enclose(None, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
+    return _send_outer(state, outer, keys, sealing, now)
+
+
+def _send_outer(
+    state: BrokerState, outer: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
+) -> list[Effect]:
+    unseen_part(state.routes, outer)  # so that it is known if it comes back
+    part, missing = _matched(state, outer, frozenset(), sealing)
+    sealed = partial(_sealed, state, outer, keys, sealing.level)
+    return forward_sealed(state, part, missing, sealed, source=None, now=now)
+
+
+def _matched(
+    state: BrokerState, outer: Transit, missing: frozenset[AttributeUid], sealing: Sealing
+) -> tuple[Transit, frozenset[AttributeUid]]:
+    """Return what a blinded frame is matched on: under cover on nothing, as cover matches no filter."""
+    if sealing.cover is None:
+        return outer, missing
+    kinds = state.types.kinds(state.blinded.type_of(outer.type_id))
+    return replace(outer, frame=outer.frame.only(())), missing.union(kinds)
+
+
 def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
     """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
     keys = _keys_to_seal_with(state, transit, sealing, now)
@@ -117,7 +179,10 @@ def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: In
 
 def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
     """Return keys for all of a frame; refuse one that could not be sealed, or that no reader would open."""
-    keys = state.seals.sealing_keys(transit.type_id, Instant(transit.published_at), now)
+    name = state.blinded.publishing_id(transit.type_id, now)
+    if name is None:
+        raise KeyMissing("this broker does not hold the key of the type's own group")
+    keys = state.seals.sealing_keys(name, Instant(transit.published_at), now)
     if keys is None:
         raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
     wanted = tuple(transit.frame.columns) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
@@ -167,8 +232,10 @@ def _carried(
     state: BrokerState, link: Link, frame: Sealed, contents: list[OpenContent], now: Instant
 ) -> list[Effect]:
     closed = closed_frame(frame)  # a frame that contradicts itself ends the link
-    sealing = state.types.sealing(frame.type_id)
-    if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
+    type_id = state.blinded.type_of(frame.type_id)
+    sealing = state.types.sealing(type_id)
+    is_named = sealing is not None and sealing.blinded and frame.type_id == type_id
+    if sealing is not None and (is_named or frame.level < LEVEL_NUMBERS[sealing.level]):
         return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
     if not is_known_type(state, frame.type_id):
         return [Count("maia_frames_unwanted_total")]
@@ -182,7 +249,7 @@ def _carried(
     except BrokenCredential as problem:
         return _refused(problem)
     arrived = Arrived(verified, contents, link.id)
-    if state.seals.carrying.holds(frame.type_id, arrived.stream):
+    if state.seals.carrying.holds(type_id, arrived.stream):
         return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
     return take_on_again(state, arrived, now)
 
@@ -214,6 +281,8 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     if not opened.parts:
         return _passed_on_unread(state, arrived, now)
     type_id = arrived.frame.type_id
+    if state.blinded.is_id(type_id):
+        return _read_blinded(state, arrived, opened, keys, now)
     if type_id not in state.audiences and not state.routes.book.asked_about(book_key_of_sealed(type_id)):
         opened = arrived.closed  # its seal holds, and no filter asks what is in it
     along = {one.uid: one.content for one in arrived.contents}
@@ -235,10 +304,39 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     return [*counted, *recorded, *here, *there]
 
 
+def _read_blinded(
+    state: BrokerState, arrived: Arrived, opened: OpenedFrame, keys: EpochKeys, now: Instant
+) -> list[Effect]:
+    """Take the publication out of a blinded frame for subscribers here, and pass the frame on as it came.
+
+    Cover is passed on, and neither delivered, remembered as what was said last, recorded nor counted.
+    """
+    frame, type_id = arrived.frame, state.blinded.type_of(arrived.frame.type_id)
+    ring, sealing = state.seals.ring_of(frame.type_id), state.types.sealing(type_id)
+    assert ring is not None and sealing is not None  # noqa: S101, PT018 - it was opened
+    sealed = sealed_transit(opened, state.types.kinds(type_id))
+    inner = reveal(sealed.part, type_id)
+    if inner is not None and not ring.opens(frame.epoch, Instant(inner.published_at), now):
+        return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
+    if type_id in state.audiences and not _is_entitled(state, arrived, sealed, keys, now):
+        return _waits(state, arrived, now)
+    if unseen_part(state.routes, sealed.part, frame.signer) is None:
+        return [Count("maia_duplicates_total")]
+    here: list[Effect] = []
+    if inner is not None and type_id in state.audiences:
+        # Its publisher may have sent it through another broker before, in another envelope.
+        unseen = unseen_part(state.routes, inner)
+        signer = Principal(frame.signer)
+        again: list[Effect] = [Count("maia_duplicates_total")]
+        here = again if unseen is None else _delivered(state, unseen, frozenset(), signer=signer)
+    part, missing = _matched(state, sealed.part, sealed.missing, sealing)
+    return [*here, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
+
+
 def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
     """Open a frame as far as it is read here, and by what came along where it is delivered (A51)."""
     frame = arrived.frame
-    if frame.type_id not in state.audiences:
+    if state.blinded.type_of(frame.type_id) not in state.audiences:
         return open_further(arrived.closed, keys, only=_read_on_the_way(state, frame, keys)), []
     if not arrived.contents:
         return open_further(arrived.closed, keys), []
@@ -268,10 +366,11 @@ def _is_entitled(
 ) -> bool:
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
     signer = verify_further(arrived.verified, sealed.opened, keys).signer
-    if not state.writers.knows(sealed.type_id, signer):
-        learn_what_is_at_hand(state, sealed.type_id, signer)
+    type_id = state.blinded.type_of(sealed.type_id)
+    if not state.writers.knows(type_id, signer):
+        learn_what_is_at_hand(state, type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
-    answer = state.writers.judge(signer, state.types.versions(sealed.type_id), uids, now)
+    answer = state.writers.judge(signer, state.types.versions(type_id), uids, now)
     if answer is False:
         raise SignerNotEntitled("a frame was signed by a principal that may not publish what is in it")
     return answer is not None
@@ -308,8 +407,9 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         return _refused(problem)
     if unseen_part(state.routes, sealed.part, arrived.frame.signer) is None:
         return [Count("maia_duplicates_total")]
-    remember_passing(state, arrived.frame, arrived.source, now)
-    missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
+    if not state.blinded.is_id(arrived.frame.type_id):
+        remember_passing(state, arrived.frame, arrived.source, now)
+    missing = sealed.missing.union(state.types.kinds(state.blinded.type_of(arrived.frame.type_id)))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     return [Count("maia_frames_unread_total"), *recorded, *sent]
@@ -325,20 +425,21 @@ def _refused(problem: MaiaError) -> list[Effect]:
 def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
     frame, waiting = arrived.frame, state.seals.carrying
+    type_id = state.blinded.type_of(frame.type_id)
     until = arrived.until = arrived.until or waiting.until(now)
     # Any key can be an unknown signer: such frames do not take all the room (A85).
-    is_doubtful = not state.writers.knows(frame.type_id, arrived.verified.signer)
+    is_doubtful = not state.writers.knows(type_id, arrived.verified.signer)
     has_room = until > now and waiting.put(
-        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
+        type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
     )
     if not has_room:
         return _passed_on_unread(state, arrived, now)
     state.routes.is_changed = True
     # The key manager is asked, not more often than it can answer.
     if state.seals.keys(frame.type_id, frame.epoch) is None:
-        asked = state.keys.ask_for_epoch(frame.type_id, now)
+        asked = state.keys.ask_for_epoch(type_id, now)
     else:
-        asked = state.keys.ask_for_writer(frame.type_id, Principal(frame.signer), now)
+        asked = state.keys.ask_for_writer(type_id, Principal(frame.signer), now)
     return [Count("maia_frames_waiting_total"), *asked]
 
 

@@ -167,69 +167,96 @@ TASKS_PER_STEP: Final = 64
 
 
 def place_sealed(state: BrokerState, type_id: bytes, view_class: SubscriberGroup) -> list[Effect]:
+    """Put a class of subscribers into the book under every id that the type has at this moment."""
+    ids = state.blinded.ids(type_id)
+    return [effect for name in ids for effect in _placed_under(state, name, view_class)]
+
+
+def _placed_under(state: BrokerState, name: bytes, view_class: SubscriberGroup) -> list[Effect]:
     """Put a class of subscribers into the book, sealed with the newest keys; wait if there are none."""
-    ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
+    ring, epoch = state.sealed.ring_of(name), state.sealed.in_use.get(name)
     if ring is None or epoch is None:
         return []
-    before = state.sealed.placed.get((type_id, view_class.key))
+    before = state.sealed.placed.get((name, view_class.key))
     groups = ring.groups(epoch)
     if before is not None and (before.epoch, before.groups) == (epoch, groups):
         return []
-    entry = _sealed_entry(state, type_id, view_class, ring, epoch)
-    state.sealed.placed[type_id, view_class.key] = Placed(entry.id, epoch, groups)
-    book, key = state.routes.book, book_key_of_sealed(type_id)
+    entry = _sealed_entry(state, name, view_class, ring, epoch)
+    state.sealed.placed[name, view_class.key] = Placed(entry.id, epoch, groups)
+    book, key = state.routes.book, book_key_of_sealed(name)
     tells = book.local_entry(key, entry)
     return route_messages(state, [*tells, *(book.local_unsubscribe(key, before.entry_id) if before else ())])
 
 
 def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> list[Effect]:
     """Take a class of subscribers out of the book, if it is there."""
-    placed = state.sealed.placed.pop((type_id, class_key), None)
+    ids = state.blinded.ids(type_id)
+    return [effect for name in ids for effect in _taken_back_under(state, name, class_key)]
+
+
+def _taken_back_under(state: BrokerState, name: bytes, class_key: bytes) -> list[Effect]:
+    placed = state.sealed.placed.pop((name, class_key), None)
     if placed is None:
         return []
-    return route_messages(
-        state, state.routes.book.local_unsubscribe(book_key_of_sealed(type_id), placed.entry_id)
-    )
+    key = book_key_of_sealed(name)
+    return route_messages(state, state.routes.book.local_unsubscribe(key, placed.entry_id))
 
 
 def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
-    offered = (entry.link, entry.ref, type_id)
-    epoch, before = state.sealed.in_use.get(type_id), state.sealed.offered.get(offered)
-    if epoch is None:
-        return []
-    book, key = state.routes.book, book_key_of_sealed(type_id)
-    state.sealed.offered[offered] = epoch
-    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
-    if before is not None and before != epoch:
-        tells += book.local_unadvertise(key, (entry.link, entry.ref, before))
+    book, tells = state.routes.book, list[Tell]()
+    for name in state.blinded.ids(type_id):
+        epoch, offered = state.sealed.in_use.get(name), (entry.link, entry.ref, name)
+        if epoch is None:
+            continue
+        before = state.sealed.offered.get(offered)
+        state.sealed.offered[offered] = epoch
+        key = book_key_of_sealed(name)
+        tells += book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
+        if before is not None and before != epoch:
+            tells += book.local_unadvertise(key, (entry.link, entry.ref, before))
     return route_messages(state, tells)
 
 
 def unoffer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Take an advertisement out of the book, if it is there."""
-    epoch = state.sealed.offered.pop((entry.link, entry.ref, type_id), None)
-    if epoch is None:
-        return []
-    key = book_key_of_sealed(type_id)
-    return route_messages(state, state.routes.book.local_unadvertise(key, (entry.link, entry.ref, epoch)))
+    book, tells = state.routes.book, list[Tell]()
+    for name in state.blinded.ids(type_id):
+        epoch = state.sealed.offered.pop((entry.link, entry.ref, name), None)
+        if epoch is not None:
+            tells += book.local_unadvertise(book_key_of_sealed(name), (entry.link, entry.ref, epoch))
+    return route_messages(state, tells)
+
+
+def _retired(state: BrokerState, name: bytes) -> list[Effect]:
+    """Ask and offer no more under a blinded id whose epoch is over and forgotten."""
+    effects: list[Effect] = []
+    for class_key in [one for placed, one in state.sealed.placed if placed == name]:
+        effects += _taken_back_under(state, name, class_key)
+    key = book_key_of_sealed(name)
+    for link, ref, offered in [one for one in state.sealed.offered if one[2] == name]:
+        epoch = state.sealed.offered.pop((link, ref, offered))
+        effects += route_messages(state, state.routes.book.local_unadvertise(key, (link, ref, epoch)))
+    state.sealed.in_use.pop(name, None)
+    state.sealed.changed_at.pop(name, None)
+    return effects
 
 
 def _sealed_entry(
-    state: BrokerState, type_id: bytes, view_class: SubscriberGroup, ring: KeyRing, epoch: int
+    state: BrokerState, name: bytes, view_class: SubscriberGroup, ring: KeyRing, epoch: int
 ) -> SealedEntry:
-    sealing = state.types.sealing(type_id)
+    sealing = state.types.sealing(state.blinded.type_of(name))
     sealed = seal_filter(
         view_class.routed,
-        type_id=type_id,
+        type_id=name,
         epoch=epoch,
         by_attribute=sealing is None or sealing.level is SealingLevel.ATTRIBUTE,
         keys=ring,
         random=state.random,
     )
     right = right_behind(state, view_class)
-    named = frozenset() if right is None else speaks_of(state, type_id, right)
-    is_provable = all(ring.key(GroupId(type_id, uid), epoch) is not None for uid in named)
+    named = frozenset() if right is None else speaks_of(state, name, right)
+    is_provable = all(ring.key(GroupId(name, uid), epoch) is not None for uid in named)
     # What others are bound to refuse must not cover what they would accept.
     marks = frozenset() if is_provable else frozenset({sealed.digest})
     return SealedEntry(sealed.id, view_class.routed, LocalInterest(sealed, view_class), marks, sealed.digest)
@@ -243,18 +270,19 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
 
     What is wanted and offered here follows at once or in the next steps.
     """
-    ring = state.sealed.ring_of(type_id)
-    # The newest epoch in which this broker is a member; interests need not wait for it to begin.
-    epoch = None if ring is None else ring.newest
-    if ring is not None and epoch is not None and ring.key(GroupId(type_id), epoch) is None:
-        epoch = None
-    shown: list[Effect] = []
-    if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
-        state.sealed.in_use[type_id] = epoch
-        state.sealed.changed_at[type_id] = now
-        state.routes.schedule_rekeying(just_after(now))
-        shown = show_rights(state, state.routes.node_of, [type_id])
-    _find_work(state, type_id)
+    shown = [effect for name in state.blinded.refresh(type_id) for effect in _retired(state, name)]
+    for name in state.blinded.ids(type_id):
+        ring = state.sealed.ring_of(name)
+        # The newest epoch in which this broker is a member; interests need not wait for it to begin.
+        epoch = None if ring is None else ring.newest
+        if ring is not None and epoch is not None and ring.key(GroupId(ring.type_id), epoch) is None:
+            epoch = None
+        if epoch is not None and state.sealed.in_use.get(name) != epoch:
+            state.sealed.in_use[name] = epoch
+            state.sealed.changed_at[name] = now
+            state.routes.schedule_rekeying(just_after(now))
+            shown += show_rights(state, state.routes.node_of, [name])
+        _find_work(state, name)
     if state.types.sealing(type_id) is not None:
         for link in state.links.values():
             for entry in link.advertisements.values():
@@ -287,17 +315,17 @@ def rekey_pending(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def _find_work(state: BrokerState, type_id: bytes) -> None:
-    book, key = state.routes.book, book_key_of_sealed(type_id)
-    audience = state.audiences.get(type_id)
+def _find_work(state: BrokerState, name: bytes) -> None:
+    book, key = state.routes.book, book_key_of_sealed(name)
+    audience = state.audiences.get(state.blinded.type_of(name))
     for class_key in audience.classes if audience is not None else ():
-        state.sealed.to_do[type_id, LOCAL, class_key] = None
-    ring = state.sealed.ring_of(type_id)
+        state.sealed.to_do[name, LOCAL, class_key] = None
+    ring = state.sealed.ring_of(name)
     for hop in book.hops(key):
         if hop != LOCAL:
             for entry in book.entries(hop, key):
                 if _may_change(entry, ring):
-                    state.sealed.to_do[type_id, hop, entry.id] = None
+                    state.sealed.to_do[name, hop, entry.id] = None
 
 
 def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
@@ -313,17 +341,16 @@ def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
 
 
 def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:
-    type_id, hop, what = task
+    name, hop, what = task
     if hop != LOCAL:
-        return _understood_anew(
-            state, type_id, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, now
-        )
+        return _understood_anew(state, name, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, now)
+    type_id = state.blinded.type_of(name)
     audience = state.audiences.get(type_id)
     view_class = None if audience is None else audience.classes.get(what)
     if view_class is None or state.types.sealing(type_id) is None:
         return []
     plain = route_messages(state, state.routes.book.local_unsubscribe(type_id, what[:16]))
-    return [*place_sealed(state, type_id, view_class), *plain]
+    return [*_placed_under(state, name, view_class), *plain]
 
 
 def _understood_anew(

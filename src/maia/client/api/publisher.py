@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from maia.client import ROWS_PER_FRAME, Acknowledged, ClientSession, FrameFiller, NotConnected, RowsRefused
-from maia.client.batch import FRAME_BYTES, columns_of
+from maia.client import Acknowledged, ClientSession, FrameFiller, NotConnected, RowsRefused
+from maia.client.batch import FRAME_BYTES, columns_of, rows_per_frame
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL
 from maia.credentials import BadName
@@ -64,7 +64,7 @@ class Publisher:
         """Publish under an advertisement that is accepted, or soon will be."""
         self._client = client
         self._entry = entry
-        self._filler = FrameFiller(self.event_type)
+        self._filler, self._rows_max = FrameFiller(self.event_type), rows_per_frame(self.event_type)
         self._tree = tree_root(self.event_type.name.name)
         self._problem: MaiaError | None = None
         self._on_warning = on_warning
@@ -100,7 +100,7 @@ class Publisher:
         """Publish many events, in frames as full as can be; nothing of a frame with a mistake is sent."""
         remaining = iter(events)
         names = self.event_type.vocabulary
-        while some := list(islice(remaining, ROWS_PER_FRAME)):
+        while some := list(islice(remaining, self._rows_max)):
             for strange in set().union(*some) - names.keys():
                 check_event({strange: None}, self.event_type)  # raises, and names what comes near
             await self._send_columns(len(some), {name: [one.get(name) for one in some] for name in names})
@@ -109,8 +109,8 @@ class Publisher:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
         import pyarrow as pa
 
-        for start in range(0, batch.num_rows, ROWS_PER_FRAME):
-            part = batch.slice(start, ROWS_PER_FRAME)
+        for start in range(0, batch.num_rows, self._rows_max):
+            part = batch.slice(start, self._rows_max)
             columns: dict[str, list[object]] = {}
             for name, column in zip(part.schema.names, part.columns, strict=True):
                 if pa.types.is_timestamp(column.type):

@@ -103,8 +103,9 @@ class ManagedTypes:
         if known is None:
             if len(self._groups) >= self._settings.limits.types:
                 raise KeyServerFull(f"this server runs the groups of {self._settings.limits.types} types")
-            return self._new(type_id, sealing.level)
+            return self._new(type_id, sealing)
         known.grounds = self._grounds(sealing.level)
+        known.refresh_together(sealing.blinded)
         return known
 
     def joined(self, manager: GroupManager, versions: tuple[VerifiedType, ...]) -> None:
@@ -127,17 +128,19 @@ class ManagedTypes:
             settings.limits.chains_per_request,
         )
 
-    def _new(self, type_id: bytes, level: SealingLevel) -> GroupManager:
-        return GroupManager(
+    def _new(self, type_id: bytes, sealing: Sealing) -> GroupManager:
+        made = GroupManager(
             type_id,
             self._key,
-            self._grounds(level),
+            self._grounds(sealing.level),
             random=self._random,
             store=ManagerStore(type_id, self._at_rest),
             terms=self._settings.terms,
             keeps_history=type_id in self._settings.history,
             distrusted=self._distrusted,
         )
+        made.refresh_together(sealing.blinded)
+        return made
 
     # -------------------------------------------------------- what the domain decides
 
@@ -199,7 +202,7 @@ class ManagedTypes:
         sealing = self._managed(versions.values()) if versions else None
         if sealing is None:
             return []
-        manager = self._new(type_id, sealing.level)
+        manager = self._new(type_id, sealing)
         found = manager.store.read(kept, self._key.principal)
         manager.restore(found, versions, now)
         self._groups[type_id] = manager

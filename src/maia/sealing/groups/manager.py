@@ -61,6 +61,10 @@ class GroupManager:
         self._standing = GroupStanding(self._groups, self._members, store, self._distrusted)
         self._past = GroupPast(self._groups, self._members, store.writers, self._distrusted)
 
+    def refresh_together(self, together: bool) -> None:
+        """Refresh at the moments at which other types are refreshed, or a period after the last time."""
+        self._groups.together = together
+
     # -------------------------------------------------------- asking
 
     @property

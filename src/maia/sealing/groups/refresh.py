@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from maia.events import Instant, seconds_after
+from maia.events import SECOND, Instant, seconds_after
 
 __all__ = ["Refresh", "joining_calls_for_refresh", "periodic_at"]
 
@@ -45,6 +45,10 @@ def joining_calls_for_refresh(*, was_used: bool, holds_it: bool, held_right_sinc
     return was_used and not holds_it and not held_right_since_refresh
 
 
-def periodic_at(refreshed_at: Instant, refresh_s: int) -> Instant:
-    """Return when a key is refreshed even if nobody comes or goes."""
-    return seconds_after(refreshed_at, refresh_s)
+def periodic_at(refreshed_at: Instant, refresh_s: int, *, together: bool = False) -> Instant:
+    """Return when a key is refreshed even if no member joins or leaves.
+
+    Types that are refreshed together are so at moments that do not depend on when each was last.
+    """
+    since = refreshed_at - refreshed_at % (refresh_s * SECOND) if together else refreshed_at
+    return seconds_after(Instant(since), refresh_s)

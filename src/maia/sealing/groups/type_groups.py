@@ -55,6 +55,8 @@ class TypeGroups:
         """Begin without a group; epochs are signed with `key`."""
         self.ledger = EpochLedger(type_id, key, store)
         self.terms, self.keeps_history = terms, keeps_history
+        self.together = False
+        """Whether periodic refreshes come at moments that are the same for all types."""
         self._store, self._random = store, random
         self._groups: dict[GroupId, KeyGroup] = {}
 
@@ -200,7 +202,10 @@ class TypeGroups:
         }
 
     def _is_stale(self, group: KeyGroup, now: Instant) -> bool:
-        return group.current is None or periodic_at(group.current.since, self.terms.refresh_s) <= now
+        return group.current is None or self._periodic_at(group.current.since) <= now
+
+    def _periodic_at(self, since: Instant) -> Instant:
+        return periodic_at(since, self.terms.refresh_s, together=self.together)
 
     def destroy(self, now: Instant) -> None:
         """Destroy the secrets with which nothing may be opened any more, or keep them for the past."""
@@ -215,7 +220,7 @@ class TypeGroups:
         moments: list[Instant] = []
         for group in self._groups.values():
             if group.current is not None and group.holders:
-                moments.append(periodic_at(group.current.since, self.terms.refresh_s))
+                moments.append(self._periodic_at(group.current.since))
             moments += [over for one in group.issued if (over := one.over_at(self.terms.drift_s)) is not None]
         return moments
 

@@ -94,6 +94,11 @@ class KeyRing:
         """Return the number of the newest epoch, begun or not."""
         return max(self._epochs, default=None)
 
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """Return the numbers of the epochs that are remembered, the oldest first."""
+        return tuple(sorted(self._epochs))
+
     def sealing_epoch(self, now: Instant) -> int | None:
         """Return the newest epoch that has begun; None if there is none, or if its successor is overdue."""
         newest = max([number for number, epoch in self._epochs.items() if epoch.since <= now], default=None)
