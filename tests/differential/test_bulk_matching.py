@@ -39,6 +39,12 @@ Expected = dict[tuple[int, str], frozenset[AttributeUid]]
 
 TYPES = ("sighting", "trade")
 PLATE, SPEED, WEIGHT = AttributeUid("plate"), AttributeUid("speed"), AttributeUid("weight")
+TEXTS = (
+    (TextTest.PREFIX, "a"),
+    (TextTest.CONTAINS, "a"),
+    (TextTest.LEVELS, "/+/b"),
+    (TextTest.LEVELS, "/a/#"),
+)
 
 
 def data_frame(spark, events: Sequence[Event], types: Sequence[str]):
@@ -93,7 +99,7 @@ def _question(random: Random) -> Predicate:
     if choice < 0.5:
         return Membership(uid, frozenset(random_value(random, kind) for _ in range(3)))
     if choice < 0.6 and kind is Kind.STRING:
-        return TextMatch(uid, random.choice((TextTest.PREFIX, TextTest.CONTAINS)), "a")
+        return TextMatch(uid, *random.choice(TEXTS))
     ends = sorted((random_value(random, kind), random_value(random, kind)))
     return AllOf((Comparison(uid, Operator.GE, ends[0]), Comparison(uid, Operator.LE, ends[1])))
 
