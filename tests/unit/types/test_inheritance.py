@@ -42,6 +42,7 @@ from maia.types import (
     validity_definition,
     verify_definition,
 )
+from maia.types.topics import plain_attributes, tree_name
 from support.types import (
     CCS,
     LOCATION,
@@ -320,3 +321,11 @@ def test_each_way_to_be_no_sub_type_has_its_code():
         BadDefinition.code,
     }
     assert len(codes) == 6
+
+
+def test_a_tree_of_topics_has_no_sub_types():
+    """A99: a sub-type of a tree would publish on its topics without the rights on the topics above."""
+    tree = TypeDefinition(tree_name(PITO.principal, "/news"), None, plain_attributes())
+    below = TypeName(PITO.principal, "uk.gov.met.News", FIRST_VERSION)
+    with pytest.raises(BadDefinition, match="has no sub-types"):
+        TypeDefinition(below, None, (*tree.attributes, COLOUR), extends=(sign_definition(tree, PITO),))
