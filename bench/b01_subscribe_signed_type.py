@@ -14,14 +14,12 @@ from harness import Benchmark, Case, Race, Ratio, Side, at_most
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
-from maia.credentials.authority import Action, Authority, NetworkPattern, TypePattern
-from maia.credentials.authority_algebra import MANAGE_ACTIONS
+from maia.credentials.authority import MANAGE_ACTIONS, Action, Authority, NetworkPattern, TypePattern
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.encoding.certificates import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
-from maia.credentials.name_patterns import exact_name
-from maia.credentials.names import NetworkName, TypeName
+from maia.credentials.names import NetworkName, TypeName, exact_name
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request

@@ -34,8 +34,7 @@ from maia.credentials.certificate import AuthorisationCertificate, SignedCertifi
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.encoding.certificates import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
-from maia.credentials.name_patterns import exact_name
-from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName
+from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, exact_name
 from maia.credentials.validity.period import Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request

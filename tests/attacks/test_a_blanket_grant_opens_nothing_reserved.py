@@ -35,8 +35,7 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.credentials.authority import AttributeSet
-from maia.credentials.authority_algebra import covers_request, intersect
+from maia.credentials.authority import AttributeSet, covers_request, intersect
 from maia.credentials.names import is_reserved
 from maia.domain.access.results import AdminAct
 from maia.domain.http.application import ENDPOINTS

@@ -8,7 +8,7 @@ from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
-from maia.routing.table.digests import Tally, digest_of_filter, mark_of_interest
+from maia.routing.table.interests import Tally, digest_of_filter, mark_of_interest
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import (

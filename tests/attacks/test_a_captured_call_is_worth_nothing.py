@@ -19,7 +19,7 @@ import pytest
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.client import DomainClient
-from maia.api.headers import credentials_to_header
+from maia.api.problems import credentials_to_header
 from maia.clock import system_now
 from maia.config.input_files import read_certificates, read_principal
 from maia.events import Instant

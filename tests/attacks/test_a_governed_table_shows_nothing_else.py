@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import NoChain
 from maia.predicates.syntax import Comparison, Not, Operator
-from maia.spark.governed.refusals import ReaderDistrusted
+from maia.spark.governed.reader import ReaderDistrusted
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel

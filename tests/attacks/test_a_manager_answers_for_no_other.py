@@ -9,7 +9,7 @@ from maia.sealing.groups.manager_links import ManagerLink
 from maia.sealing.groups.one_time_questions import keys_digest
 from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.sealing.keys.history import PastAnswer, pack_past, past_info
-from maia.sealing.member.notices import Challenged, KeysRefused, WriterTold
+from maia.sealing.member.settings import Challenged, KeysRefused, WriterTold
 from maia.wire.codec import decode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (

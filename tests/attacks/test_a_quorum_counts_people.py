@@ -33,8 +33,7 @@ from maia.credentials import (
     verify_chain,
     verify_constitution,
 )
-from maia.credentials.chains.quorum import change_body
-from maia.credentials.chains.thresholds import checked_threshold
+from maia.credentials.chains.quorum import change_body, checked_threshold
 from maia.credentials.keys import SignedKind
 from support.chains import (
     ALICE,

@@ -34,7 +34,7 @@ from maia.credentials import (
 from maia.credentials.encoding.certificates import issue
 from maia.domain import DomainLimits
 from maia.predicates import ALWAYS
-from maia.routing.overlay.ids import is_closer, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import is_closer, node_id_of_key, node_id_of_type
 from maia.types import definition_to_bytes, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received

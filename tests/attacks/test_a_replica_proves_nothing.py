@@ -10,7 +10,7 @@ from maia.credentials import Action, SigningKey
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.predicates import ALWAYS
-from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Carried, NodeRecord, Ping, Renew, Replica, Wanted

@@ -7,7 +7,7 @@ from itertools import count, islice
 import pytest
 
 from maia.credentials import Action, SignedCertificate, SigningKey
-from maia.routing.overlay.ids import is_closer, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import is_closer, node_id_of_key, node_id_of_type
 from maia.types import SealingLevel, type_id, validity_type_name
 from maia.wire.messages import Resync, SealedDoubted, SealedInterest, SealedOffer
 from support.broker import Client, Running, connect_right

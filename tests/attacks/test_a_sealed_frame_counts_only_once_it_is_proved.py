@@ -13,7 +13,7 @@ from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
 from maia.credentials import SigningKey
 from maia.demo.numberplate import NUMBERPLATE
-from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.secrets import Secret

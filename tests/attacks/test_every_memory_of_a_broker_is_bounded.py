@@ -40,7 +40,7 @@ from maia.credentials import (
 )
 from maia.demo.numberplate import LOCATION
 from maia.predicates import ALWAYS, Comparison, Operator
-from maia.routing.overlay.ids import node_id_of_key
+from maia.routing.overlay.table import node_id_of_key
 from maia.sessions import quotas
 from maia.types import type_id
 from maia.wire.messages import (

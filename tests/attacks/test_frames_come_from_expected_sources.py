@@ -14,7 +14,7 @@ from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
-from maia.routing.overlay.ids import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
+from maia.routing.overlay.table import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.types import SealingLevel, type_id
 from maia.wire.codec import encode

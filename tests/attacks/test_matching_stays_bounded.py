@@ -18,8 +18,8 @@ from maia.predicates import (
     admits,
 )
 from maia.routing.matching import search as match_search
-from maia.routing.matching.attributes import CELLS_MAX, MAPPED_MAX
-from maia.routing.matching.contents import KNOWN_MAX
+from maia.routing.matching.bitmaps import CELLS_MAX, MAPPED_MAX
+from maia.routing.matching.block import KNOWN_MAX
 from maia.routing.matching.index import MatchIndex
 
 SPEED, PLATE = AttributeUid("speed"), AttributeUid("plate")

@@ -17,9 +17,8 @@ from maia.net.telemetry import Telemetry
 from maia.sealing.groups import manager_store
 from maia.sealing.groups import welcome as handover
 from maia.sealing.groups.welcome import GroupWelcome, Handed, pack, unpack
-from maia.sealing.keys.at_rest import AtRest
 from maia.sealing.keys.delivery import SessionKey
-from maia.sealing.keys.secrets import Secret
+from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sealing.tree.key_tree import KeyTree, TreeMember
 from maia.wire.codec import decode
 from maia.wire.effects import Count

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import SigningKey
 from maia.sealing import Publication, Sealer, SealerWornOut
-from maia.sealing.frames.associated_data import nonce
-from maia.sealing.frames.ciphers import EpochKeys
+from maia.sealing.frames.ciphers import EpochKeys, nonce
 from maia.sealing.frames.sealer import COUNTER_MAX
 from maia.types import SealingLevel
 from maia.wire.messages import SealMark

@@ -17,7 +17,7 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.credentials.validity import quotas as standing_room
+from maia.credentials.validity import series as standing_room
 from support.statements import ISSUER, SECOND, certificate, crl, moment
 
 ROOM = 320

@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials import ValidityState
 from maia.credentials.chains.errors import BrokenChain
-from maia.credentials.validity.errors import CertificateRevoked, StatementOld
+from maia.credentials.validity.statements import CertificateRevoked, StatementOld
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Revoked
 from maia.policy import Permit

@@ -22,7 +22,7 @@ from maia.sealing import (
     cut_frame,
     open_frame,
 )
-from maia.sealing.frames.associated_data import description, frame_binding
+from maia.sealing.frames.ciphers import description, frame_binding
 from maia.sealing.frames.content import OpenColumn, OpenPart, plaintext_of
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode

@@ -75,7 +75,7 @@ class World:
         return heard[-1]
 
     def rows_for_rogue(self, at) -> list[int]:
-        from maia.routing.overlay.ids import node_id_of_key
+        from maia.routing.overlay.table import node_id_of_key
 
         book = state_of(at).routes.book
         frame = sightings((SUSPECT, "Victoria"), ("LC04 ABC", "Victoria"))

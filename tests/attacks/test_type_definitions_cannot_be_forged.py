@@ -10,8 +10,7 @@ from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.errors import UnknownQuorum
 from maia.credentials.encoding.certificates import certificate_from_bytes, certificate_to_bytes
 from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.keys import BadKey, BadSignature, SignedKind, SigningKey, verify_signature
-from maia.credentials.principals import QuorumId
+from maia.credentials.keys import BadKey, BadSignature, QuorumId, SignedKind, SigningKey, verify_signature
 from maia.errors import MaiaError
 from maia.events import ATTRIBUTES_MAX, Kind
 from maia.types import (

@@ -30,7 +30,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.chains.rooted import FORGED_MAX
+from maia.credentials.chains.discovery import FORGED_MAX
 from maia.domain.access.results import AdminAct
 from maia.errors import Refusal
 from maia.predicates import ALWAYS

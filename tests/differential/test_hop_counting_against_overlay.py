@@ -10,8 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from maia.routing.overlay.ids import NodeId
-from maia.routing.overlay.table import Overlay, slot_of
+from maia.routing.overlay.table import NodeId, Overlay, slot_of
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 BROKERS = 150

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
+from maia.credentials.keys import LocalName, Principal
 from maia.credentials.names import TypeName
-from maia.credentials.principals import LocalName, Principal
 from maia.events import AttributeUid, Event, Instant, Kinds, kind_of
 from maia.policy import Bound, BoundRule, Facts
 from maia.predicates.meaning import verdict

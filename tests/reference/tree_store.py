@@ -17,12 +17,11 @@ from types import MappingProxyType
 from typing import Final
 
 from maia.errors import BadInput
-from maia.sealing.tree.key_tree import KeyTree, TreeMember, TreeState
+from maia.sealing.tree.key_tree import KeyTree, Slots, TreeMember, TreeState
 from maia.sealing.tree.lkh import LkhMember, LkhTree
 from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
 from maia.sealing.tree.nodes import MEMBERS_MAX
 from maia.sealing.tree.rekey import FORMAT, LINEAGE_BYTES, VERSION_MAX, Scheme, read_path
-from maia.sealing.tree.slots import Slots
 from reference.oft import OftMember, OftTree
 
 __all__ = ["BadTreeState", "member_from_bytes", "new_tree", "tree_from_bytes", "tree_to_bytes"]

@@ -39,7 +39,7 @@ from maia.domain import DomainSettings
 from maia.domain.server.process import run_key_server
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
-from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.types import Cover, Sealing, SealingLevel, definition_to_text, sign_definition, type_id
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Publish, Sealed, SealedInterest

@@ -27,7 +27,7 @@ from maia.credentials import (
     SignedCertificate,
     SigningKey,
 )
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Wallet
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, FactConfig

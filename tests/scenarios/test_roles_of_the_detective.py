@@ -20,7 +20,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.arguments import Argument
+from maia.credentials.appointments import Argument
 from maia.policy import Request, decide, gather_evidence, see
 from maia.policy.facts import NO_FACTS
 from maia.predicates.language.parser import parse_predicate

@@ -17,21 +17,17 @@ import pytest
 from maia.broker.server.server import TapFile
 from maia.clock import system_now
 from maia.credentials import Action
-from maia.demo.acts import LivePlay
-from maia.demo.attempts import Attempt, attempts
+from maia.demo.acts import Attempt, LivePlay, Revocation, attempts
+from maia.demo.brokers import CARRIER, add_carrier
 from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
-from maia.demo.carriers import CARRIER, add_carrier
-from maia.demo.live_brokers import starting_nodes
 from maia.demo.live_network import connected
-from maia.demo.live_processes import RECEIVED_FILE
+from maia.demo.live_processes import RECEIVED_FILE, starting_nodes
 from maia.demo.met_domain import MET_DOMAIN, add_met_domain
-from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT, tell_numberplate_story
+from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT, city_traffic, close_up, tell_numberplate_story
 from maia.demo.performance import OFFICES, Received, ask, play
-from maia.demo.revocation import Revocation
-from maia.demo.traffic import city_traffic, close_up
 from maia.events import Instant
 from maia.policy import Denial, Permit
-from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.types import type_id, validity_type_id
 from maia.wire.codec import encode
 from maia.wire.messages import Carried, Publish

@@ -14,9 +14,8 @@ from maia.credentials.chains.quorum import (
     sign_change,
     verify_constitution,
 )
-from maia.credentials.name_patterns import parse_name_pattern
-from maia.credentials.names import NetworkName
-from maia.credentials.principals import QuorumId, Threshold
+from maia.credentials.keys import QuorumId, Threshold
+from maia.credentials.names import NetworkName, parse_name_pattern
 from maia.types import NotAManager, VerifiedTypeCache, sign_definition, type_id, verify_definition
 from support.types import LOCATION, MANAGER, NOON, PLATE, TIME, grant, key, manage, numberplate
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.client.entries import EntryStage
-from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.testing.simulation import Weather
 from maia.wire.effects import Close
 from support.overheard import overhear

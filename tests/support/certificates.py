@@ -32,7 +32,7 @@ from maia.credentials import (
     Validity,
     parse_name_pattern,
 )
-from maia.credentials.authority_algebra import FITTING_ACTIONS
+from maia.credentials.authority import FITTING_ACTIONS
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import (
     ALWAYS,

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from maia.spark.keys.key_server import job_desk
-from maia.spark.session.cluster import cluster_of
-from maia.spark.session.session import spark_session
+from maia.spark.session.session import cluster_of, spark_session
 from support.cluster_governed import read_there
 from support.cluster_jobs import found_there
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.sealing import EpochKeys
-from maia.sealing.frames.associated_data import description, frame_binding, nonce
+from maia.sealing.frames.ciphers import description, frame_binding, nonce
 from maia.wire.messages import Sealed
 from support.sealing import keys
 

@@ -35,8 +35,7 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.notices import Notice
-from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.settings import MemberSettings, Notice
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import decode
 from maia.wire.effects import (

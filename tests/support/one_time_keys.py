@@ -19,8 +19,7 @@ from maia.credentials import (
 from maia.credentials.validity.one_time import OneTimeQuestion, answer_question
 from maia.events import AttributeUid
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.notices import Challenged
-from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.settings import Challenged, MemberSettings
 from maia.wire.codec import decode
 from maia.wire.effects import Effect
 from maia.wire.messages import Challenge

@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable
 from hashlib import sha256
 
-from maia.routing.overlay.ids import NodeId, closeness
 from maia.routing.overlay.membership import (
     Ask,
     Connect,
@@ -22,7 +21,7 @@ from maia.routing.overlay.membership import (
     Spread,
     Step,
 )
-from maia.routing.overlay.table import LEAF_SIZE
+from maia.routing.overlay.table import LEAF_SIZE, NodeId, closeness
 
 SECOND = 1_000_000
 STEPS_MAX = 2_000_000

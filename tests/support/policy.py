@@ -18,15 +18,13 @@ from maia.credentials.authority import (
     ResourcePattern,
     TopicPattern,
     TypePattern,
+    actions_from_words,
 )
-from maia.credentials.authority_algebra import actions_from_words
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
 from maia.credentials.chains.chain import VerifiedChain, verify_chain
 from maia.credentials.encoding.certificates import issue
-from maia.credentials.keys import SigningKey
-from maia.credentials.name_patterns import parse_name_pattern
-from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName
-from maia.credentials.principals import LocalName, Owner, Principal, Subject
+from maia.credentials.keys import LocalName, Owner, Principal, SigningKey, Subject
+from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName, parse_name_pattern
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Vocabulary
 from maia.policy import NO_FACTS, BoundRule, Decision, Denial, Evidence, Facts, Permit, Request, decide

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from maia.credentials import Action, TypePattern, Validity, ValidityState, exact_name
-from maia.credentials.appointments import verify_appointment
-from maia.credentials.arguments import BadArgument, argument_kind
-from maia.credentials.validity.errors import CertificateRevoked
+from maia.credentials.appointments import BadArgument, argument_kind, verify_appointment
+from maia.credentials.validity.statements import CertificateRevoked
 from maia.domain.access.policy_store import read_policy
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Activated, EntryKind, Revoked

@@ -8,11 +8,11 @@ from maia.credentials import SigningKey, Validity
 from maia.credentials.appointments import (
     Appointment,
     AppointmentKind,
+    Argument,
     VerifiedAppointment,
     issue_appointment,
     verify_appointment,
 )
-from maia.credentials.arguments import Argument
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.language.writer import format_literal
 from maia.roles import Policy as CheckedPolicy

@@ -19,7 +19,7 @@ from maia.credentials import (
 )
 from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
 from maia.domain import DomainSettings
-from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.testing.simulation import Host
 from maia.types import Cover, Sealing, SealingLevel, sign_definition, type_id

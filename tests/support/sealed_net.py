@@ -20,7 +20,7 @@ from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of
 from maia.predicates import Predicate
-from maia.routing.overlay.ids import distance, node_id_of_key, node_id_of_type
+from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
 from maia.routing.table.hops import SealedEntry, book_key_of_sealed
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing

@@ -23,10 +23,8 @@ from maia.credentials.authority import (
 )
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.encoding.certificates import issue
-from maia.credentials.keys import SigningKey
-from maia.credentials.name_patterns import parse_name_pattern
-from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName
-from maia.credentials.principals import Owner, Subject
+from maia.credentials.keys import Owner, SigningKey, Subject
+from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, parse_name_pattern
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.types import Sealing, SignedDefinition, TypeDefinition

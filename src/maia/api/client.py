@@ -23,14 +23,14 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 
-from maia.api.headers import (
+from maia.api.problems import (
     CREDENTIALS_HEADER,
     ONCE_HEADER,
     PUBLISHED_HEADER,
     SCHEME,
+    ApiProblem,
     credentials_to_header,
 )
-from maia.api.problems import ApiProblem
 from maia.api.responses import DomainAnswer
 from maia.clock import system_now
 from maia.credentials import Principal, SignedCertificate, SigningKey

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from maia.api.problems import BadCall
 from maia.credentials import Principal, Validity, principal_from_text
-from maia.credentials.arguments import Argument, Given, Word
+from maia.credentials.appointments import Argument, Given, Word
 from maia.events import Instant
 
 __all__ = [

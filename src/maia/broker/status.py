@@ -10,7 +10,7 @@ from maia.broker.routing.routes import Routes
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.events import Instant
-from maia.routing.overlay.ids import NodeId, node_id_text
+from maia.routing.overlay.table import NodeId, node_id_text
 from maia.routing.table.hops import is_of_sealed, type_of_book_key
 
 __all__ = ["status_of"]

@@ -8,11 +8,29 @@ list is a `tuple`, so that an expression is frozen and costs nothing to build.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
-from maia.canonical.errors import BadSExpression
+from maia.errors import BadInput
 
-__all__ = ["DEFAULT_LIMITS", "Hinted", "Limits", "SExpression"]
+# What can be wrong with an S-expression, and where?
+
+
+class BadSExpression(BadInput):
+    """A text or a value is not an S-expression."""
+
+    code = "INPUT-SEXP"
+
+
+class NotCanonical(BadSExpression):
+    """Bytes are not the one canonical encoding of an S-expression."""
+
+    code = "INPUT-SEXP-NOT-CANONICAL"
+
+
+class SExpressionTooLarge(BadSExpression):
+    """An S-expression is longer or nests deeper than its reader allows."""
+
+    code = "INPUT-SEXP-TOO-LARGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +59,184 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
+
+
+# Are these bytes the canonical form of an S-expression, and of which one?
+
+
+_HINT_OPEN: Final = ord("[")
+_HINT_CLOSE: Final = ord("]")
+_ZERO: Final = ord("0")
+
+# A length field longer than this cannot be true: no size limit comes near it.
+_DIGITS_MAX: Final = 12
+
+# Canonical decimals and their values: one lookup both checks and converts the usual length field.
+_SMALL: Final = {b"%d" % number: number for number in range(1000)}
+
+
+def read_canonical(data: bytes, limits: Limits = DEFAULT_LIMITS) -> SExpression:
+    """Return the expression whose canonical form is exactly `data`."""
+    if len(data) > limits.size_max:
+        raise SExpressionTooLarge(f"{len(data)} bytes are more than the {limits.size_max} allowed")
+    try:
+        expression, end = _read_one(data, limits)
+    except IndexError:
+        raise NotCanonical(f"the bytes end at byte {len(data)}, in the middle of an expression") from None
+    if end != len(data):
+        if end > len(data):
+            raise NotCanonical(f"the bytes end at byte {len(data)}, in the middle of a string")
+        raise NotCanonical(f"the expression ends at byte {end}, and more bytes follow")
+    return expression
+
+
+def _read_one(data: bytes, limits: Limits) -> tuple[SExpression, int]:
+    # The hot loop: lists are `list` while open and become tuples when they close. A string that
+    # claims more bytes than there are leaves `at` beyond the end, where the next look or the
+    # caller notices; the slice itself never reads too far. Bytes are compared with literals
+    # because a global name costs a lookup each time around.
+    outer: list[list[SExpression]] = []
+    items: list[SExpression] = []
+    depth_max, atom_max = limits.depth_max, limits.atom_max
+    at = 0
+    while True:
+        byte = data[at]
+        if 48 <= byte <= 57:  # a digit
+            start = at + 2
+            # One digit is the commonest length by far, and needs no search for the colon.
+            if data[at + 1] == 58:  # a colon
+                length = byte - 48
+            else:
+                start, length = _read_length(data, at)
+            if length > atom_max:
+                raise SExpressionTooLarge(
+                    f"the string at byte {at} is longer than the {atom_max} bytes allowed"
+                )
+            at = start + length
+            items.append(data[start:at])
+            if outer:
+                continue
+        elif byte == 40:  # (
+            if len(outer) >= depth_max:
+                raise SExpressionTooLarge(f"lists nest deeper than {depth_max} at byte {at}")
+            outer.append(items)
+            items = []
+            at += 1
+            continue
+        elif byte == 41 and outer:  # )
+            done = tuple(items)
+            items = outer.pop()
+            items.append(done)
+            at += 1
+            if outer:
+                continue
+        else:
+            hinted, at = _read_hinted(data, at, atom_max)
+            items.append(hinted)
+            if outer:
+                continue
+        return items[0], at
+
+
+def _read_length(data: bytes, at: int) -> tuple[int, int]:
+    """Return where a string starts and how long it claims to be."""
+    colon = data.find(b":", at, at + _DIGITS_MAX + 1)
+    if colon < 0:
+        _refuse_length(data, at)
+    digits = data[at:colon]
+    length = _SMALL.get(digits)
+    if length is None:
+        if not digits.isdigit() or digits[0] == _ZERO:
+            _refuse_length(data, at)
+        length = int(digits)
+    return colon + 1, length
+
+
+def _read_hinted(data: bytes, at: int, atom_max: int) -> tuple[Hinted, int]:
+    """Read `[hint]text`, the only thing that can begin at `at` if a string and a list cannot."""
+    if data[at] != _HINT_OPEN:
+        _refuse_byte(data, at)
+    hint, after_hint = _read_string(data, at + 1, atom_max)
+    if not hint:
+        raise NotCanonical(f"the display hint at byte {at} is empty")
+    if data[after_hint] != _HINT_CLOSE:
+        raise NotCanonical(f"the display hint at byte {at} does not end with `]` at byte {after_hint}")
+    text, end = _read_string(data, after_hint + 1, atom_max)
+    return Hinted(hint, text), end
+
+
+def _read_string(data: bytes, at: int, atom_max: int) -> tuple[bytes, int]:
+    start, length = _read_length(data, at)
+    if length > atom_max:
+        raise SExpressionTooLarge(f"the string at byte {at} is longer than the {atom_max} bytes allowed")
+    end = start + length
+    if end > len(data):
+        raise IndexError
+    return data[start:end], end
+
+
+def _refuse_length(data: bytes, at: int) -> NoReturn:
+    head = data[at : at + _DIGITS_MAX + 1]
+    digits = head[: len(head) - len(head.lstrip(b"0123456789"))]
+    if not digits:
+        _refuse_byte(data, at)
+    if len(digits) > 1 and digits[0] == _ZERO:
+        raise NotCanonical(f"the length at byte {at} begins with a zero")
+    if len(digits) > _DIGITS_MAX:
+        raise SExpressionTooLarge(f"the length at byte {at} has more than {_DIGITS_MAX} digits")
+    if at + len(digits) == len(data):
+        raise IndexError
+    raise NotCanonical(f"the length at byte {at} is not followed by `:`")
+
+
+def _refuse_byte(data: bytes, at: int) -> NoReturn:
+    if at >= len(data):
+        raise IndexError
+    raise NotCanonical(f"byte {at} is {data[at]:#04x}, where a list or a length was expected")
+
+
+# Which bytes encode this S-expression when it is hashed, signed or sent?
+
+
+# Stands on the stack where a list must be closed. No expression is None, so it cannot be mistaken.
+_CLOSE: Final = None
+
+_LENGTHS: Final = tuple(b"%d:" % length for length in range(128))
+
+
+def write_canonical(expression: SExpression) -> bytes:
+    """Return the canonical form of `expression`."""
+    parts: list[bytes] = []
+    pending: list[SExpression | None] = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, bytes):
+            # Joining three pieces is faster than formatting them, which shows in every certificate.
+            length = len(node)
+            parts += (_LENGTHS[length] if length < 128 else b"%d:" % length, node)
+        elif isinstance(node, tuple):
+            parts.append(b"(")
+            pending.append(_CLOSE)
+            pending.extend(reversed(node))
+        elif node is _CLOSE:
+            parts.append(b")")
+        elif isinstance(node, Hinted):
+            parts.append(b"[%d:%b]%d:%b" % (len(node.hint), node.hint, len(node.text), node.text))
+        else:
+            raise BadSExpression(
+                f"a `{type(node).__name__}` is neither bytes nor a tuple nor a hinted string"
+            )
+    return b"".join(parts)
+
+
+__all__ = [
+    "BadSExpression",
+    "NotCanonical",
+    "SExpressionTooLarge",
+    "DEFAULT_LIMITS",
+    "Hinted",
+    "Limits",
+    "SExpression",
+    "read_canonical",
+    "write_canonical",
+]

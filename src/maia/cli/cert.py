@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.domain_answers import answer_revoked
-from maia.cli.domain_calls import CallerKey, ReasonText, Server, Shown, calling
+from maia.cli.domain.calls import CallerKey, ReasonText, Server, Shown, answer_revoked, calling
 from maia.cli.grants import (
     BadGrant,
     authority_from_options,

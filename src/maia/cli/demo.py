@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.output import ANSWER_NO, answer
-from maia.demo.screens.introduction import BEFORE, after, typed_command
+from maia.demo.screens.shared import BEFORE, after, typed_command
 from maia.errors import BadInput
 
 if TYPE_CHECKING:

@@ -119,7 +119,7 @@ def _on_topics(
 
 def _condition(condition: str | None, hours: str | None) -> Predicate:
     """Read the condition of a right: over facts, and over the time."""
-    from maia.policy.clock_facts import check_clock_facts
+    from maia.policy.facts import check_clock_facts
     from maia.predicates import ALWAYS, AllOf, parse_predicate
 
     said = [] if condition is None else [parse_predicate(condition)]
@@ -133,10 +133,10 @@ def _condition(condition: str | None, hours: str | None) -> Predicate:
 
 def _hours(text: str) -> Predicate:
     """Read a time of the day and week, in the syntax of a policy."""
-    from maia.policy.clock_facts import during
+    from maia.policy.facts import during
     from maia.predicates.language.scanner import Scanner
-    from maia.roles.premises import take_window
     from maia.roles.problems import Complaint
+    from maia.roles.rule_reader import take_window
 
     scanner = Scanner(text)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.back_off import doubled
-from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, Shows, calling, shown_call
+from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, Shows, calling, shown_call
 from maia.cli.inputs import AsJson, moment, read_appointments
 from maia.cli.output import answer
 from maia.errors import MaiaError, Refusal, Unavailable

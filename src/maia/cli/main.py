@@ -42,8 +42,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "type": "types.app",
     "topic": "topics.app",
     "filter": "filters.app",
-    "domain": "domain.app",
-    "pipeline": "pipeline.app",
+    "domain": "domain.commands.app",
+    "pipeline": "pipeline.commands.app",
     "log": "log.app",
 }
 """Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
@@ -71,7 +71,7 @@ def commands_for(words: Sequence[str]) -> typer.Typer:
 def _add(app: typer.Typer, name: str) -> None:
     import typer
 
-    file, _, found = COMMANDS[name].partition(".")
+    file, _, found = COMMANDS[name].rpartition(".")
     module = import_module(f"maia.cli.{file}")
     command = getattr(module, found)
     if isinstance(command, typer.Typer):

@@ -93,7 +93,7 @@ def _threshold(needed: int, members: list[str]) -> Threshold:
 def _member(key: Path, agreed: QuorumEvidence) -> SigningKey:
     """Return a key; refuse one whose signature would make the whole change worthless."""
     from maia.credentials import quorum_of, verify_constitution
-    from maia.credentials.chains.thresholds import leaves
+    from maia.credentials.chains.quorum import leaves
 
     opened = open_key(key)
     current = verify_constitution(agreed, quorum=quorum_of(agreed))

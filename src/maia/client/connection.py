@@ -27,7 +27,7 @@ from maia.client.settings import ClientSettings
 from maia.client.timers import SESSION, Alarms, later
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, certificate_from_bytes
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant
 from maia.policy import Request

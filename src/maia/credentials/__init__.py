@@ -3,40 +3,36 @@
 from maia.credentials.appointments import (
     Appointment,
     AppointmentKind,
+    Argument,
     BadAppointment,
+    BadArgument,
+    ParameterKind,
     SignedAppointment,
     VerifiedAppointment,
     appointment_from_bytes,
     appointment_from_text,
     appointment_to_bytes,
     appointment_to_text,
-    issue_appointment,
-    verify_appointment,
-)
-from maia.credentials.arguments import (
-    Argument,
-    BadArgument,
-    ParameterKind,
     argument_key,
     argument_kind,
     checked_argument,
+    issue_appointment,
+    verify_appointment,
 )
 from maia.credentials.authority import (
     ALL_ACTIONS,
     ALL_ATTRIBUTES,
+    MANAGE_ACTIONS,
     Action,
     AllAttributes,
     AnyResource,
     AttributeSet,
     Authority,
+    AuthorityTooLarge,
     NetworkPattern,
     ResourcePattern,
     TopicPattern,
     TypePattern,
-)
-from maia.credentials.authority_algebra import (
-    MANAGE_ACTIONS,
-    AuthorityTooLarge,
     UnknownAction,
     actions_from_words,
     covers_request,
@@ -124,44 +120,33 @@ from maia.credentials.encoding.statements import (
 from maia.credentials.keys import (
     BadKey,
     BadSignature,
+    LocalName,
+    Owner,
+    Principal,
+    QuorumId,
     SignedKind,
     SigningKey,
+    Subject,
+    Threshold,
     principal_from_bytes,
     principal_from_text,
     same_secret,
     verify_signature,
 )
-from maia.credentials.name_patterns import (
-    ANY_NAME,
-    BadPattern,
-    NamePattern,
-    PatternTooComplex,
-    exact_name,
-    parse_name_pattern,
-)
 from maia.credentials.names import (
+    ANY_NAME,
     FIRST_VERSION,
     BadName,
+    BadPattern,
+    NamePattern,
     NetworkName,
+    PatternTooComplex,
     ResourceName,
     TopicName,
     TypeName,
     Version,
-)
-from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Subject, Threshold
-from maia.credentials.validity.errors import (
-    AnswerNotAsked,
-    BadStatement,
-    BrokenStatement,
-    CertificateNotRevalidated,
-    CertificateRevoked,
-    CertificateStale,
-    CertificateTestedOnce,
-    StandingFull,
-    StatementConflict,
-    StatementOld,
-    StatementOverlap,
-    StatementTooEarly,
+    exact_name,
+    parse_name_pattern,
 )
 from maia.credentials.validity.one_time import (
     OneTimeQuestion,
@@ -171,16 +156,27 @@ from maia.credentials.validity.one_time import (
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.validity.online_tests import OnlineTest, TestKind
-from maia.credentials.validity.period import UNBOUNDED, Validity, steady_period
+from maia.credentials.validity.period import UNBOUNDED, OnlineTest, TestKind, Validity, steady_period
 from maia.credentials.validity.statements import (
+    AnswerNotAsked,
     AuditHead,
+    BadStatement,
+    BrokenStatement,
+    CertificateNotRevalidated,
+    CertificateRevoked,
+    CertificateStale,
+    CertificateTestedOnce,
     FactList,
     OneTimeAnswer,
     Revalidation,
     RevocationList,
     SignedStatement,
+    StandingFull,
     Statement,
+    StatementConflict,
+    StatementOld,
+    StatementOverlap,
+    StatementTooEarly,
     period_from,
 )
 from maia.credentials.validity.validity_state import ASSUMED_GOOD, Heard, Tester, ValidityState, Witness

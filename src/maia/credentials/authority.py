@@ -12,28 +12,24 @@ shows fewer attributes must not thereby drop a restriction on one it hides:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
-from maia.credentials.name_patterns import NamePattern
-from maia.credentials.principals import Owner
+from maia.credentials.keys import Owner
+from maia.credentials.names import (
+    NamePattern,
+    NetworkName,
+    PatternTooComplex,
+    ResourceName,
+    TopicName,
+    TypeName,
+    is_reserved,
+)
+from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
-from maia.predicates.syntax import ALWAYS, Predicate
-
-__all__ = [
-    "ALL_ATTRIBUTES",
-    "ALL_ACTIONS",
-    "Action",
-    "AllAttributes",
-    "AnyResource",
-    "AttributeSet",
-    "Authority",
-    "NetworkPattern",
-    "ResourcePattern",
-    "TopicPattern",
-    "TypePattern",
-]
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size, size_of
 
 
 class Action(Enum):
@@ -111,3 +107,256 @@ class Authority:
     attributes: AttributeSet = ALL_ATTRIBUTES
     restriction: Predicate = ALWAYS
     condition: Predicate = ALWAYS
+
+
+# What do two grants allow together, and does a grant allow this request?
+
+
+TERMS_MAX: Final = 256
+"""How many different restrictions, or conditions, may add up along a chain."""
+
+EVENT_ACTIONS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
+"""The actions that touch attributes; without attributes they grant nothing."""
+
+MANAGE_ACTIONS: Final = frozenset(
+    {Action.MANAGE_ADD, Action.MANAGE_REMOVE, Action.MANAGE_RENAME, Action.MANAGE_RETYPE}
+)
+
+FITTING_ACTIONS: Final[dict[type[ResourcePattern], frozenset[Action]]] = {
+    AnyResource: ALL_ACTIONS,
+    NetworkPattern: frozenset({Action.CONNECT, Action.INSTALL}),
+    TypePattern: EVENT_ACTIONS | MANAGE_ACTIONS | {Action.EXTEND},
+    TopicPattern: EVENT_ACTIONS | {Action.EXTEND},
+}
+"""What can be done with a resource at all; any other combination means nothing."""
+
+_WITHOUT_ATTRIBUTES: Final = ALL_ACTIONS - EVENT_ACTIONS
+
+_Part = TypeVar("_Part")
+
+
+class AuthorityTooLarge(BrokenCredential):
+    """The terms of a chain add up to more than a verifier is willing to carry."""
+
+    code = "CREDENTIAL-AUTHORITY-SIZE"
+
+
+class UnknownAction(BadInput):
+    """A word names no action."""
+
+    code = "INPUT-ACTION"
+
+
+def actions_from_words(words: Iterable[str]) -> frozenset[Action]:
+    """Read actions as people write them: `manage` means all four changes, `*` for everything."""
+    found: set[Action] = set()
+    for word in words:
+        found |= _actions_of_word(word)
+    return frozenset(found)
+
+
+def intersect(one: Authority, other: Authority) -> Authority | None:
+    """Return what both grants allow, or None where that is nothing."""
+    if one is other:
+        return one
+    # Parts of certificates are remembered, so the usual case is the same part twice: no call for that.
+    mine, yours = one.resources, other.resources
+    resources = yours if mine is yours else _both_resources(mine, yours)
+    if resources is None:
+        return None
+    attributes = _both_attributes(one.attributes, other.attributes)
+    actions = other.actions if one.actions is other.actions else _narrower(one.actions, other.actions)
+    if not attributes:
+        actions &= _WITHOUT_ATTRIBUTES
+    if actions.isdisjoint(FITTING_ACTIONS[type(resources)]):
+        return None
+    restriction, condition = one.restriction, one.condition
+    if restriction is not other.restriction or condition is not other.condition:
+        restriction = _both_terms(restriction, other.restriction)
+        condition = _both_terms(condition, other.condition)
+    for given in (other, one):
+        if (
+            resources is given.resources
+            and actions is given.actions
+            and attributes is given.attributes
+            and restriction is given.restriction
+            and condition is given.condition
+        ):
+            return given
+    return Authority(resources, actions, attributes, restriction, condition)
+
+
+def covers_request(authority: Authority, action: Action, resource: ResourceName) -> bool:
+    """Say whether a grant allows `action` on `resource`; attributes and terms are asked later.
+
+    To administer is to publish or subscribe without an event: attributes and a restriction could
+    not be kept there, so a grant with any does not allow it.
+    """
+    if action not in authority.actions:
+        return False
+    if isinstance(resource, TopicName) and is_reserved(resource.path) and not _is_whole(authority):
+        return False
+    if action in EVENT_ACTIONS and not authority.attributes:
+        return False
+    return _matches(authority.resources, action, resource)
+
+
+def _is_whole(authority: Authority) -> bool:
+    return authority.attributes is ALL_ATTRIBUTES and authority.restriction == ALWAYS
+
+
+def _matches(pattern: ResourcePattern, action: Action, resource: ResourceName) -> bool:
+    if action not in FITTING_ACTIONS[_PATTERN_OF[type(resource)]]:
+        return False
+    if pattern.owner is not None and pattern.owner != resource.owner:
+        return False
+    if isinstance(pattern, AnyResource):
+        return not is_reserved(resource.path if isinstance(resource, TopicName) else resource.name)
+    match pattern, resource:
+        case NetworkPattern(name=name), NetworkName():
+            return name.matches(resource.name)
+        case TypePattern(name=name, version=version), TypeName():
+            return version in (None, resource.version) and name.matches(resource.name)
+        case TopicPattern(path=path), TopicName():
+            return path.matches(resource.path)
+    return False
+
+
+_PATTERN_OF: Final[dict[type[ResourceName], type[ResourcePattern]]] = {
+    NetworkName: NetworkPattern,
+    TypeName: TypePattern,
+    TopicName: TopicPattern,
+}
+
+
+def _both_resources(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
+    if isinstance(other, AnyResource):
+        return _part_of_owner(one, other.owner)
+    if isinstance(one, AnyResource):
+        return _part_of_owner(other, one.owner)
+    try:
+        return _both_named(one, other)
+    except PatternTooComplex as problem:
+        raise AuthorityTooLarge(f"the name patterns of a chain do not add up: {problem.message}") from problem
+
+
+def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePattern | None:
+    """Return what a blanket resource of `owner` has in common with a pattern."""
+    if not isinstance(pattern, AnyResource) and _name_in(pattern).is_reserved:
+        return None
+    if owner is None or pattern.owner == owner:
+        return pattern
+    return replace(pattern, owner=owner) if pattern.owner is None else None
+
+
+def _name_in(pattern: NetworkPattern | TypePattern | TopicPattern) -> NamePattern:
+    return pattern.path if isinstance(pattern, TopicPattern) else pattern.name
+
+
+def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
+    if isinstance(one, TypePattern) and isinstance(other, TypePattern):
+        return _both_types(one, other)
+    match one, other:
+        case NetworkPattern(), NetworkPattern():
+            name = None if _apart(one.owner, other.owner) else one.name.intersection(other.name)
+            return None if name is None else NetworkPattern(one.owner or other.owner, name)
+        case TopicPattern(), TopicPattern():
+            path = None if _apart(one.owner, other.owner) else one.path.intersection(other.path)
+            return None if path is None else TopicPattern(one.owner or other.owner, path)
+    return None
+
+
+def _both_types(one: TypePattern, other: TypePattern) -> TypePattern | None:
+    """Intersect the commonest resources, without building what exists already."""
+    if _apart(one.owner, other.owner) or _apart(one.version, other.version):
+        return None
+    name = other.name.intersection(one.name)
+    if name is None:
+        return None
+    for given, opposite in ((other, one), (one, other)):
+        owner_given = given.owner is not None or opposite.owner is None
+        version_given = given.version is not None or opposite.version is None
+        if name is given.name and owner_given and version_given:
+            return given
+    return TypePattern(one.owner or other.owner, name, one.version or other.version)
+
+
+def _apart(one: object, other: object) -> bool:
+    return one is not other and one is not None and other is not None and one != other
+
+
+def _both_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
+    if one is other or other is ALL_ATTRIBUTES:
+        return one
+    if one is ALL_ATTRIBUTES:
+        return other
+    return _narrower(one, other)
+
+
+def _narrower(one: frozenset[_Part], other: frozenset[_Part]) -> frozenset[_Part]:
+    if one is other or other <= one:
+        return other
+    return one if one <= other else one & other
+
+
+def _both_terms(one: Predicate, other: Predicate) -> Predicate:
+    """Return the conjunction, flat and without repetition, so that a long chain stays small."""
+    if one is other or other is ALWAYS:
+        return one
+    if one is ALWAYS or one == other:
+        return other
+    terms = tuple(dict.fromkeys((*_terms(one), *_terms(other))))
+    if len(terms) > TERMS_MAX:
+        raise AuthorityTooLarge(f"the terms of a chain add up to more than {TERMS_MAX}")
+    try:
+        return checked_size(terms[0] if len(terms) == 1 else AllOf(terms))
+    except PredicateTooLarge as problem:
+        raise AuthorityTooLarge(f"the terms of a chain add up: {problem.message}") from problem
+
+
+def _terms(predicate: Predicate) -> tuple[Predicate, ...]:
+    return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
+
+
+def terms_in(authority: Authority) -> int:
+    """Return of how many parts the terms and attributes of a grant are made: what comparing it costs."""
+    attributes = 0 if authority.attributes is ALL_ATTRIBUTES else len(authority.attributes)
+    return attributes + size_of(authority.restriction) + size_of(authority.condition)
+
+
+def _actions_of_word(word: str) -> frozenset[Action]:
+    if word == "*":
+        return ALL_ACTIONS
+    if word == "manage":
+        return MANAGE_ACTIONS
+    try:
+        return frozenset({Action(word)})
+    except ValueError:
+        known = ", ".join(f"`{action.value}`" for action in Action)
+        shown = word[:64].encode("unicode_escape").decode()
+        raise UnknownAction(f"`{shown}` is no action: use {known}, `manage` or `*`") from None
+
+
+__all__ = [
+    "ALL_ATTRIBUTES",
+    "ALL_ACTIONS",
+    "Action",
+    "AllAttributes",
+    "AnyResource",
+    "AttributeSet",
+    "Authority",
+    "NetworkPattern",
+    "ResourcePattern",
+    "TopicPattern",
+    "TypePattern",
+    "EVENT_ACTIONS",
+    "FITTING_ACTIONS",
+    "MANAGE_ACTIONS",
+    "TERMS_MAX",
+    "AuthorityTooLarge",
+    "UnknownAction",
+    "actions_from_words",
+    "covers_request",
+    "intersect",
+    "terms_in",
+]

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from maia.credentials.authority import Authority
-from maia.credentials.principals import Principal, Subject
+from maia.credentials.keys import Principal, Subject
 from maia.credentials.validity.period import Validity
 
 __all__ = ["AuthorisationCertificate", "Certificate", "NameCertificate", "SignedCertificate", "as_signed"]

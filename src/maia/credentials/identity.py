@@ -24,19 +24,18 @@ from hashlib import sha256
 from typing import Final, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
-from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
-from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
-from maia.credentials.encoding.subjects import (
+from maia.credentials.appointments import Argument, argument_from_expression, argument_to_expression
+from maia.credentials.encoding.authority import (
     principal_from_expression,
     principal_to_expression,
     text_from_atom,
 )
+from maia.credentials.encoding.certificates import NotTheIssuer
+from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.validity import instant_from_bytes, instant_to_bytes
-from maia.credentials.keys import SignedKind, SigningKey, verify_signature
+from maia.credentials.keys import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.names import checked_label
-from maia.credentials.principals import Principal
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid, Instant, PresentValue, attribute_uid

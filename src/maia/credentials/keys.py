@@ -10,28 +10,64 @@ from __future__ import annotations
 
 import hmac
 import re
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from maia.credentials.principals import Principal
 from maia.errors import BrokenCredential
 
-__all__ = [
-    "KEY_BYTES",
-    "SIGNATURE_BYTES",
-    "BadKey",
-    "BadSignature",
-    "SignedKind",
-    "SigningKey",
-    "principal_from_bytes",
-    "principal_from_text",
-    "same_secret",
-    "verify_signature",
-]
+# Who is who? A principal is a public key and nothing else.
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Principal:
+    """A public Ed25519 key: 32 bytes, canonical and of large order (checked in `keys.py`)."""
+
+    key: bytes
+
+    def __str__(self) -> str:
+        """Return `ed25519:` and the key in hexadecimal, the one text form of a principal."""
+        return f"ed25519:{self.key.hex()}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QuorumId:
+    """The identity of a threshold owner: SHA-256 of its founding constitution."""
+
+    digest: bytes
+
+    def __str__(self) -> str:
+        """Return `quorum:` and the digest in hexadecimal."""
+        return f"quorum:{self.digest.hex()}"
+
+
+Owner: TypeAlias = Principal | QuorumId
+"""Whose name is it? The root of every chain for a resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalName:
+    """A name in a principal's namespace, such as Met's `Met Brokers`; more than one word links names."""
+
+    space: Principal
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """At least `needed` of `members` must agree; members may be thresholds themselves."""
+
+    needed: int
+    members: tuple[Subject, ...]
+
+
+Subject: TypeAlias = Principal | LocalName | Threshold
+"""The subject of a certificate."""
+
 
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
@@ -186,3 +222,23 @@ def _verifier(key: bytes) -> Ed25519PublicKey:
 
 def _named(kind: SignedKind) -> str:
     return kind.value.decode().replace("-", " ")
+
+
+__all__ = [
+    "LocalName",
+    "Owner",
+    "Principal",
+    "QuorumId",
+    "Subject",
+    "Threshold",
+    "KEY_BYTES",
+    "SIGNATURE_BYTES",
+    "BadKey",
+    "BadSignature",
+    "SignedKind",
+    "SigningKey",
+    "principal_from_bytes",
+    "principal_from_text",
+    "same_secret",
+    "verify_signature",
+]

@@ -8,27 +8,13 @@ ASCII on purpose: names that look alike are then the same name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from maia.credentials.principals import Owner
+from maia.credentials.keys import Owner
 from maia.errors import BadInput
-
-__all__ = [
-    "FIRST_VERSION",
-    "NAME_MAX",
-    "BadName",
-    "NetworkName",
-    "ResourceName",
-    "TopicName",
-    "TypeName",
-    "Version",
-    "checked_label",
-    "checked_topic_path",
-    "checked_version",
-    "is_reserved",
-]
 
 NAME_MAX: Final = 200
 
@@ -149,3 +135,214 @@ ResourceName: TypeAlias = NetworkName | TypeName | TopicName
 
 def _shown(text: str) -> str:
     return text[:64].encode("unicode_escape").decode()
+
+
+# Which names does a pattern mean, and which names do two patterns mean together?
+
+
+INFIXES_MAX: Final = 16
+
+# The signs of a label or a topic path; nothing else can, so no other sign can mean anything.
+_FRAGMENT: Final = re.compile(r"[A-Za-z0-9_ ./-]*", re.ASCII)
+_NEVER: Final = re.compile(r"\.\.|//", re.ASCII)
+
+
+class BadPattern(BadInput):
+    """A text is not a name pattern."""
+
+    code = "INPUT-NAME-PATTERN"
+
+
+class PatternTooComplex(BadPattern):
+    """Too many different infixes would have to match at once."""
+
+    code = "INPUT-NAME-PATTERN-SIZE"
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """The names that equal `exact`; or else that begin, end and contain what is said here.
+
+    `prefix` and `suffix` may overlap in a name, as long as it has at least
+    `min_length` characters. Build one with `parse_name_pattern`.
+    """
+
+    exact: str | None
+    prefix: str = ""
+    suffix: str = ""
+    min_length: int = 0
+    infixes: tuple[str, ...] = ()
+
+    @property
+    def is_reserved(self) -> bool:
+        """Say whether the names meant belong to the system itself; a pattern never means both sorts."""
+        return is_reserved(self.prefix if self.exact is None else self.exact)
+
+    def matches(self, name: str) -> bool:
+        """Say whether `name` is one of the names meant."""
+        if self.exact is not None:
+            return name == self.exact
+        return (
+            len(name) >= self.min_length
+            and is_reserved(name) == self.is_reserved
+            and name.startswith(self.prefix)
+            and name.endswith(self.suffix)
+            and all(infix in name for infix in self.infixes)
+        )
+
+    def intersection(self, other: NamePattern) -> NamePattern | None:
+        """Return the pattern of the names that both match; None if there are none."""
+        if self is other:
+            return self
+        if self.exact is not None:
+            return self if other.matches(self.exact) else None
+        if other.exact is not None:
+            return other if self.matches(other.exact) else None
+        return _both(self, other) if self.is_reserved == other.is_reserved else None
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the patterns of the six written forms whose conjunction this is."""
+        if self.exact is not None:
+            return (self.exact,)
+        ends = _ends(self.prefix, self.suffix, self.min_length)
+        infixes = [f"*{infix}*" for infix in self.infixes]
+        return (*ends, *infixes) or ("*",)
+
+    def __str__(self) -> str:
+        """Return the pattern as people write it; a conjunction is joined by `&`."""
+        return " & ".join(self.parts())
+
+
+ANY_NAME: Final = NamePattern(None)
+
+
+def exact_name(name: str) -> NamePattern:
+    """Return the pattern that matches `name` and nothing else."""
+    return NamePattern(_checked_fragment(name, name))
+
+
+def parse_name_pattern(text: str) -> NamePattern:
+    """Read one of the six forms: a name, `p*`, `*s`, `p*s`, `*i*`, `*`."""
+    if not 0 < len(text) <= NAME_MAX:
+        raise BadPattern(f"`{_shown(text)}` is not a name pattern: it needs 1 to {NAME_MAX} characters")
+    fragments = [_checked_fragment(fragment, text) for fragment in text.split("*")]
+    match fragments:
+        case [name]:
+            return NamePattern(name)
+        case ["", ""]:
+            return ANY_NAME
+        case [prefix, suffix]:
+            return NamePattern(None, prefix, suffix, len(prefix) + len(suffix))
+        case ["", infix, ""] if infix:
+            return NamePattern(None, infixes=(infix,))
+    raise BadPattern(f"`{_shown(text)}` is not a name pattern: use a name, `p*`, `*s`, `p*s`, `*i*` or `*`")
+
+
+def pattern_of_parts(texts: Iterable[str]) -> NamePattern:
+    """Read a conjunction, written as `parts` writes it and in no other way."""
+    texts = tuple(texts)
+    if not 1 <= len(texts) <= INFIXES_MAX + 2:
+        raise BadPattern(f"a name pattern has 1 to {INFIXES_MAX + 2} parts")
+    first, *rest = map(parse_name_pattern, texts)
+    pattern: NamePattern | None = first
+    for part in rest:
+        # A part alone says nothing about reserved names: `/admin/a*` and `*b` are one pattern of them.
+        if pattern is None or pattern.exact is not None or part.exact is not None:
+            pattern = None
+            break
+        pattern = _both(pattern, part)
+    if pattern is None or pattern.parts() != texts:
+        raise BadPattern(
+            "the parts of a name pattern contradict or repeat each other, or are in the wrong order"
+        )
+    return pattern
+
+
+def _both(one: NamePattern, other: NamePattern) -> NamePattern | None:
+    if one is ANY_NAME:
+        return other
+    if other in (one, ANY_NAME):
+        return one
+    prefix = _longer_prefix(one.prefix, other.prefix)
+    suffix = _longer_suffix(one.suffix, other.suffix)
+    if prefix is None or suffix is None:
+        return None
+    infixes = _needed_infixes({*one.infixes, *other.infixes}, prefix, suffix)
+    min_length = max(one.min_length, other.min_length)
+    return NamePattern(None, prefix, suffix, min_length, infixes)
+
+
+def _longer_prefix(one: str, other: str) -> str | None:
+    if one.startswith(other):
+        return one
+    return other if other.startswith(one) else None
+
+
+def _longer_suffix(one: str, other: str) -> str | None:
+    if one.endswith(other):
+        return one
+    return other if other.endswith(one) else None
+
+
+def _needed_infixes(infixes: set[str], prefix: str, suffix: str) -> tuple[str, ...]:
+    """Drop every infix that another part of the pattern already implies, and sort the rest."""
+    if not infixes:
+        return ()
+    needed = sorted(
+        infix
+        for infix in infixes
+        if infix not in prefix
+        and infix not in suffix
+        and not any(infix in longer and infix != longer for longer in infixes)
+    )
+    if len(needed) > INFIXES_MAX:
+        raise PatternTooComplex(f"more than {INFIXES_MAX} infixes would have to match at once")
+    return tuple(needed)
+
+
+def _ends(prefix: str, suffix: str, min_length: int) -> list[str]:
+    """Write prefix, suffix and least length as at most two patterns of the written forms.
+
+    The least length is never more than both lengths together: it is the
+    length of the longest `p*s` among the patterns that were intersected.
+    """
+    from_suffix = min_length - len(prefix)
+    if prefix and suffix and min_length > max(len(prefix), len(suffix)):
+        first = f"{prefix}*{suffix[len(suffix) - from_suffix :]}"
+        return [first] if from_suffix == len(suffix) else [first, f"*{suffix}"]
+    return [*([f"{prefix}*"] if prefix else []), *([f"*{suffix}"] if suffix else [])]
+
+
+def _checked_fragment(fragment: str, whole: str) -> str:
+    if not _FRAGMENT.fullmatch(fragment):
+        raise BadPattern(
+            f"`{_shown(whole)}` is not a name pattern: `*` is the only wildcard, and the rest is letters, "
+            f"digits and spaces of ASCII, and `_ - . /`"
+        )
+    if _NEVER.search(fragment):
+        raise BadPattern(f"`{_shown(whole)}` is not a name pattern: no name has an empty segment")
+    return fragment
+
+
+__all__ = [
+    "FIRST_VERSION",
+    "NAME_MAX",
+    "BadName",
+    "NetworkName",
+    "ResourceName",
+    "TopicName",
+    "TypeName",
+    "Version",
+    "checked_label",
+    "checked_topic_path",
+    "checked_version",
+    "is_reserved",
+    "ANY_NAME",
+    "INFIXES_MAX",
+    "BadPattern",
+    "NamePattern",
+    "PatternTooComplex",
+    "exact_name",
+    "parse_name_pattern",
+    "pattern_of_parts",
+]

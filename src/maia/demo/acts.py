@@ -10,25 +10,240 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from maia.clock import system_now
-from maia.credentials import ValidityState
-from maia.demo.attempts import Attempt
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    ASSUMED_GOOD,
+    Action,
+    AuthorisationCertificate,
+    Principal,
+    SignedCertificate,
+    ValidityState,
+    issue,
+    verify_chain,
+)
 from maia.demo.carriage import FrameId
-from maia.demo.live_brokers import LiveBroker
 from maia.demo.live_network import LiveNetwork
+from maia.demo.live_processes import LiveBroker
 from maia.demo.met_domain import DETECTIVE, DetectivesRight, MetDesk, with_certificates
-from maia.demo.numberplate import SUSPECT, NumberplateStory
-from maia.demo.performance import CAMERA, OFFICES, Performance, Received, play
-from maia.demo.revocation import NotRevoked, Revocation, subscriptions_at
-from maia.demo.traffic import CONTROL_ROOM, Sighting, city_traffic, close_up
-from maia.errors import MaiaError
+from maia.demo.numberplate import (
+    CONTROL_ROOM,
+    LOCATION,
+    SUSPECT,
+    NumberplateStory,
+    Sighting,
+    city_traffic,
+    close_up,
+)
+from maia.demo.performance import CAMERA, OFFICES, Performance, Received, ask, play
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
+from maia.policy import Audience, Denial, GrantRevoked
+from maia.predicates import Comparison, Operator
 
-__all__ = ["LIVE_ACTS", "Act", "LivePlay", "Stage", "play_live"]
+# What happens to those who try for more than they were given?
+
+
+_MINUTE = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who tried what, and the answer: a code and a sentence, or None if nothing stopped it."""
+
+    title: str
+    code: str | None
+    sentence: str
+
+    @property
+    def was_refused(self) -> bool:
+        """Say whether the attempt failed, as it must."""
+        return self.code is not None
+
+
+def attempts(story: NumberplateStory, *, now: Instant) -> Iterator[Attempt]:
+    """Try a forged, a widened, an expired and a probing request, one after the other."""
+    yield _attempt(
+        "a forged certificate: the billing office signs in CCS's name", lambda: _forged(story, now)
+    )
+    yield _attempt(
+        "a widened certificate: the billing office grants itself the location", lambda: _widened(story, now)
+    )
+    yield _attempt(
+        "an expired certificate: the detective, a minute after her court order ends", lambda: _expired(story)
+    )
+    yield _attempt(
+        "a probing filter: the billing office filters on the location", lambda: _probing(story, now)
+    )
+
+
+def _attempt(title: str, run: Callable[[], Denial | None]) -> Attempt:
+    try:
+        denial = run()
+    except MaiaError as problem:
+        return Attempt(title, problem.code, problem.message)
+    if denial is None:
+        return Attempt(title, None, "nothing stopped it")
+    return Attempt(title, denial.code, "; ".join(denial.explanation.lines(Audience.REQUESTER)))
+
+
+def _forged(story: NumberplateStory, now: Instant) -> Denial | None:
+    """Keep CCS as the issuer, ask for everything, and sign with the only key at hand."""
+    by_ccs, own = _chain_of(story, "billing office")
+    wanted = replace(
+        _authorisation(own), authority=replace(_authorisation(own).authority, attributes=ALL_ATTRIBUTES)
+    )
+    signed_by_billing = issue(
+        replace(wanted, issuer=story.principal("billing office")), story.keys["billing office"]
+    )
+    signed_by_ccs = issue(wanted, story.keys["CCS"])
+    # The body says CCS; the signature is the billing office's.
+    forged = replace(signed_by_ccs, signature=signed_by_billing.signature)
+    verify_chain(
+        (by_ccs, forged), root=story.principal("PITO"), subject=story.principal("billing office"), at=now
+    )
+    return None
+
+
+def _widened(story: NumberplateStory, now: Instant) -> Denial | None:
+    """Issue oneself a certificate for what one was not given, and append it to the chain."""
+    by_ccs, signed = _chain_of(story, "billing office")
+    own, billing = _authorisation(signed), story.principal("billing office")
+    everything = replace(own.authority, attributes=ALL_ATTRIBUTES)
+    wider = issue(replace(own, issuer=billing, authority=everything), story.keys["billing office"])
+    verify_chain((by_ccs, signed, wider), root=story.principal("PITO"), subject=billing, at=now)
+    return None
+
+
+def _expired(story: NumberplateStory) -> Denial | None:
+    end = _authorisation(_chain_of(story, "Detective Smith")[1]).validity.not_after
+    assert end is not None  # noqa: S101 - every certificate of the story ends
+    late = Instant(end + _MINUTE)
+    return _denial(ask(story, "Detective Smith", Action.SUBSCRIBE, now=late, standing=ASSUMED_GOOD))
+
+
+def _probing(story: NumberplateStory, now: Instant) -> Denial | None:
+    about_location = Comparison(LOCATION, Operator.EQ, "Victoria")
+    return _denial(ask(story, "billing office", Action.SUBSCRIBE, now=now, filter=about_location))
+
+
+def _denial(decision: object) -> Denial | None:
+    return decision if isinstance(decision, Denial) else None
+
+
+def _chain_of(story: NumberplateStory, who: str) -> tuple[SignedCertificate, SignedCertificate]:
+    """Return the two certificates that let `who` subscribe: the domain's, then its own."""
+    own = next(
+        one
+        for one in story.certificates
+        if _lets_subscribe(one) and one.certificate.subject == story.principal(who)
+    )
+    issuer = own.certificate.issuer
+    domain = next(
+        one for one in story.certificates if _lets_subscribe(one) and one.certificate.subject == issuer
+    )
+    return domain, own
+
+
+def _lets_subscribe(signed: SignedCertificate) -> bool:
+    certificate = signed.certificate
+    return (
+        isinstance(certificate, AuthorisationCertificate)
+        and Action.SUBSCRIBE in certificate.authority.actions
+    )
+
+
+def _authorisation(signed: SignedCertificate) -> AuthorisationCertificate:
+    assert isinstance(signed.certificate, AuthorisationCertificate)  # noqa: S101 - chosen by _lets_subscribe
+    return signed.certificate
+
+
+# What came of the revocation in the middle of the demonstration?
+
+
+_BILLING, _STATISTICS, _DETECTIVE = OFFICES
+
+
+class NotRevoked(Unavailable):
+    """A court order was revoked, and the network did not act on it in time."""
+
+    code = "UNAVAILABLE-NOT-REVOKED"
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """A revocation, how long it took, and what was delivered to whom afterwards."""
+
+    delay_ms: float
+    """From the call until the detective was notified."""
+    answered_ms: float
+    """From the call until it returned: the network knew by then."""
+    code: str
+    sentence: str
+    received_before: Mapping[str, int]
+    published_before: int
+    delivered_after: int = 0
+    """Sightings that reached the detective after she was notified."""
+    suspect_seen_after: int = 0
+    """How often the cameras saw the suspect's car after that."""
+    billing_after: int = 0
+    statistics_after: int = 0
+    still_subscribed: int = 0
+    """Subscriptions of the detective at her broker."""
+
+    def and_then(
+        self, *, received: Mapping[str, int], suspect_seen: int, still_subscribed: int
+    ) -> Revocation:
+        """Return it with what came after, counted from what every office has received by now."""
+        after = {office: received[office] - self.received_before[office] for office in OFFICES}
+        return replace(
+            self,
+            delivered_after=after[_DETECTIVE],
+            suspect_seen_after=suspect_seen,
+            billing_after=after[_BILLING],
+            statistics_after=after[_STATISTICS],
+            still_subscribed=still_subscribed,
+        )
+
+    def record(self) -> dict[str, object]:
+        """Return it for programs."""
+        names = (
+            "delay_ms", "answered_ms", "code", "delivered_after", "suspect_seen_after",
+            "billing_after", "statistics_after", "still_subscribed",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def broken_claims(self) -> Iterator[str]:
+        """Say what a right that was taken away still gave, or whom it should not have touched."""
+        if self.code != GrantRevoked.code:
+            yield f"the detective's subscription ended for another reason: {self.code}"
+        if self.delivered_after:
+            yield f"{self.delivered_after} sightings reached the detective after her right was revoked"
+        if self.still_subscribed:
+            yield f"the detective still has {self.still_subscribed} subscriptions at her broker"
+        if not self.suspect_seen_after:
+            yield "the suspect's car was not seen again, so the silence proves nothing"
+        for office, after in (("billing", self.billing_after), ("statistics", self.statistics_after)):
+            if not after:
+                yield f"the {office} office receives nothing since the court order was revoked"
+
+
+def subscriptions_at(broker: Path, principal: Principal) -> int:
+    """Ask a broker how many subscriptions of somebody stand there."""
+    from maia.net.status_endpoint import fetch_status, read_door
+
+    links = fetch_status(read_door(broker / "data")).get("links")
+    return sum(
+        int(link["subscriptions"])
+        for link in (links if isinstance(links, list) else [])
+        if link.get("peer") == str(principal)
+    )
+
 
 _BEFORE_THE_CRASH: Final = 3
 """How many of the sightings at Victoria come before a broker is killed."""
@@ -288,3 +503,17 @@ async def play_live(stage: Stage, acts: Sequence[Act] = LIVE_ACTS) -> LivePlay:
         right=stage.right,
         ended={office: one.problem.code for office, one in network.ended.items()},
     )
+
+
+__all__ = [
+    "Attempt",
+    "attempts",
+    "NotRevoked",
+    "Revocation",
+    "subscriptions_at",
+    "LIVE_ACTS",
+    "Act",
+    "LivePlay",
+    "Stage",
+    "play_live",
+]

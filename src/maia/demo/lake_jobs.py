@@ -28,13 +28,9 @@ from maia.credentials import (
     certificate_from_bytes,
     statement_from_bytes,
 )
-from maia.demo.carriers import SealedCast, sealed_story
+from maia.demo.brokers import SealedCast, sealed_story
 from maia.demo.met_domain import with_certificates, without_detectives_right
-from maia.demo.numberplate import (
-    NUMBERPLATE_ATTRIBUTES,
-    TIMESTAMP,
-    NumberplateStory,
-)
+from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, TIMESTAMP, NumberplateStory
 from maia.demo.performance import OFFICES, ask
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
@@ -217,7 +213,7 @@ class _Reading:
 
     def _kept(self, rows: DataFrame, name: str) -> set[str]:
         """Write rows and the plan that made them; return the attributes that were read from the log."""
-        from maia.spark.applications.plan import columns_read
+        from maia.spark.applications.application import columns_read
 
         rows.write.option("compression", "none").parquet(str(self.folder / name))
         with (self.folder / PLAN).open("a", encoding="utf-8") as plan:

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
 from maia.demo.carriage import FrameId
-from maia.demo.live_brokers import LiveNodes
-from maia.demo.numberplate import SUSPECT, NumberplateStory
+from maia.demo.live_processes import LiveNodes
+from maia.demo.numberplate import CONTROL_ROOM, SUSPECT, NumberplateStory, Sighting, trial_sighting
 from maia.demo.performance import CAMERA, OFFICES
-from maia.demo.traffic import CONTROL_ROOM, Sighting, trial_sighting
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, Value
 

@@ -31,7 +31,7 @@ from maia.credentials import (
 )
 from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
 from maia.credentials.validity.statements import SignedStatement
-from maia.demo.carriers import SealedCast
+from maia.demo.brokers import SealedCast
 from maia.demo.numberplate import SUSPECT, NumberplateStory, key_of
 from maia.events import SECOND, Instant
 

@@ -44,7 +44,7 @@ def the_network_plays(demo: Demonstration) -> Outcome:
 
 def the_log_goes_to_spark(demo: Demonstration) -> Outcome:
     """Stop the brokers and roll the log; Spark works on it while the next acts are shown."""
-    from maia.demo.recording import rolled
+    from maia.demo.live_processes import rolled
 
     demo.nodes.stop_brokers()
     demo.recording = rolled(demo.nodes)
@@ -89,7 +89,7 @@ def who_saw_what(demo: Demonstration) -> Outcome:
 
 def what_the_broker_in_the_middle_saw(demo: Demonstration) -> Outcome:
     """Search all that a broker without rights received and kept."""
-    from maia.demo.screens.search import searched
+    from maia.demo.screens.shared import searched
     from maia.demo.screens.tables import show_carriage
 
     found = searched(demo)
@@ -101,7 +101,7 @@ def what_the_broker_in_the_middle_saw(demo: Demonstration) -> Outcome:
 
 def who_tried_for_more(demo: Demonstration) -> Outcome:
     """Show those who asked for more than they were given, over the network and of the kernel."""
-    from maia.demo.attempts import attempts
+    from maia.demo.acts import attempts
     from maia.demo.screens.tables import show_attempts
 
     tried = [*attempts(demo.story, now=demo.now), *demo.live.refused]

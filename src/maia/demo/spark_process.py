@@ -29,7 +29,7 @@ from maia.events import Instant
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from maia.demo.carriers import SealedCast
+    from maia.demo.brokers import SealedCast
     from maia.demo.lake_jobs import Lake, LakeOrder
     from maia.demo.million import Comparison
     from maia.demo.numberplate import NumberplateStory
@@ -83,7 +83,7 @@ class _Order:
 
     def story(self) -> tuple[NumberplateStory, SealedCast]:
         """Tell the story that the demonstration tells."""
-        from maia.demo.carriers import add_carrier
+        from maia.demo.brokers import add_carrier
         from maia.demo.numberplate import tell_numberplate_story
 
         story = tell_numberplate_story(self.story_seed, now=self.now)

@@ -1,29 +1,41 @@
 """Typed values, events by uid, and frames: what flows through Maia."""
 
-from maia.events.attributes import (
-    ATTRIBUTES_MAX,
-    Attribute,
-    AttributeUid,
-    BadAttribute,
-    Vocabulary,
-    attribute_uid,
-    vocabulary_of,
+from maia.events.frame import (
+    ROWS_MAX,
+    BadFrame,
+    Column,
+    Event,
+    Frame,
+    Kinds,
+    UnknownAttribute,
+    checked_event,
+    frame_of,
 )
-from maia.events.event import Event, Kinds, UnknownAttribute, checked_event
-from maia.events.frame import ROWS_MAX, BadFrame, Column, Frame, frame_of
-from maia.events.kinds import (
+from maia.events.values import (
+    ATTRIBUTES_MAX,
     INSTANT_MAX,
     INSTANT_MIN,
     INT_MAX,
     INT_MIN,
     SECOND,
+    STRING_BYTES_MAX,
+    Attribute,
+    AttributeUid,
+    BadAttribute,
+    BadValue,
     Instant,
     Kind,
     NotAnInstant,
+    PresentValue,
+    Value,
+    Vocabulary,
+    attribute_uid,
+    checked_value,
     just_after,
+    kind_of,
     seconds_after,
+    vocabulary_of,
 )
-from maia.events.values import STRING_BYTES_MAX, BadValue, PresentValue, Value, checked_value, kind_of
 
 __all__ = [
     "ATTRIBUTES_MAX",

@@ -10,17 +10,51 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from maia.errors import BadInput
-from maia.events.attributes import ATTRIBUTES_MAX, AttributeUid
-from maia.events.event import Kinds, checked_event
-from maia.events.kinds import Kind
-from maia.events.values import PresentValue, Value
+from maia.events.values import (
+    ATTRIBUTES_MAX,
+    AttributeUid,
+    BadValue,
+    Kind,
+    PresentValue,
+    Value,
+    checked_value,
+)
 
-__all__ = ["ROWS_MAX", "BadFrame", "Column", "Frame", "frame_of"]
+# What is an event, once it has left its publisher's version behind?
+
+
+Event: TypeAlias = Mapping[AttributeUid, Value]
+
+Kinds: TypeAlias = Mapping[AttributeUid, Kind]
+"""What is known of the attributes of a stream, a table or a frame: the kind of each uid."""
+
+
+class UnknownAttribute(BadValue):
+    """A value was given for an attribute that is not declared."""
+
+    code = "INPUT-UNKNOWN-ATTRIBUTE"
+
+
+def checked_event(values: Mapping[AttributeUid, object], kinds: Kinds) -> dict[AttributeUid, PresentValue]:
+    """Return the present values of an event, each checked against its declared kind."""
+    event: dict[AttributeUid, PresentValue] = {}
+    for uid, given in values.items():
+        kind = kinds.get(uid)
+        if kind is None:
+            raise UnknownAttribute(f"attribute `{ascii(uid[:64])[1:-1]}` is not declared")
+        try:
+            value = checked_value(given, kind)
+        except BadValue as problem:
+            raise BadValue(f"attribute `{uid}`: {problem.message}") from problem
+        if value is not None:
+            event[uid] = value
+    return event
+
 
 ROWS_MAX: Final = 65_536
 
@@ -93,3 +127,16 @@ def frame_of(events: Iterable[Mapping[AttributeUid, object]], kinds: Kinds) -> F
     checked = [checked_event(event, kinds) for event in islice(events, ROWS_MAX + 1)]
     columns = {uid: Column(kind, tuple(event.get(uid) for event in checked)) for uid, kind in kinds.items()}
     return Frame(len(checked), columns)
+
+
+__all__ = [
+    "Event",
+    "Kinds",
+    "UnknownAttribute",
+    "checked_event",
+    "ROWS_MAX",
+    "BadFrame",
+    "Column",
+    "Frame",
+    "frame_of",
+]

@@ -15,7 +15,7 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 from maia.errors import BadInput
-from maia.events.kinds import Instant
+from maia.events.values import Instant
 
 __all__ = ["MINUTES_IN_A_DAY", "LocalTime", "UnknownZone", "local_time", "zone_names", "zone_of"]
 

@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from maia.canonical import BadSExpression, Limits, SExpression, read_advanced, write_advanced, write_canonical
 from maia.config.input_files import kind_of_file
-from maia.credentials.keys import KEY_BYTES, SigningKey, principal_from_bytes, same_secret
-from maia.credentials.principals import Principal
+from maia.credentials.keys import KEY_BYTES, Principal, SigningKey, principal_from_bytes, same_secret
 from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.private_files import sync_folder
 

@@ -2,17 +2,16 @@
 
 from maia.policy.bounds import BadBound, Bound, BoundRule
 from maia.policy.decide import decide
-from maia.policy.decision import Decision, Denial, Permit
-from maia.policy.evidence import CHAINS_COUNTED, CHAINS_MAX, NO_EVIDENCE, Evidence, TooMuchEvidence
-from maia.policy.evidence_search import gather_evidence
-from maia.policy.facts import NO_FACTS, Facts
-from maia.policy.reasons import Audience, Explanation, Reason
-from maia.policy.refusals import (
+from maia.policy.decision import (
     ActionNotGranted,
     AdvertisementOutOfBounds,
     AttributeNotReadable,
     AttributeNotWritable,
+    Audience,
     ConditionNotMet,
+    Decision,
+    Denial,
+    Explanation,
     FilterMistyped,
     GrantExpired,
     GrantNotYetValid,
@@ -22,13 +21,24 @@ from maia.policy.refusals import (
     GrantTestedOnce,
     GrantUnmeetable,
     NoChain,
+    Permit,
     PolicyRefusal,
+    Reason,
     ResourceNotGranted,
     SubscriptionTooNarrow,
     SubscriptionTooWide,
     TooMuchToSearch,
     TypeNotValid,
 )
+from maia.policy.evidence import (
+    CHAINS_COUNTED,
+    CHAINS_MAX,
+    NO_EVIDENCE,
+    Evidence,
+    TooMuchEvidence,
+    gather_evidence,
+)
+from maia.policy.facts import NO_FACTS, Facts
 from maia.policy.request import BadRequest, Request, request_digest
 from maia.policy.view import PublicationRefused, View, Window, see, shape, shows
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
-from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern
-from maia.credentials.authority_algebra import covers_request
+from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern, covers_request
+from maia.credentials.keys import Principal
 from maia.credentials.names import ResourceName
-from maia.credentials.principals import Principal
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.constraints import NotAConstraintFilter, constraints_of

@@ -11,22 +11,124 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice, product
 
-from maia.credentials.authority import Action
+from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet
 from maia.credentials.names import ResourceName
 from maia.events import Instant
-from maia.policy.decision import Decision
+from maia.policy.decision import Decision, GrantUnmeetable, Reason, for_owner
 from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts
 from maia.policy.filters import filter_miss
-from maia.policy.grants import Miss, grants_of, miss_of
-from maia.policy.openings import Allowances, Opening, needed, opening_of
+from maia.policy.grants import (
+    Allowances,
+    Miss,
+    Opening,
+    Step,
+    common_attributes,
+    conjoined,
+    grants_of,
+    kinds_of,
+    miss_of,
+    needed,
+    opening_of,
+)
 from maia.policy.outcomes import denied, permitted, type_miss
-from maia.policy.publication import publisher_view, unmeetable_miss
 from maia.policy.request import Request, resources_needed
-from maia.policy.subscription import subscriber_view, with_room
-from maia.policy.view import View
+from maia.policy.restrictions import forced_values, unmeetable
+from maia.policy.super_topics import with_super_topics
+from maia.policy.view import WINDOWS_MAX, View, Window, parts_of
+from maia.predicates.covering.covers import union
+from maia.predicates.syntax import NODES_MAX, Predicate, PredicateTooLarge
+from maia.types.topics import TOPIC, tree_root
 
-__all__ = ["decide"]
+# What may a publisher write?
+
+
+def publisher_view(request: Request, openings: Sequence[Opening]) -> View:
+    """Return the View of one window in which every opening holds.
+
+    There is one opening for a type, and one for each level of a topic, whose
+    restrictions all apply (dissertation 5.5). Where the type is a tree of topics,
+    the restriction has to hold on each of its levels.
+    """
+    attributes: AttributeSet = ALL_ATTRIBUTES
+    for opening in openings:
+        attributes = common_attributes(attributes, opening.window.attributes)
+    admits = conjoined(opening.window.admits for opening in openings)
+    if (root := _tree_of(request)) is not None:
+        admits = with_super_topics(admits, TOPIC.uid, root)
+    restriction = conjoined(opening.grant.authority.restriction for opening in openings)
+    return View((Window(admits, attributes),), forced=forced_values(restriction))
+
+
+def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
+    """Say why no event of this publisher could ever pass, if that is known beforehand."""
+    (window,) = publisher_view(request, openings).windows
+    found = unmeetable(window.admits, writable=_writable(request, window), kinds=kinds_of(request))
+    if found is None:
+        return None
+    last = openings[-1].grant.certificates
+    owner = Reason(
+        "restriction", found.why, last[-1].id if last else None, "authority.restriction", found.attribute
+    )
+    sentence = "no event that you may write can satisfy your certificates"
+    if _tree_of(request) is not None:
+        sentence += ": publishing on a topic needs the right on every topic above it"
+    requester = Reason("restriction", sentence)
+    return Miss(Step.RESTRICTION, GrantUnmeetable, for_owner(owner, instead=requester))
+
+
+def _tree_of(request: Request) -> str | None:
+    return None if request.event_type is None else tree_root(request.event_type.name.name)
+
+
+def _writable(request: Request, window: Window) -> AttributeSet:
+    if request.event_type is None:
+        return window.attributes
+    return common_attributes(window.attributes, frozenset(request.event_type.kinds))
+
+
+# What does a subscriber see?
+
+
+def with_room(request: Request, openings: Sequence[Opening]) -> tuple[Opening, ...]:
+    """Return the first openings, as many as make a View that every executor compiles; one at least."""
+    if _is_compiled(subscriber_view(request, openings)):
+        return tuple(openings)
+    left = NODES_MAX - parts_of(request.filter)
+    counted = 0
+    for opening in openings[:WINDOWS_MAX]:
+        left -= parts_of(opening.window.admits)
+        if left < 0:
+            break
+        counted += 1
+    return tuple(openings[: max(1, counted)])
+
+
+def subscriber_view(request: Request, openings: Sequence[Opening]) -> View:
+    """Return the View of all windows, the filter as its interest; `until` is set by the decision."""
+    return View(_merged([opening.window for opening in openings]), interest=request.filter)
+
+
+def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """Return windows that show the same of the same events, one for each set of attributes.
+
+    Forty windows of which each opens one car would be asked one by one; one window opens a list of cars.
+    """
+    alike: dict[AttributeSet, list[Predicate]] = {}
+    for window in windows:
+        alike.setdefault(window.attributes, []).append(window.admits)
+    try:
+        return tuple(
+            Window(admits[0] if len(admits) == 1 else union(admits), attributes)
+            for attributes, admits in alike.items()
+        )
+    except PredicateTooLarge:
+        return tuple(windows)
+
+
+def _is_compiled(view: View) -> bool:
+    size = parts_of(view.interest) + sum(parts_of(window.admits) for window in view.windows)
+    return len(view.windows) <= WINDOWS_MAX and size <= NODES_MAX
 
 
 def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -111,3 +213,6 @@ def _longest_lived(openings: Sequence[Opening]) -> Opening:
         return float("inf") if last is None else last
 
     return max(openings, key=end)
+
+
+__all__ = ["publisher_view", "unmeetable_miss", "subscriber_view", "with_room", "decide"]

@@ -8,16 +8,238 @@ sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from enum import Enum
+from typing import Final, TypeAlias
 
 from maia.credentials.validity.period import Validity
-from maia.events import Instant
-from maia.policy.reasons import Explanation, Reason
-from maia.policy.refusals import PolicyRefusal
+from maia.errors import Refusal
+from maia.events import AttributeUid, Instant
 from maia.policy.view import View
 
-__all__ = ["Decision", "Denial", "Permit"]
+# Why was it decided so, and who may know?
+
+
+SENTENCE_MAX: Final = 1000
+_SHOWN_ID_DIGITS: Final = 12
+_NO_NAMES: Final[Mapping[AttributeUid, str]] = {}
+
+
+class Audience(Enum):
+    """Who reads an explanation."""
+
+    OWNER = "owner"
+    REQUESTER = "requester"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One step of a decision: a rule that held or failed, and where it is written."""
+
+    rule: str
+    sentence: str
+    certificate: bytes | None = None
+    field: str | None = None
+    attribute: AttributeUid | None = None
+
+    def __post_init__(self) -> None:
+        """Shorten a sentence that quotes a very long literal."""
+        if len(self.sentence) > SENTENCE_MAX:
+            object.__setattr__(self, "sentence", self.sentence[: SENTENCE_MAX - 1] + "…")
+
+    def line(self, names: Mapping[AttributeUid, str] = _NO_NAMES) -> str:
+        """Return the reason for people: the sentence, then where to look; attributes as `names` call them."""
+        places = [
+            f"certificate {self.certificate.hex()[:_SHOWN_ID_DIGITS]}" if self.certificate else "",
+            f"field {self.field}" if self.field else "",
+            f"attribute {names.get(self.attribute, self.attribute)}" if self.attribute else "",
+        ]
+        where = ", ".join(place for place in places if place)
+        return f"{self.sentence} ({where})" if where else self.sentence
+
+    def record(self) -> dict[str, str]:
+        """Return the reason for programs: named fields, those that say nothing left out."""
+        fields = {
+            "rule": self.rule,
+            "sentence": self.sentence,
+            "certificate": self.certificate.hex() if self.certificate else None,
+            "field": self.field,
+            "attribute": self.attribute,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The reasons for a decision, once for each audience."""
+
+    # Kept out of repr: a decision that is logged or printed by accident shows the requester's list only.
+    owner: tuple[Reason, ...] = field(default=(), repr=False)
+    requester: tuple[Reason, ...] = ()
+
+    def __add__(self, other: Explanation) -> Explanation:
+        """Return the reasons of both, in order."""
+        return Explanation(self.owner + other.owner, self.requester + other.requester)
+
+    def reasons(self, audience: Audience) -> tuple[Reason, ...]:
+        """Return what `audience` may read."""
+        return self.owner if audience is Audience.OWNER else self.requester
+
+    def lines(self, audience: Audience, names: Mapping[AttributeUid, str] = _NO_NAMES) -> tuple[str, ...]:
+        """Return the reasons as lines for people, who call attributes by `names`."""
+        return tuple(reason.line(names) for reason in self.reasons(audience))
+
+    def records(self, audience: Audience) -> list[dict[str, str]]:
+        """Return the reasons as named fields for programs."""
+        return [reason.record() for reason in self.reasons(audience)]
+
+
+def for_both(reason: Reason) -> Explanation:
+    """Explain to both audiences in the same words."""
+    return Explanation(owner=(reason,), requester=(reason,))
+
+
+def for_owner(reason: Reason, *, instead: Reason | None = None) -> Explanation:
+    """Explain to the owner alone; the requester reads `instead`, or nothing."""
+    return Explanation(owner=(reason,), requester=() if instead is None else (instead,))
+
+
+# What are the ways in which policy says no?
+
+
+class PolicyRefusal(Refusal):
+    """The kernel's `decide` denied a request; carries the requester's reasons."""
+
+    code = "POLICY-REFUSED"
+
+    def __init__(self, reasons: tuple[Reason, ...]) -> None:
+        """Keep the requester's reasons; together they are the sentence."""
+        self.reasons = reasons
+        said = "; ".join(reason.line() for reason in reasons)
+        super().__init__(said or "the request is not permitted")
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error as named fields, with the requester's reasons."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "reasons": [reason.record() for reason in self.reasons],
+        }
+
+
+class NoChain(PolicyRefusal):
+    """No chain of certificates leads from the owner of the resource to the requester."""
+
+    code = "POLICY-NO-CHAIN"
+
+
+class ResourceNotGranted(PolicyRefusal):
+    """The requester's chains from this owner are about other resources."""
+
+    code = "POLICY-RESOURCE-NOT-GRANTED"
+
+
+class ActionNotGranted(PolicyRefusal):
+    """The requester's chains for this resource grant other actions."""
+
+    code = "POLICY-ACTION-NOT-GRANTED"
+
+
+class GrantExpired(PolicyRefusal):
+    """The chain that would grant this has ended."""
+
+    code = "POLICY-EXPIRED"
+
+
+class GrantNotYetValid(PolicyRefusal):
+    """The chain that would grant this has not begun."""
+
+    code = "POLICY-NOT-YET-VALID"
+
+
+class GrantRevoked(PolicyRefusal):
+    """A certificate of the chain that would grant this was revoked."""
+
+    code = "POLICY-REVOKED"
+
+
+class GrantStale(PolicyRefusal):
+    """A certificate of the chain has no valid statement for this moment."""
+
+    code = "POLICY-STALE"
+
+
+class GrantTestedOnce(PolicyRefusal):
+    """A certificate of the chain must be confirmed anew for each request, and was not for this one."""
+
+    code = "POLICY-ONE-TIME"
+
+
+class ConditionNotMet(PolicyRefusal):
+    """The chain grants this under a condition that does not hold, or is not known to hold."""
+
+    code = "POLICY-CONDITION-NOT-MET"
+
+
+class AttributeNotReadable(PolicyRefusal):
+    """The filter names an attribute that is hidden from its author, or that does not exist."""
+
+    code = "POLICY-ATTRIBUTE-NOT-READABLE"
+
+
+class AttributeNotWritable(PolicyRefusal):
+    """The advertisement names an attribute that its author may not write, or that does not exist."""
+
+    code = "POLICY-ATTRIBUTE-NOT-WRITABLE"
+
+
+class FilterMistyped(PolicyRefusal):
+    """The filter compares a readable attribute with another kind of value."""
+
+    code = "POLICY-FILTER-MISTYPED"
+
+
+class SubscriptionTooWide(PolicyRefusal):
+    """The filter admits events outside an upper bound."""
+
+    code = "POLICY-SUBSCRIPTION-TOO-WIDE"
+
+
+class SubscriptionTooNarrow(PolicyRefusal):
+    """The filter asks for more than a lower bound allows to ask for."""
+
+    code = "POLICY-SUBSCRIPTION-TOO-NARROW"
+
+
+class AdvertisementOutOfBounds(PolicyRefusal):
+    """The advertisement announces events outside a publisher's bound."""
+
+    code = "POLICY-ADVERTISEMENT-OUT-OF-BOUNDS"
+
+
+class GrantUnmeetable(PolicyRefusal):
+    """The grant's restriction can be met by no event that this publisher may write."""
+
+    code = "POLICY-GRANT-UNMEETABLE"
+
+
+class GrantsLeftOut(PolicyRefusal):
+    """The requester holds more grants than are counted, so that it may see less than was granted."""
+
+    code = "POLICY-GRANTS-LEFT-OUT"
+
+
+class TypeNotValid(PolicyRefusal):
+    """The proof behind the event type's definition does not hold at this moment."""
+
+    code = "POLICY-TYPE-NOT-VALID"
+
+
+class TooMuchToSearch(PolicyRefusal):
+    """No chain was found within the work that is done for one answer; fewer certificates may do."""
+
+    code = "POLICY-SEARCH-LIMIT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +283,35 @@ class Denial:
 
 
 Decision: TypeAlias = Permit | Denial
+
+
+__all__ = [
+    "Audience",
+    "Explanation",
+    "Reason",
+    "for_both",
+    "for_owner",
+    "ActionNotGranted",
+    "AdvertisementOutOfBounds",
+    "AttributeNotReadable",
+    "AttributeNotWritable",
+    "ConditionNotMet",
+    "FilterMistyped",
+    "GrantExpired",
+    "GrantNotYetValid",
+    "GrantRevoked",
+    "GrantStale",
+    "GrantTestedOnce",
+    "GrantUnmeetable",
+    "GrantsLeftOut",
+    "NoChain",
+    "PolicyRefusal",
+    "ResourceNotGranted",
+    "SubscriptionTooNarrow",
+    "SubscriptionTooWide",
+    "TooMuchToSearch",
+    "TypeNotValid",
+    "Decision",
+    "Denial",
+    "Permit",
+]

@@ -9,22 +9,26 @@ not survive it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from maia.credentials.certificate import SignedCertificate
+from maia.credentials.chains.budget import Budget
+from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.discovery import LeftOut, find_chains
+from maia.credentials.chains.errors import CertificateExpired, CertificateNotYetValid, NoChain, SearchTooLarge
+from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits
+from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.names import ResourceName
+from maia.credentials.validity.one_time import Revalidated
+from maia.credentials.validity.validity_state import Once, Tester, ValidityState
 from maia.errors import BadInput, BrokenCredential
+from maia.events import Instant
 from maia.policy.bounds import BoundRule
-
-__all__ = [
-    "BOUNDS_MAX",
-    "CERTIFICATES_MAX",
-    "CHAINS_COUNTED",
-    "CHAINS_MAX",
-    "NO_EVIDENCE",
-    "Evidence",
-    "TooMuchEvidence",
-]
+from maia.policy.decision import Reason, TooMuchToSearch
+from maia.policy.request import Request, request_digest, resources_needed
 
 CHAINS_MAX: Final = 1024
 CHAINS_COUNTED: Final = 256
@@ -60,3 +64,187 @@ class Evidence:
 
 NO_EVIDENCE: Final = Evidence()
 """No chain: only an owner may do anything."""
+
+
+# Which evidence for this request is in a pool of certificates?
+
+
+def gather_evidence(  # noqa: PLR0913 - every one is named at the call
+    request: Request,
+    pool: Sequence[SignedCertificate],
+    *,
+    at: Instant,
+    bounds: Iterable[BoundRule] = (),
+    cache: VerificationCache | None = None,
+    constitutions: Sequence[VerifiedConstitution] = (),
+    standing: Tester | None = None,
+    once: Iterable[Revalidated] = (),
+    chains_max: int = CHAINS_COUNTED,
+    doubtful: Iterable[bytes] = (),
+    budget: Budget | None = None,
+) -> Evidence:
+    """Return the verified chains in `pool` that support `request` at `at`, and why there are no more.
+
+    `standing` knows what is revoked and whose statements hold; without one
+    no statement was received. `once` are answers to one-time questions about this
+    request (`request_digest` names it), which are spent here. No more than
+    `chains_max` chains are counted; the evidence says how many were not. What
+    others grant is found beside what certificates grant that are `doubtful`,
+    by their ids, as it is beside those that bounds lie on. A server hands in
+    the `budget` of the answer: it is not exceeded, and a refusal is explained
+    no further than a requester may know.
+    """
+    bounds = tuple(bounds)
+    tested = _Tested(pool, standing, at, _spent(once, request))
+    limits, hinges = _limits_of(request, chains_max), _bounded(bounds).union(doubtful)
+    search = _Search(request, at, cache, constitutions, limits, hinges, budget)
+    chains: dict[tuple[bytes, ...], VerifiedChain] = {}
+    left_out = LeftOut()
+    broken: list[BrokenCredential] = []
+    for resource in resources_needed(request):
+        try:
+            found = search.chains(tested.good, resource, left_out)
+        except BrokenCredential as problem:
+            if budget is not None and isinstance(problem, SearchTooLarge):
+                raise TooMuchToSearch((_TOO_MUCH,)) from problem
+            blamed = search.blamed(tested, resource)
+            broken += blamed or (_about_time(problem, tested.good, at),)
+        else:
+            chains |= {tuple(signed.id for signed in one.certificates): one for one in found}
+    counted = _with_room(chains.values())
+    left_out.count += len(chains) - len(counted)
+    # A domain sets bounds for many; a decision takes those on this principal and its certificates.
+    holders = {request.principal, *(signed.id for signed in pool)}
+    concerned = tuple(rule for rule in bounds if rule.holder in holders)
+    return Evidence(counted, concerned, tuple(broken[: CHAINS_MAX - len(counted)]), left_out.count)
+
+
+class _Tested:
+    """A pool, without revoked and stale certificates."""
+
+    __slots__ = ("good", "pool", "problems")
+
+    def __init__(
+        self,
+        pool: Sequence[SignedCertificate],
+        standing: Tester | None,
+        at: Instant,
+        once: frozenset[Once],
+    ) -> None:
+        problem_with = (_NOTHING_HEARD if standing is None else standing).problem_with
+        self.pool = pool
+        self.problems: dict[bytes, BrokenCredential] = {}
+        for signed in pool:
+            problem = problem_with(signed, at, once=once)
+            if problem is not None:
+                self.problems[signed.id] = problem
+        self.good = [one for one in pool if one.id not in self.problems] if self.problems else pool
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What every search for this request has in common."""
+
+    request: Request
+    at: Instant
+    cache: VerificationCache | None
+    constitutions: Sequence[VerifiedConstitution]
+    limits: FlowLimits
+    doubtful: frozenset[bytes]
+    budget: Budget | None
+
+    def chains(
+        self, pool: Sequence[SignedCertificate], resource: ResourceName, left_out: LeftOut | None = None
+    ) -> tuple[VerifiedChain, ...]:
+        """Return the chains in `pool`, or raise the nearest miss."""
+        return find_chains(
+            pool,
+            root=resource.owner,
+            subject=self.request.principal,
+            action=self.request.action,
+            resource=resource,
+            at=self.at,
+            cache=self.cache,
+            constitutions=self.constitutions,
+            limits=self.limits,
+            doubtful=self.doubtful,
+            left_out=left_out,
+            budget=self.budget,
+        )
+
+    def blamed(self, tested: _Tested, resource: ResourceName) -> tuple[BrokenCredential, ...]:
+        """Return the problems of those certificates with which there would have been a chain."""
+        if not tested.problems:
+            return ()
+        try:
+            missed = self.chains(tested.pool, resource)
+        except BrokenCredential:
+            return ()
+        used = dict.fromkeys(signed.id for chain in missed for signed in chain.certificates)
+        return tuple(tested.problems[identifier] for identifier in used if identifier in tested.problems)
+
+
+_NOTHING_HEARD: Final = ValidityState()
+_TOO_MUCH: Final = Reason(
+    "limits", "among so many certificates no chain was found within the work for one answer: show fewer"
+)
+
+
+def _limits_of(request: Request, chains_max: int) -> FlowLimits:
+    # All levels of a topic share the limit of one decision.
+    share = max(1, min(chains_max, CHAINS_MAX // len(resources_needed(request))))
+    return replace(DEFAULT_LIMITS, chains_max=share, flows_per_subject_max=share)
+
+
+def _bounded(bounds: Iterable[BoundRule]) -> frozenset[bytes]:
+    return frozenset(rule.holder for rule in bounds if isinstance(rule.holder, bytes))
+
+
+def _with_room(chains: Iterable[VerifiedChain]) -> tuple[VerifiedChain, ...]:
+    """Return the first chains, as many as fit into the certificates of one decision."""
+    counted: list[VerifiedChain] = []
+    used: set[bytes] = set()
+    for chain in chains:
+        more = used.union(signed.id for signed in chain.certificates)
+        if len(more) <= CERTIFICATES_MAX or not counted:
+            counted.append(chain)
+            used = more
+    return tuple(counted)
+
+
+def _spent(once: Iterable[Revalidated], request: Request) -> frozenset[Once]:
+    proofs = tuple(once)
+    if not proofs:
+        return _NO_ANSWERS
+    digest = request_digest(request)
+    return frozenset(proof.spend(digest) for proof in proofs)
+
+
+_NO_ANSWERS: Final[frozenset[Once]] = frozenset()
+
+
+def _about_time(
+    problem: BrokenCredential, pool: Sequence[SignedCertificate], at: Instant
+) -> BrokenCredential:
+    """Say `expired` or `not yet valid` where that is what the search failed on: the requester may know."""
+    if not isinstance(problem, NoChain) or problem.field != "validity":
+        return problem
+    for signed in pool:
+        validity = signed.certificate.validity
+        if signed.id == problem.certificate and not validity.contains(at):
+            begun = validity.not_before is None or validity.not_before <= at
+            kind = CertificateExpired if begun else CertificateNotYetValid
+            return kind(problem.message, certificate=signed.id, field="validity")
+    return problem
+
+
+__all__ = [
+    "BOUNDS_MAX",
+    "CERTIFICATES_MAX",
+    "CHAINS_COUNTED",
+    "CHAINS_MAX",
+    "NO_EVIDENCE",
+    "Evidence",
+    "TooMuchEvidence",
+    "gather_evidence",
+]

@@ -14,16 +14,181 @@ clock, and no issuer can assert another one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
-from maia.credentials.principals import Principal
-from maia.events import AttributeUid, Instant, PresentValue, Value, attribute_uid, checked_value, kind_of
-from maia.policy.clock_facts import clock_facts
+from maia.credentials.keys import Principal
+from maia.credentials.validity.period import UNBOUNDED, Validity
+from maia.events import (
+    INSTANT_MAX,
+    INSTANT_MIN,
+    AttributeUid,
+    Instant,
+    PresentValue,
+    Value,
+    attribute_uid,
+    checked_value,
+    kind_of,
+)
+from maia.events.zones import MINUTES_IN_A_DAY, LocalTime, UnknownZone, local_time, zone_names, zone_of
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import ALWAYS, Exists, Predicate, atoms
+from maia.predicates.syntax import (
+    ALWAYS,
+    AllOf,
+    AnyOf,
+    Atom,
+    Comparison,
+    Exists,
+    Membership,
+    Operator,
+    Predicate,
+    atoms,
+    attributes_of,
+)
 
-__all__ = ["NO_FACTS", "Facts"]
+# What time is it, as far as a condition asks?
+
+
+_UID: Final = re.compile(r"time-(minute|weekday|date)-(.+)", re.ASCII)
+_MINUTE: Final = timedelta(minutes=1)
+
+
+def minute_uid(zone: str) -> AttributeUid:
+    """Return the fact that is the minute of the day in a zone: 0 to 1439."""
+    return _uid("minute", zone)
+
+
+def weekday_uid(zone: str) -> AttributeUid:
+    """Return the fact that is the day of the week in a zone: 1 for Monday to 7 for Sunday."""
+    return _uid("weekday", zone)
+
+
+def date_uid(zone: str) -> AttributeUid:
+    """Return the fact that is the date in a zone, such as `2026-11-15`."""
+    return _uid("date", zone)
+
+
+def during(zone: str, *, days: frozenset[int], start: int, end: int) -> Predicate:
+    """Return the condition that it is one of these days, from minute `start` up to minute `end`.
+
+    Where `end` comes before `start`, the period begins on the day and goes on past midnight.
+    """
+    minute, weekday = minute_uid(zone), weekday_uid(zone)
+    if start < end:
+        return AllOf((_from(minute, start), _before(minute, end), Membership(weekday, days)))
+    next_days = frozenset(day % 7 + 1 for day in days)
+    evening = AllOf((_from(minute, start), Membership(weekday, days)))
+    return AnyOf((evening, AllOf((_before(minute, end), Membership(weekday, next_days)))))
+
+
+def check_clock_facts(condition: Predicate) -> None:
+    """Refuse a condition that asks for the time in a zone that does not exist."""
+    for uid in attributes_of(condition):
+        found = _UID.fullmatch(uid)
+        if found is not None and found[2] not in _zones():
+            raise UnknownZone(f"`{uid}` asks for the time in a zone that does not exist")
+
+
+def clock_facts(condition: Predicate, now: Instant) -> dict[AttributeUid, PresentValue]:
+    """Return the facts about the time in a condition."""
+    facts: dict[AttributeUid, PresentValue] = {}
+    for uid, kind, zone in _asked(condition):
+        shown = local_time(now, zone)
+        if shown is not None:
+            facts[uid] = _fact(kind, shown)
+    return facts
+
+
+def steady_clock(condition: Predicate, now: Instant) -> Validity:
+    """Return a period around `now` in which the time alone does not change a condition's answer.
+
+    It may be shorter than the longest one, never longer.
+    """
+    steady = UNBOUNDED
+    for zone in {zone for _, _, zone in _asked(condition)}:
+        steady = steady.intersection(_steady_in(zone, condition, now))
+    return steady
+
+
+def _steady_in(zone: str, condition: Predicate, now: Instant) -> Validity:
+    shown = local_time(now, zone)
+    if shown is None:
+        return Validity(now, now)
+    minute = minute_uid(zone)
+    steps = {step for atom in atoms(condition) if atom.uid == minute for step in _steps(atom)}
+    change = min(step for step in (*steps, MINUTES_IN_A_DAY) if step > shown.minute)
+    begins = _later(now, -shown.into_minute)
+    ends = _later(now, (change - shown.minute) * _MINUTE - shown.into_minute)
+    at_end = local_time(ends, zone)
+    if at_end is None or at_end.offset != shown.offset:
+        # The clock is put forward or back before that. Minute by minute, nothing can go wrong.
+        ends = _later(now, _MINUTE - shown.into_minute)
+    return Validity(begins, Instant(ends - 1))
+
+
+def _steps(atom: Atom) -> Iterator[int]:
+    """Yield the minutes at which the answer of an atom may become another one."""
+    match atom:
+        case Comparison(literal=int(literal)):
+            yield from (literal, literal + 1)
+        case Membership(literals=literals):
+            yield from (step for one in literals if isinstance(one, int) for step in (one, one + 1))
+        case _:
+            pass
+
+
+def _asked(condition: Predicate) -> Iterator[tuple[AttributeUid, str, str]]:
+    for uid in attributes_of(condition):
+        found = _UID.fullmatch(uid)
+        if found is not None and found[2] in _zones():
+            yield uid, found[1], _zones()[found[2]]
+
+
+def _fact(kind: str, shown: LocalTime) -> PresentValue:
+    match kind:
+        case "minute":
+            return shown.minute
+        case "weekday":
+            return shown.weekday
+        case _:
+            return shown.date
+
+
+def _uid(kind: str, zone: str) -> AttributeUid:
+    zone_of(zone)
+    return attribute_uid(f"time-{kind}-{_word(zone)}")
+
+
+@lru_cache(maxsize=1)
+def _zones() -> dict[str, str]:
+    """Return the zones by how a uid names them; one whose name would mean two zones is left out."""
+    found: dict[str, str] = {}
+    twice = set[str]()
+    for name in zone_names():
+        word = _word(name)
+        twice |= {word} if word in found else set()
+        found[word] = name
+    return {word: name for word, name in found.items() if word not in twice and "+" not in word}
+
+
+def _word(zone: str) -> str:
+    return zone.lower().replace("/", "-").replace("_", "-")
+
+
+def _later(now: Instant, by: timedelta) -> Instant:
+    return Instant(max(INSTANT_MIN, min(INSTANT_MAX, now + by // timedelta(microseconds=1))))
+
+
+def _from(minute: AttributeUid, start: int) -> Predicate:
+    return Comparison(minute, Operator.GE, start)
+
+
+def _before(minute: AttributeUid, end: int) -> Predicate:
+    return Comparison(minute, Operator.LT, end)
+
 
 _NOBODY: Final[Mapping[Principal, Mapping[AttributeUid, Value]]] = {}
 
@@ -80,3 +245,16 @@ def _checked(values: Mapping[AttributeUid, Value]) -> dict[AttributeUid, Present
 
 NO_FACTS: Final = Facts()
 """Nothing is known: only certificates without condition grant anything."""
+
+
+__all__ = [
+    "check_clock_facts",
+    "clock_facts",
+    "date_uid",
+    "during",
+    "minute_uid",
+    "steady_clock",
+    "weekday_uid",
+    "NO_FACTS",
+    "Facts",
+]

@@ -12,10 +12,15 @@ from typing import Final
 
 from maia.credentials.authority import Action
 from maia.events import AttributeUid
-from maia.policy.grants import Miss, Step
-from maia.policy.openings import Opening, kinds_of
-from maia.policy.reasons import Reason, for_both
-from maia.policy.refusals import AttributeNotReadable, AttributeNotWritable, FilterMistyped, PolicyRefusal
+from maia.policy.decision import (
+    AttributeNotReadable,
+    AttributeNotWritable,
+    FilterMistyped,
+    PolicyRefusal,
+    Reason,
+    for_both,
+)
+from maia.policy.grants import Miss, Opening, Step, kinds_of
 from maia.policy.request import Request
 from maia.policy.restrictions import mistyped
 from maia.policy.view import shows

@@ -13,32 +13,35 @@ from dataclasses import replace
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.chains.errors import BrokenChain, CertificateExpired, CertificateNotYetValid
-from maia.credentials.validity.errors import (
+from maia.credentials.validity.period import Validity
+from maia.credentials.validity.statements import (
     CertificateNotRevalidated,
     CertificateRevoked,
     CertificateStale,
     CertificateTestedOnce,
 )
-from maia.credentials.validity.period import Validity
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
-from maia.policy.clock_facts import steady_clock
-from maia.policy.decision import Denial, Permit
-from maia.policy.evidence import Evidence
-from maia.policy.filters import accessible
-from maia.policy.grants import Grant, Miss, Step, authorities_in
-from maia.policy.openings import Opening, names_of
-from maia.policy.reasons import Explanation, Reason, for_both, for_owner
-from maia.policy.refusals import (
+from maia.policy.decision import (
+    Denial,
+    Explanation,
     GrantExpired,
     GrantNotYetValid,
     GrantRevoked,
     GrantStale,
     GrantTestedOnce,
     NoChain,
+    Permit,
     PolicyRefusal,
+    Reason,
     TypeNotValid,
+    for_both,
+    for_owner,
 )
+from maia.policy.evidence import Evidence
+from maia.policy.facts import steady_clock
+from maia.policy.filters import accessible
+from maia.policy.grants import Grant, Miss, Opening, Step, authorities_in, names_of
 from maia.policy.request import Request
 from maia.policy.view import View
 from maia.predicates.language.parser import format_predicate

@@ -14,11 +14,17 @@ from hashlib import sha256
 from typing import Final
 
 from maia.canonical import SExpression, write_canonical
-from maia.credentials.authority import Action, NetworkPattern, TopicPattern, TypePattern
-from maia.credentials.authority_algebra import EVENT_ACTIONS, FITTING_ACTIONS
-from maia.credentials.encoding.subjects import owner_to_expression
+from maia.credentials.authority import (
+    EVENT_ACTIONS,
+    FITTING_ACTIONS,
+    Action,
+    NetworkPattern,
+    TopicPattern,
+    TypePattern,
+)
+from maia.credentials.encoding.authority import owner_to_expression
+from maia.credentials.keys import Principal
 from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
-from maia.credentials.principals import Principal
 from maia.errors import BadInput
 from maia.predicates.encoding import predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate, checked_size

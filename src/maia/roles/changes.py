@@ -6,11 +6,35 @@ are compared by what they say, not by where they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import assert_never
 
-from maia.roles.policy import Grant, Policy, Rule
-
-__all__ = ["PolicyChanges", "changes"]
+from maia.canonical import SExpression, write_canonical
+from maia.credentials import ALL_ATTRIBUTES, Principal, QuorumId
+from maia.credentials.appointments import ParameterKind, argument_to_expression
+from maia.roles.policy import (
+    AppointmentDeclaration,
+    CertificatePremise,
+    Condition,
+    Declaration,
+    Ends,
+    FactPremise,
+    Grant,
+    Literal,
+    OwnerReference,
+    Policy,
+    Premise,
+    Privilege,
+    RolePremise,
+    Rule,
+    Special,
+    Term,
+    TimePremise,
+    Variable,
+)
+from maia.roles.time_windows import TimeWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +75,137 @@ def _grants(policy: Policy) -> list[Grant]:
 
 def _issuers(policy: Policy, appointment: str) -> frozenset[object]:
     return frozenset(policy.issuers(appointment)) if appointment in policy.appointments else frozenset()
+
+
+# Is this the same rule as yesterday?
+
+
+def rule_id(
+    head: tuple[str, tuple[Term, ...]],
+    premises: tuple[Premise, ...],
+    conditions: tuple[Condition, ...],
+    *,
+    asked: tuple[str, ...],
+    ends: Ends,
+    kinds: Mapping[str, ParameterKind],
+    declared: Mapping[str, Declaration],
+) -> str:
+    """Return a digest of what a rule says."""
+    body = (*_common(head, premises, conditions, ends, kinds, declared), tuple(map(str.encode, asked)))
+    return _digest(b"rule", body)
+
+
+def grant_id(
+    head: tuple[str, tuple[Term, ...]],
+    premises: tuple[Premise, ...],
+    conditions: tuple[Condition, ...],
+    *,
+    privilege: Privilege,
+    ends: Ends,
+    kinds: Mapping[str, ParameterKind],
+    declared: Mapping[str, Declaration],
+) -> str:
+    """Return a digest of what a grant says."""
+    body = (*_common(head, premises, conditions, ends, kinds, declared), _privilege(privilege))
+    return _digest(b"grant", body)
+
+
+def _digest(domain: bytes, body: SExpression) -> str:
+    return sha256(b"maia/1/role-" + domain + b"\x00" + write_canonical(body)).hexdigest()
+
+
+def _common(
+    head: tuple[str, tuple[Term, ...]],
+    premises: tuple[Premise, ...],
+    conditions: tuple[Condition, ...],
+    ends: Ends,
+    kinds: Mapping[str, ParameterKind],
+    declared: Mapping[str, Declaration],
+) -> tuple[SExpression, ...]:
+    return (
+        (head[0].encode(), *map(_term, head[1])),
+        tuple(_premise(premise, declared) for premise in premises),
+        tuple(condition.text.encode() for condition in conditions),
+        _ends(ends),
+        tuple((name.encode(), kind.value.encode()) for name, kind in sorted(kinds.items())),
+    )
+
+
+def _premise(premise: Premise, declared: Mapping[str, Declaration]) -> SExpression:
+    watched = b"while" if premise.is_watched else b"given"
+    match premise:
+        case TimePremise(window):
+            return (watched, b"time", _window(window))
+        case FactPremise(name, terms):
+            return (watched, b"fact", name.encode(), *map(_term, terms))
+        case RolePremise(name, terms, held_by):
+            return (watched, b"role", name.encode(), _term(held_by), *map(_term, terms))
+        case CertificatePremise(name, terms, held_by):
+            declaration = declared[name]
+            assert isinstance(declaration, AppointmentDeclaration)  # noqa: S101 - the reader has checked it
+            kind = b"role-certificate" if declaration.is_role else b"appointment"
+            said = (name.encode(), declaration.called.encode())
+            return (watched, kind, *said, _term(held_by), *map(_term, terms))
+        case _:
+            assert_never(premise)
+
+
+def _term(term: Term) -> SExpression:
+    match term:
+        case Variable(name):
+            return (b"variable", name.encode())
+        case Literal(value):
+            return (b"value", argument_to_expression(value))
+        case Special():
+            return (b"special", term.value.encode())
+        case _:
+            assert_never(term)
+
+
+def _window(window: TimeWindow) -> SExpression:
+    hours = (b"%d" % window.begins, b"%d" % window.ends)
+    return (*hours, tuple(b"%d" % day for day in sorted(window.days)), window.zone.encode())
+
+
+def _ends(ends: Ends) -> SExpression:
+    return (
+        b"" if ends.after_us is None else b"%d" % ends.after_us,
+        tuple(b"%d" % premise for premise in ends.premises),
+        tuple(map(str.encode, ends.moments)),
+        b"revoked" if ends.is_until_revoked else b"",
+    )
+
+
+def _privilege(privilege: Privilege) -> SExpression:
+    attributes = privilege.attributes
+    listed = (b"*",) if attributes is ALL_ATTRIBUTES else tuple(uid.encode() for uid in sorted(attributes))
+    vocabulary = privilege.vocabulary or {}
+    return (
+        tuple(sorted(action.value.encode() for action in privilege.actions)),
+        (privilege.resource.kind.value.encode(), _key(privilege.resource.owner)),
+        str(privilege.resource.pattern).encode(),
+        (b"attributes", *listed),
+        _text(privilege.restriction),
+        _text(privilege.condition),
+        () if privilege.during is None else _window(privilege.during),
+        # The names in a restriction mean uids, and a new version of the type may move them.
+        tuple(
+            (name.encode(), one.uid.encode(), one.kind.value.encode())
+            for name, one in sorted(vocabulary.items())
+        ),
+        b"delegable" if privilege.may_delegate else b"",
+        tuple(test.value.encode() for test in privilege.tests),
+    )
+
+
+def _text(text: str | None) -> SExpression:
+    return () if text is None else (text.encode(),)
+
+
+def _key(reference: OwnerReference) -> SExpression:
+    if isinstance(reference, QuorumId):
+        return (b"quorum", reference.digest)
+    return (b"key", reference.key) if isinstance(reference, Principal) else (b"here",)
+
+
+__all__ = ["PolicyChanges", "changes", "grant_id", "rule_id"]

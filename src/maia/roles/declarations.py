@@ -18,8 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from maia.credentials import BadKey, BadName, principal_from_text
-from maia.credentials.appointments import PARAMETERS_MAX
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import PARAMETERS_MAX, ParameterKind
 from maia.credentials.names import checked_label
 from maia.events import Kind
 from maia.predicates.language.literals import read_literal

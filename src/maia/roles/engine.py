@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 
 from maia.canonical import write_canonical
 from maia.credentials import Principal, Validity
-from maia.credentials.appointments import Appointment, AppointmentKind
-from maia.credentials.arguments import (
+from maia.credentials.appointments import (
+    Appointment,
+    AppointmentKind,
     Argument,
     BadArgument,
     Given,

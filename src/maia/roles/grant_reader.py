@@ -42,19 +42,26 @@ from maia.credentials import (
     exact_name,
     parse_name_pattern,
 )
-from maia.credentials.authority_algebra import FITTING_ACTIONS
-from maia.credentials.validity.online_tests import TestKind
+from maia.credentials.authority import FITTING_ACTIONS
+from maia.credentials.validity.period import TestKind
 from maia.events import Kind, Vocabulary
 from maia.events.zones import UnknownZone
-from maia.policy.clock_facts import check_clock_facts
+from maia.policy.facts import check_clock_facts
 from maia.predicates.language.literals import read_literal
 from maia.predicates.syntax import Predicate, attributes_of
+from maia.roles.changes import grant_id
 from maia.roles.declarations import take_key
-from maia.roles.identity import grant_id
 from maia.roles.policy import Grant, Privilege, Resource, ResourceKind, RoleDeclaration, Term
-from maia.roles.premises import TermReader, take_window
 from maia.roles.problems import Complaint, did_you_mean, shown
-from maia.roles.rule_reader import Reading, read_conditions, read_ends, read_premises, template
+from maia.roles.rule_reader import (
+    Reading,
+    TermReader,
+    read_conditions,
+    read_ends,
+    read_premises,
+    take_window,
+    template,
+)
 from maia.roles.statements import Fragment
 from maia.roles.time_windows import TimeWindow
 from maia.types import VerifiedType

@@ -20,9 +20,9 @@ from maia.credentials import (
     TypePattern,
     Validity,
 )
-from maia.credentials.arguments import Given
+from maia.credentials.appointments import Given
 from maia.events import INSTANT_MAX, Instant, PresentValue
-from maia.policy.clock_facts import during
+from maia.policy.facts import during
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maia.credentials import Principal
-from maia.credentials.appointments import AppointmentKind, VerifiedAppointment
-from maia.credentials.arguments import Argument, argument_key
+from maia.credentials.appointments import AppointmentKind, Argument, VerifiedAppointment, argument_key
 from maia.roles.memberships import RoleMembership, World
 
 __all__ = ["KnownWorld", "WithMemberships"]

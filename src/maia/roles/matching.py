@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
 from maia.credentials import Principal
-from maia.credentials.appointments import AppointmentKind
-from maia.credentials.arguments import Argument, argument_key, argument_kind
+from maia.credentials.appointments import AppointmentKind, Argument, argument_key, argument_kind
 from maia.errors import Unavailable
 from maia.events import Instant, PresentValue
 from maia.predicates.language.parser import parse_predicate

@@ -14,9 +14,8 @@ from enum import Enum
 from typing import Protocol
 
 from maia.credentials import Authority, Principal, Validity
-from maia.credentials.appointments import AppointmentKind, VerifiedAppointment
-from maia.credentials.arguments import Argument, arguments_digest
-from maia.credentials.validity.online_tests import TestKind
+from maia.credentials.appointments import AppointmentKind, Argument, VerifiedAppointment, arguments_digest
+from maia.credentials.validity.period import TestKind
 from maia.events import Instant
 
 __all__ = [

@@ -16,8 +16,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from maia.credentials import Action, AttributeSet, NamePattern, Owner, Principal, QuorumId
-from maia.credentials.arguments import Argument, ParameterKind
-from maia.credentials.validity.online_tests import TestKind
+from maia.credentials.appointments import Argument, ParameterKind
+from maia.credentials.validity.period import TestKind
 from maia.events import Vocabulary
 from maia.roles.time_windows import TimeWindow
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.credentials.arguments import Argument, ParameterKind
-from maia.credentials.principals import Principal
+from maia.credentials.appointments import Argument, ParameterKind
+from maia.credentials.keys import Principal
 from maia.events import (
     Attribute,
     AttributeUid,

@@ -11,10 +11,11 @@ from maia.sealing.frames.opened_frame import (
     OpenedFrame,
     VerifiedFrame,
     closed_frame,
+    contents,
     open_frame,
+    open_with_cache,
     verify_frame,
 )
-from maia.sealing.frames.plaintext_cache import contents, open_with_cache
 from maia.sealing.frames.proof import BATCH_MAX, BadFrameProof, SignatureChecks
 from maia.sealing.frames.sealer import (
     BadBatch,

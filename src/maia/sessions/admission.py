@@ -22,7 +22,7 @@ from maia.credentials import (
     VerificationCache,
     VerifiedConstitution,
 )
-from maia.credentials.validity.errors import CertificateNotRevalidated, CertificateStale
+from maia.credentials.validity.statements import CertificateNotRevalidated, CertificateStale
 from maia.credentials.validity.validity_state import Once
 from maia.errors import MaiaError
 from maia.events import Instant

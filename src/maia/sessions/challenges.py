@@ -31,10 +31,11 @@ from maia.credentials import (
 from maia.credentials.validity.one_time import (
     OneTimeQuestion,
     OpenQuestions,
+    VouchedFor,
+    one_time_tests,
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.validity.one_time_answers import VouchedFor, one_time_tests
 from maia.credentials.validity.statements import NONCE_BYTES, OneTimeAnswer
 from maia.credentials.validity.validity_state import Once
 from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable

@@ -36,7 +36,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.policy import GrantTestedOnce

@@ -26,14 +26,21 @@ from maia.types.definition import (
     EMBEDDED_MAX,
     SUPER_TYPES_MAX,
     BadDefinition,
+    BadSealing,
+    Cover,
     InheritanceTooDeep,
     InheritedAttributeChanged,
+    Sealing,
+    SealingLevel,
+    SealingWeakened,
     SignedDefinition,
     SubTypeSealsLess,
     SuperTypeNotExtensible,
     SuperTypesInACircle,
     TypeDefinition,
     TypeShape,
+    is_weaker,
+    strongest,
     type_id,
 )
 from maia.types.encoding import (
@@ -51,23 +58,6 @@ from maia.types.history import (
     TypeHistory,
     TypeHistoryFull,
     VersionsInACircle,
-)
-from maia.types.rights import (
-    ChangeNotGranted,
-    ExtendNotGranted,
-    InstallNotGranted,
-    MissingRight,
-    NotAManager,
-    PreviousVersionNeeded,
-)
-from maia.types.sealing import (
-    BadSealing,
-    Cover,
-    Sealing,
-    SealingLevel,
-    SealingWeakened,
-    is_weaker,
-    strongest,
 )
 from maia.types.translation import (
     TransitKindMismatch,
@@ -88,8 +78,14 @@ from maia.types.validity_stream import (
     validity_type_name,
 )
 from maia.types.verification import (
+    ChangeNotGranted,
     DefinitionExpired,
     DefinitionNotYetValid,
+    ExtendNotGranted,
+    InstallNotGranted,
+    MissingRight,
+    NotAManager,
+    PreviousVersionNeeded,
     TamperedDefinition,
     WrongPreviousVersion,
     verify_definition,

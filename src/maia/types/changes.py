@@ -23,8 +23,7 @@ from maia.credentials.certificate import SignedCertificate
 from maia.credentials.names import TypeName
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Attribute, AttributeUid, Kind
-from maia.types.definition import BadDefinition, SignedDefinition, TypeDefinition, TypeShape
-from maia.types.sealing import Sealing
+from maia.types.definition import BadDefinition, Sealing, SignedDefinition, TypeDefinition, TypeShape
 
 __all__ = [
     "Added",

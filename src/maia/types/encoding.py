@@ -34,6 +34,13 @@ from maia.canonical import (
     write_canonical,
 )
 from maia.credentials.certificate import SignedCertificate
+from maia.credentials.encoding.authority import (
+    owner_from_expression,
+    owner_to_expression,
+    principal_from_expression,
+    principal_to_expression,
+    text_from_atom,
+)
 from maia.credentials.encoding.certificates import (
     CERTIFICATE_LIMITS,
     certificate_from_expression,
@@ -41,26 +48,22 @@ from maia.credentials.encoding.certificates import (
 )
 from maia.credentials.encoding.errors import BadCertificate
 from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
-from maia.credentials.encoding.subjects import (
-    owner_from_expression,
-    owner_to_expression,
-    principal_from_expression,
-    principal_to_expression,
-    text_from_atom,
-)
 from maia.credentials.keys import SignedKind, SigningKey
 from maia.credentials.names import TypeName, Version
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
 from maia.types.definition import (
+    ADDRESSES_MAX,
     CREDENTIALS_MAX,
     EMBEDDED_MAX,
     SUPER_TYPES_MAX,
     BadDefinition,
+    Cover,
+    Sealing,
+    SealingLevel,
     SignedDefinition,
     TypeDefinition,
 )
-from maia.types.sealing import ADDRESSES_MAX, Cover, Sealing, SealingLevel
 
 __all__ = [
     "DEFINITION_BYTES_MAX",

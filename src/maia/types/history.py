@@ -18,7 +18,7 @@ from maia.credentials.names import Version
 from maia.errors import BrokenCredential, Refusal, Unavailable
 from maia.events import AttributeUid, Kind
 from maia.types.changes import UidReused
-from maia.types.sealing import Sealing, SealingWeakened, is_weaker, strongest
+from maia.types.definition import Sealing, SealingWeakened, is_weaker, strongest
 from maia.types.verified import VerifiedType
 
 __all__ = [

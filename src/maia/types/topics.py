@@ -12,15 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from maia.credentials.names import (
-    FIRST_VERSION,
-    BadName,
-    TypeName,
-    Version,
-    checked_topic_path,
-    is_reserved,
-)
-from maia.credentials.principals import Owner
+from maia.credentials.keys import Owner
+from maia.credentials.names import FIRST_VERSION, BadName, TypeName, Version, checked_topic_path, is_reserved
 from maia.events import Attribute, AttributeUid, Kind
 from maia.predicates.path_patterns import LEVELS_MAX, ONE, PathPattern, parse_path_pattern
 from maia.predicates.syntax import AnyOf, Predicate, TextMatch, TextTest

@@ -13,9 +13,8 @@ from typing import Final
 
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
-from maia.credentials.keys import SigningKey
+from maia.credentials.keys import Principal, SigningKey
 from maia.credentials.names import FIRST_VERSION, TypeName
-from maia.credentials.principals import Principal
 from maia.credentials.validity.statements import SignedStatement
 from maia.events import Attribute, AttributeUid, Event, Kind
 from maia.types.definition import SignedDefinition, TypeDefinition, type_id

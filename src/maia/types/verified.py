@@ -17,14 +17,13 @@ from typing import Final, final
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.keys import Principal
 from maia.credentials.names import NetworkName, TypeName
-from maia.credentials.principals import Principal
 from maia.credentials.proof import Proof
 from maia.credentials.validity.period import Validity
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.types.changes import Change
-from maia.types.definition import SignedDefinition, TypeDefinition, type_id
-from maia.types.sealing import Sealing
+from maia.types.definition import Sealing, SignedDefinition, TypeDefinition, type_id
 
 __all__ = ["TYPES_MAX", "VerifiedType", "VerifiedTypeCache"]
 

@@ -18,9 +18,8 @@ from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attributes_of, checked_size
-from maia.views.algebra import Algebra, compiled
 from maia.views.arrow_types import ARROW_TYPES, arrow_schema
-from maia.views.plan import ViewPlan, plan
+from maia.views.plan import Algebra, ViewPlan, compiled, plan
 from maia.views.schema import StoredMismatch, checked_delivered, checked_stored
 
 __all__ = ["SeeBatch", "TestBatch", "to_arrow", "to_arrow_test"]

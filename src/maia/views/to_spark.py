@@ -19,8 +19,7 @@ from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, checked_size
-from maia.views.algebra import Algebra, compiled, either
-from maia.views.plan import ViewPlan, plan
+from maia.views.plan import Algebra, ViewPlan, compiled, either, plan
 from maia.views.schema import StoredMismatch, checked_delivered, checked_stored, spark_type
 
 __all__ = ["SparkView", "to_spark", "to_spark_test"]

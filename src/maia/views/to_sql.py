@@ -18,8 +18,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, PresentVa
 from maia.policy.view import View
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, TextTest
-from maia.views.algebra import Algebra, compiled, either
-from maia.views.plan import ViewPlan, plan
+from maia.views.plan import Algebra, ViewPlan, compiled, either, plan
 from maia.views.schema import POSTGRES_TYPES, checked_delivered
 
 __all__ = ["BadIdentifier", "Operand", "Query", "TableName", "quoted", "to_sql"]

@@ -12,10 +12,11 @@ from maia.credentials.appointments import (
     AppointmentKind,
     appointment_from_bytes,
     appointment_to_bytes,
+    argument_key,
+    arguments_digest,
     issue_appointment,
     verify_appointment,
 )
-from maia.credentials.arguments import argument_key, arguments_digest
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from support.expressions import nearly_canonical

@@ -29,8 +29,8 @@ from maia.credentials import (
     reduced,
     verify_chain,
 )
+from maia.credentials.chains.discovery import FORGED_MAX, read_from_owner
 from maia.credentials.chains.reduction import includes, owned_part
-from maia.credentials.chains.rooted import FORGED_MAX, read_from_owner
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from reference.chain_model import grants

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.credentials import NamePattern, parse_name_pattern
-from maia.credentials.name_patterns import pattern_of_parts
-from maia.credentials.names import is_reserved
+from maia.credentials.names import is_reserved, pattern_of_parts
 from support.certificates import pattern_texts
 
 pytestmark = pytest.mark.laws

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import Action, Validity, ValidityState
-from maia.credentials.validity.errors import CertificateRevoked
+from maia.credentials.validity.statements import CertificateRevoked
 from maia.domain.access.results import EntryKind
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.store import postgres_store

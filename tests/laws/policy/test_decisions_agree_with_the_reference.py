@@ -12,7 +12,7 @@ from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Auth
 from maia.credentials.certificate import AuthorisationCertificate
 from maia.credentials.chains.chain import verify_chain
 from maia.credentials.encoding.certificates import issue
-from maia.credentials.name_patterns import parse_name_pattern
+from maia.credentials.names import parse_name_pattern
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BrokenCredential
 from maia.events import Attribute, AttributeUid, Instant, Kind

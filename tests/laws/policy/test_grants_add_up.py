@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate
 from maia.credentials.encoding.certificates import issue
-from maia.credentials.principals import LocalName
+from maia.credentials.keys import LocalName
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import (

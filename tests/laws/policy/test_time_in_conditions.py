@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from maia.events import Instant
 from maia.events.zones import local_time, zone_names
-from maia.policy.clock_facts import _zones, clock_facts, date_uid, minute_uid, steady_clock, weekday_uid
+from maia.policy.facts import _zones, clock_facts, date_uid, minute_uid, steady_clock, weekday_uid
 from maia.predicates.meaning import verdict
 from maia.predicates.syntax import AllOf, AnyOf, Comparison, Membership, Not, Operator
 

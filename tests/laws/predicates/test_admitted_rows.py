@@ -21,7 +21,7 @@ from maia.predicates import (
     TextTest,
     admits,
 )
-from maia.predicates.admitted_rows import QUICK_ATOMS_MAX, admitted_rows, is_quickly_read
+from maia.predicates.meaning import QUICK_ATOMS_MAX, admitted_rows, is_quickly_read
 from support.predicates import KINDS, conjunctions, events, predicates
 
 pytestmark = pytest.mark.laws

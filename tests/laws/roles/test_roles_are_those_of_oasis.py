@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials import Validity
-from maia.credentials.appointments import Appointment, issue_appointment, verify_appointment
-from maia.credentials.arguments import argument_kind
+from maia.credentials.appointments import Appointment, argument_kind, issue_appointment, verify_appointment
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import (

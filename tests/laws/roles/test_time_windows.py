@@ -7,7 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from maia.events import Instant
-from maia.policy.clock_facts import clock_facts, during
+from maia.policy.facts import clock_facts, during
 from maia.predicates.meaning import admits
 from maia.roles.time_windows import TimeWindow, is_within, window_end
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from maia.routing.overlay.ids import NodeId
 from maia.routing.overlay.membership import Ask, Connect, Spread
+from maia.routing.overlay.table import NodeId
 from support.overlay import Ring
 
 pytestmark = pytest.mark.laws

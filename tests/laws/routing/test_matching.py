@@ -21,8 +21,7 @@ from maia.predicates import (
     TextTest,
     admits,
 )
-from maia.predicates.covering.alternatives import alternatives_of
-from maia.predicates.covering.normal_form import satisfies
+from maia.predicates.covering.normal_form import alternatives_of, satisfies
 from maia.routing.matching import index as matching
 from maia.routing.matching.index import MatchIndex
 from support.predicates import KINDS, POOLS, UIDS, conjunctions, events, predicates, wild_values

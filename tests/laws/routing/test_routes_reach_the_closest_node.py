@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.routing.overlay.ids import RING, NodeId, closeness, is_closer
-from maia.routing.overlay.table import Overlay
+from maia.routing.overlay.table import RING, NodeId, Overlay, closeness, is_closer
 
 pytestmark = pytest.mark.laws
 

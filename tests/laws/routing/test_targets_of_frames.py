@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from maia.events import Event, Instant, frame_of
 from maia.predicates import Predicate
-from maia.routing.matching.index import MatchIndex
-from maia.routing.matching.matchers import Matcher, ScanMatcher
+from maia.routing.matching.index import Matcher, MatchIndex, ScanMatcher
 from maia.routing.table.hops import LOCAL, RouteEntry
 from maia.routing.table.routing_table import RoutingTable
 from support.predicates import KINDS, events, predicates

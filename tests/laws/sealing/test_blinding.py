@@ -14,7 +14,7 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.blinding import IDS_MAX, OVERLAP_S, BlindedRing, blinded_ids, publishing_epoch
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.types import SealingLevel
-from maia.types.sealing import ENVELOPE_UID
+from maia.types.definition import ENVELOPE_UID
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Sealed
 from support.sealing import (

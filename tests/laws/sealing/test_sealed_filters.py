@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Kind
 from maia.predicates import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Not, Operator, admits, covers
-from maia.routing.table.comparison import compared_by, digest_of_meaning
 from maia.routing.table.hops import SealedEntry
+from maia.routing.table.interests import compared_by, digest_of_meaning
 from maia.sealing.filters.sealed_filters import OpenedFilter, open_filter, proved_to_cover
 from reference.covering_by_enumeration import all_events, covers_in_world
 from support.predicates import POOLS, atoms_about, predicates

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from maia.errors import MaiaError
 from maia.events import Frame
 from maia.sealing import cut_frame, open_frame
-from maia.sealing.frames.block_tree import commitment_of, known_tree, path_to, top_of
-from maia.sealing.frames.blocks import BLOCKS_MAX, division, fine_block_rows, is_division, row_lengths
+from maia.sealing.frames.blocks import (
+    BLOCKS_MAX,
+    commitment_of,
+    division,
+    fine_block_rows,
+    is_division,
+    known_tree,
+    path_to,
+    row_lengths,
+    top_of,
+)
 from maia.sealing.frames.content import (
     BadContent,
     OpenColumn,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from maia.events import AttributeUid
 from maia.policy.view import see
 from maia.predicates.meaning import admits
-from maia.spark.matching.boxes import BOXES_MAX, Bounds, Box, boxes_of
-from maia.spark.matching.join_keys import buckets_of, keyed
+from maia.spark.matching.boxes import BOXES_MAX, Bounds, Box, boxes_of, buckets_of, keyed
 from maia.spark.matching.rights import opened_by
 from support import predicates
 from support.predicates import KINDS

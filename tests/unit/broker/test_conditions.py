@@ -19,7 +19,7 @@ from maia.credentials import (
 from maia.credentials.validity.statements import period_from
 from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Instant
-from maia.policy.clock_facts import during
+from maia.policy.facts import during
 from maia.predicates import Predicate, parse_predicate
 from maia.wire.messages import Published, Show
 from support.broker import NOW, SECOND, Client, Net, sighting

@@ -43,7 +43,7 @@ def shared(message):
 def test_a_neighbour_with_the_same_right_is_spared_the_opening(level, monkeypatch):
     net, _, met = the_two(level)
     camera, office = camera_and_reader(net)
-    monkeypatch.setattr("maia.sealing.frames.plaintext_cache.open_further", _never)
+    monkeypatch.setattr("maia.sealing.frames.opened_frame.open_further", _never)
     camera.publish(1, sighting("LC04 ABC"))
     (frame,) = net.frames(to=met)
     assert shared(frame) == NAMED[level]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maia.api.requests import TypedArgument
-from maia.cli.domain_calls import BadArgumentWord, arguments_from_words, shown_call
+from maia.cli.domain.calls import BadArgumentWord, arguments_from_words, shown_call
 from maia.clock import system_now
 from maia.credentials import RevocationList, certificate_to_text
 from maia.events import Instant

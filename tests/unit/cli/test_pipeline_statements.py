@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.cli.pipeline_source import Asked, StatementsMissing
+from maia.cli.pipeline.source import Asked, StatementsMissing
 from maia.clock import system_now
 from maia.credentials import (
     AuthorisationCertificate,

@@ -25,8 +25,8 @@ from maia.credentials import (
     intersect,
     parse_name_pattern,
 )
-from maia.credentials.authority_algebra import TERMS_MAX
-from maia.credentials.name_patterns import INFIXES_MAX
+from maia.credentials.authority import TERMS_MAX
+from maia.credentials.names import INFIXES_MAX
 from maia.events import AttributeUid
 from maia.predicates.syntax import AllOf, Comparison, Not, Operator, Predicate
 from support.certificates import KEYS

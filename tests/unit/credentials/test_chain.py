@@ -26,7 +26,7 @@ from maia.credentials import (
     verify_constitution,
 )
 from maia.credentials.chains.reduction import includes
-from maia.credentials.principals import QuorumId
+from maia.credentials.keys import QuorumId
 from maia.events import Instant
 from support.chains import (
     ALICE,

@@ -80,7 +80,7 @@ def test_the_bytes_of_a_statement_are_fixed():
     ],
 )
 def test_a_statement_counts_for_one_key_one_community_and_its_period_alone(wrong, problem):
-    """A96: on another link, in another community, from another provider, before and after its period."""
+    """On another link, in another community, from another provider, before and after its period."""
     signed = issue_identity(identity(), NORWAY)
     assert verified(signed, now=END)
     with pytest.raises(problem):
@@ -113,7 +113,7 @@ def test_a_guest_gets_the_same_content_from_a_provider_that_trusts_its_own():
 
 
 def test_a_guest_statement_is_the_ground_for_no_other():
-    """A18: the third domain trusts the second, and the second trusts the first: the third learns nothing."""
+    """The third domain trusts the second, and the second trusts the first: the third learns nothing."""
     guest = guest_statement(verified(issue_identity(identity(), NORWAY)), UK, not_after=END)
     seen = verified(guest, providers=(UK.principal,))
     with pytest.raises(GuestOfGuest):

@@ -8,9 +8,9 @@ import pytest
 
 from maia.credentials import BadThreshold, SearchTooLarge
 from maia.credentials.chains.budget import Budget
-from maia.credentials.chains.local_names import name_book, rewritten
-from maia.credentials.chains.thresholds import Tries, checked_threshold, disjoint_choices, leaves, satisfied
-from maia.credentials.encoding.subjects import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
+from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices, leaves, satisfied
+from maia.credentials.chains.reduction import name_book, rewritten
+from maia.credentials.encoding.authority import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import ANY_NAME, BadPattern, PatternTooComplex, exact_name, parse_name_pattern
-from maia.credentials.name_patterns import INFIXES_MAX, pattern_of_parts
+from maia.credentials.names import INFIXES_MAX, pattern_of_parts
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity import quotas as standing_room
+from maia.credentials.validity import series as standing_room
 from maia.credentials.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
     HOLDER,

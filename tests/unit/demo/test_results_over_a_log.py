@@ -9,15 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maia.demo.acts import LivePlay
-from maia.demo.lake import LakeResult, compared_with_live
+from maia.demo.acts import LivePlay, Revocation
+from maia.demo.lake import LakeResult, charged_once_a_day, compared_with_live, counted_by_window
 from maia.demo.lake_jobs import PLAN, RESULT, TABLE, Work
-from maia.demo.lake_recount import charged_once_a_day, counted_by_window
-from maia.demo.numberplate import tell_numberplate_story
+from maia.demo.live_processes import Recording
+from maia.demo.numberplate import (
+    CONTROL_ROOM,
+    add_control_room,
+    city_traffic,
+    close_up,
+    tell_numberplate_story,
+    trial_sighting,
+)
 from maia.demo.performance import OFFICES, play
-from maia.demo.recording import Recording
-from maia.demo.revocation import Revocation
-from maia.demo.traffic import CONTROL_ROOM, add_control_room, city_traffic, close_up, trial_sighting
 from maia.events import Instant
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")

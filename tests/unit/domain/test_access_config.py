@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maia.config.settings import BadConfig
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import ParameterKind
 from maia.domain.server.config import DomainConfig, read_domain_config
 
 HEAD = 'key = "met.key"\nnetwork = "Met"\ncoordinator = "met.pub"\ncredentials = "certs"\ndata = "data"\n'

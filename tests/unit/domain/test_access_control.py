@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import Action, BadSignature, TypePattern, ValidityState, exact_name
-from maia.credentials.validity.errors import CertificateRevoked
-from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.credentials.validity.period import OnlineTest, TestKind
+from maia.credentials.validity.statements import CertificateRevoked
 from maia.domain.access.refusals import (
     ActivationRefused,
     AnswerBelongsToAnotherRequest,
@@ -26,7 +26,7 @@ from maia.domain.access.results import AdminAct, Revoked
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.storage.tables import ALL_TABLES
 from maia.policy import Denial, Permit, see
-from maia.policy.refusals import PolicyRefusal
+from maia.policy.decision import PolicyRefusal
 from maia.roles import BadPolicy, UnknownFact, UnknownRole
 from support.access_control import (
     BROWN,

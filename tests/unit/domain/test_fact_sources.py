@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Revoked
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
 from maia.domain.facts.sources import (

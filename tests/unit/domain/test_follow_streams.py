@@ -29,10 +29,8 @@ from maia.domain.server.prepared_access import PreparedAccess
 from maia.events import Instant
 from maia.policy import GrantStale
 from maia.spark.governed.periods import slices_of
-from maia.spark.governed.reader import Reader
-from maia.spark.governed.refusals import GrantEnded
-from maia.spark.governed.right_state import HeldRight
-from maia.spark.governed.right_watch import RightWatch, follow_streams, right_watch
+from maia.spark.governed.reader import GrantEnded, Reader
+from maia.spark.governed.right_watch import HeldRight, RightWatch, follow_streams, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import verify_definition
 from support.domain_server import RecordedNotes, key_of

@@ -8,10 +8,9 @@ import pytest
 
 from maia.credentials.validity.one_time import answer_question
 from maia.sealing.keys.delivery import BadDelivery
-from maia.sealing.keys.history import BadPast, unpack_past
+from maia.sealing.keys.history import CERTIFICATES_MAX, BadPast, PastWriters, unpack_past
 from maia.sealing.keys.history_client import HistoryAsker, HistoryRefused, ManagerUnreachable, NotSealed
 from maia.sealing.keys.key_ring import content_key
-from maia.sealing.keys.past_publishers import CERTIFICATES_MAX, PastWriters
 from maia.sealing.member.settings import MemberSettings
 from maia.spark.keys.content_keys import PastKeys
 from maia.types import SealingLevel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.domain import DomainLimits
-from maia.sealing.member.notices import KeysChanged, KeysRefused
+from maia.sealing.member.settings import KeysChanged, KeysRefused
 from maia.wire.codec import encode
 from maia.wire.messages import LeaveGroups, Vouched
 from support.key_groups import PLATE, TIME, WRITE, Member, grant, key_of

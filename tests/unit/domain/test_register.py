@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import Action, BadSignature, TypeName
-from maia.credentials.arguments import BadArgument
+from maia.credentials.appointments import BadArgument
 from maia.domain.access.refusals import BadPage, BadRegistration, NoPolicy, UnknownType
 from maia.domain.access.results import EntryKind
 from maia.domain.access.settings import AccessLimits, AccessSettings

@@ -8,14 +8,7 @@ from maia.credentials.validity.period import Validity
 from maia.events import AttributeUid, Instant
 from maia.events.zones import UnknownZone, local_time
 from maia.policy import Facts
-from maia.policy.clock_facts import (
-    check_clock_facts,
-    clock_facts,
-    during,
-    minute_uid,
-    steady_clock,
-    weekday_uid,
-)
+from maia.policy.facts import check_clock_facts, clock_facts, during, minute_uid, steady_clock, weekday_uid
 from maia.predicates.language.parser import format_predicate, parse_predicate
 from support.policy import MALLORY, MET, PITO, SMITH, ask, chain, denial, granted, permit
 

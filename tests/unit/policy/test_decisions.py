@@ -18,10 +18,10 @@ from maia.policy import (
     Window,
     decide,
     gather_evidence,
-    openings,
     see,
     shape,
 )
+from maia.policy import grants as openings
 from maia.policy.evidence import CHAINS_MAX
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.syntax import ALWAYS, Comparison, Exists, Operator

@@ -17,15 +17,7 @@ from maia.credentials import (
     sign_statement,
 )
 from maia.credentials.chains.errors import NoChain as NoChainFound
-from maia.policy import (
-    NO_FACTS,
-    Audience,
-    GrantRevoked,
-    GrantStale,
-    NoChain,
-    decide,
-    gather_evidence,
-)
+from maia.policy import NO_FACTS, Audience, GrantRevoked, GrantStale, NoChain, decide, gather_evidence
 from support.policy import (
     BILLING,
     MET,

@@ -8,7 +8,7 @@ from maia.credentials.validity.period import UNBOUNDED
 from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.policy import Audience, Denial, Facts, NoChain, Reason
-from maia.policy.reasons import SENTENCE_MAX, Explanation, for_both, for_owner
+from maia.policy.decision import SENTENCE_MAX, Explanation, for_both, for_owner
 from maia.predicates.syntax import ALWAYS, Comparison, Not, Operator
 from support.policy import NOON
 

@@ -7,8 +7,13 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import UNBOUNDED, Validity
-from maia.credentials.appointments import Appointment, AppointmentKind, issue_appointment, verify_appointment
-from maia.credentials.arguments import BadArgument
+from maia.credentials.appointments import (
+    Appointment,
+    AppointmentKind,
+    BadArgument,
+    issue_appointment,
+    verify_appointment,
+)
 from maia.events import Instant
 from maia.roles import (
     ActivationLimits,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import ALL_ATTRIBUTES, Action
-from maia.credentials.arguments import ParameterKind
-from maia.credentials.validity.online_tests import TestKind
+from maia.credentials.appointments import ParameterKind
+from maia.credentials.validity.period import TestKind
 from maia.errors import BadInput
 from maia.roles import BadPolicy, parse_policy
 from maia.roles.policy import (

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from maia.routing.overlay.ids import (
+from maia.routing.overlay.table import (
     RING,
     NodeId,
     closeness,

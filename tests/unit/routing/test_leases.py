@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.events import Instant
-from maia.routing.table.leases import Leases
+from maia.routing.table.neighbours import Leases
 
 
 def test_a_lease_holds_through_its_last_moment():

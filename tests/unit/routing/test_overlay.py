@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.routing.overlay.ids import RING, NodeId
-from maia.routing.overlay.table import Overlay, slot_of
+from maia.routing.overlay.table import RING, NodeId, Overlay, slot_of
 
 OWN = NodeId(0x8000 << 112)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.predicates import parse_predicate
-from maia.routing.table.digests import Tally, digest_of_filter, mark_of_interest, mark_of_offer
+from maia.routing.table.interests import Tally, digest_of_filter, mark_of_interest, mark_of_offer
 
 TYPE, ID = b"T" * 32, b"I" * 16
 FILTER = digest_of_filter(parse_predicate("speed > 50"))

@@ -12,8 +12,6 @@ from maia.predicates import (
     parse_predicate,
     predicate_from_expression,
 )
-from maia.routing.table.comparison import compared_by, known_attributes
-from maia.routing.table.digests import Tally, mark_of_interest
 from maia.routing.table.hops import (
     LOCAL,
     SealedEntry,
@@ -24,6 +22,7 @@ from maia.routing.table.hops import (
     is_of_sealed,
     type_of_book_key,
 )
+from maia.routing.table.interests import Tally, compared_by, known_attributes, mark_of_interest
 from maia.routing.table.routing_table import BookLimits, RoutingTable
 from support.routing import entry_id
 

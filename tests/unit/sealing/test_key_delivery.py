@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from maia.credentials import BadSignature
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.welcome import BadParcel, GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
-from maia.sealing.keys.at_rest import AtRest, NotOurs
 from maia.sealing.keys.delivery import (
     BadDelivery,
     BadEncryptionKey,
@@ -23,7 +22,7 @@ from maia.sealing.keys.delivery import (
     check_encryption_key,
     seal_to,
 )
-from maia.sealing.keys.secrets import Secret
+from maia.sealing.keys.secrets import AtRest, NotOurs, Secret
 from support.key_groups import MANAGER, PLATE, key_of, random_from
 
 LIBRARY = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)

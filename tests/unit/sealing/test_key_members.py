@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.sealing.member.notices import KeysChanged, KeysRefused, WriterTold
+from maia.sealing.member.settings import KeysChanged, KeysRefused, WriterTold
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Dial, LinkId, LinkOpened, Note, Received, Send
 from maia.wire.messages import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.sealing.member import publishers as member_writers
-from maia.sealing.member.publishers import MemberWriters
+from maia.sealing.member import past_keys as member_writers
+from maia.sealing.member.past_keys import MemberWriters
 from maia.wire.messages import Writer
 from support.key_groups import WRITE, grant, key_of
 

@@ -20,8 +20,6 @@ from maia.predicates import (
     Operator,
     predicate_to_expression,
 )
-from maia.sealing.filters.keys import joint_key, keyed_mark, seal_box
-from maia.sealing.filters.parts import PART_BYTES_MAX, parts_of
 from maia.sealing.filters.proofs import (
     NotMadeByAMember,
     OpenedProof,
@@ -34,13 +32,18 @@ from maia.sealing.filters.proofs import (
     seal_proof,
 )
 from maia.sealing.filters.sealed_filters import (
+    PART_BYTES_MAX,
     BadSealedFilter,
     FilterDoesNotOpen,
     SealedFilter,
     SealedPart,
     _frame_of,
+    joint_key,
+    keyed_mark,
     open_filter,
+    parts_of,
     proved_to_cover,
+    seal_box,
 )
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.secrets import Secret

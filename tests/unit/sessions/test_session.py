@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from maia.credentials import NetworkName, SigningKey, TestKind, statement_to_bytes
-from maia.credentials.validity.errors import BadStatement
-from maia.credentials.validity.one_time import answer_question, question_from_bytes
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor, answer_question, question_from_bytes
+from maia.credentials.validity.statements import BadStatement
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.policy import GrantTestedOnce

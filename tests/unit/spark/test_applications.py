@@ -22,7 +22,7 @@ from maia.spark.applications import (
     TickerTerms,
     TrackingTerms,
 )
-from maia.spark.applications.plan import columns_read, plan_lines
+from maia.spark.applications.application import columns_read, plan_lines
 from maia.spark.generators import GENERATORS
 from maia.views import ARROW_TYPES
 

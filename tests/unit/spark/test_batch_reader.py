@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import Filter, InputPartition
 
-from maia.spark.source.batch import MaiaReader
 from maia.spark.source.options import job_options
+from maia.spark.source.stream import MaiaReader
 from support.spark_city import SparkCity, spark_city
 
 BILLING = "billing office"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.spark.sink.derived_events import (
+from maia.spark.sink.writer import (
     FRAMES_PER_BATCH_MAX,
     BatchTooLarge,
     first_number,

@@ -11,12 +11,12 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.log.disk.event_log import EventLog
 from maia.log.disk.log_view import LogView
 from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
-from maia.policy.clock_facts import during
+from maia.policy.facts import during
 from maia.predicates import parse_predicate
 from maia.spark.governed.periods import slices_of
-from maia.spark.governed.reader import FactPeriod
-from maia.spark.governed.refusals import (
+from maia.spark.governed.reader import (
     BadMoments,
+    FactPeriod,
     NameTaken,
     NoKeys,
     NoSuchColumn,

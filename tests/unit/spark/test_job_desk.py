@@ -12,7 +12,7 @@ import pytest
 
 from maia.events import AttributeUid
 from maia.sealing import Secret
-from maia.spark.governed.refusals import GrantEnded
+from maia.spark.governed.reader import GrantEnded
 from maia.spark.keys import key_server as module
 from maia.spark.keys.content_keys import BadHandout, HeldEpoch, SeveralSources, read_handout
 from maia.spark.keys.key_server import DeskFull, DeskUnreachable, NotFromTheDesk, job_desk

@@ -26,9 +26,14 @@ from maia.errors import Unavailable
 from maia.events import Instant
 from maia.policy import GrantRevoked, GrantStale
 from maia.spark.governed.periods import slices_of
-from maia.spark.governed.refusals import GrantEnded
-from maia.spark.governed.right_state import HeldRight, RightsOnWatch
-from maia.spark.governed.right_watch import follow_streams, read_statements, right_watch
+from maia.spark.governed.reader import GrantEnded
+from maia.spark.governed.right_watch import (
+    HeldRight,
+    RightsOnWatch,
+    follow_streams,
+    read_statements,
+    right_watch,
+)
 from maia.spark.governed.signers import accepted_signers
 from maia.spark.keys.key_server import job_desk
 from support.governed import BROKER, OWNER, asked, at, grant, key_of, reader, typed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.session.cluster import BadCluster, Cluster, cluster_of, cluster_settings, package_zip
+from maia.spark.session.session import BadCluster, Cluster, cluster_of, cluster_settings, package_zip
 
 MASTER = "spark://10.0.0.1:7077"
 SECRET = "s" * 32

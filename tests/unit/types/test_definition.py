@@ -2,8 +2,8 @@
 
 import pytest
 
+from maia.credentials.keys import QuorumId
 from maia.credentials.names import BadName, TypeName
-from maia.credentials.principals import QuorumId
 from maia.events import ATTRIBUTES_MAX, Kind
 from maia.types import CREDENTIALS_MAX, BadDefinition, TypeDefinition, type_id
 from support.types import MET, NUMBERPLATE, PITO, PLATE, TIME, attribute, install, numberplate, version

@@ -3,8 +3,7 @@
 import pytest
 
 from maia.canonical import read_canonical, write_canonical
-from maia.credentials.keys import BadKey
-from maia.credentials.principals import QuorumId
+from maia.credentials.keys import BadKey, QuorumId
 from maia.errors import MaiaError
 from maia.events import BadAttribute, Kind
 from maia.types import (

@@ -6,8 +6,7 @@ from maia.credentials.authority import Action, Authority
 from maia.credentials.certificate import AuthorisationCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.names import FIRST_VERSION, TypeName
-from maia.credentials.validity.online_tests import OnlineTest, TestKind
-from maia.credentials.validity.period import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, OnlineTest, TestKind, Validity
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.predicates.syntax import Exists

@@ -28,8 +28,7 @@ from maia.types import (
     strongest,
     verify_definition,
 )
-from maia.types.encoding import definition_from_body, definition_to_expression
-from maia.types.sealing import (
+from maia.types.definition import (
     ADDRESSES_MAX,
     COVER_BYTES_MAX,
     COVER_BYTES_MIN,
@@ -37,6 +36,7 @@ from maia.types.sealing import (
     COVER_EVERY_MS_MIN,
     ENVELOPE_UID,
 )
+from maia.types.encoding import definition_from_body, definition_to_expression
 from support.types import CCS, MANAGER, MET, NOON, PITO, attribute, manage, numberplate, version
 
 EVENT = Sealing(SealingLevel.EVENT, PITO.principal)

@@ -22,7 +22,7 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
-from maia.credentials.validity.one_time_answers import NO_ANSWERS, VouchedFor
+from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Evidence, Permit, PolicyRefusal, Reason, Request, View

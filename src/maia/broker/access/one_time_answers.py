@@ -17,7 +17,7 @@ from maia.broker.state import BrokerState
 from maia.broker.subscriptions.recheck import authorise_again
 from maia.broker.subscriptions.requests import decide_held
 from maia.credentials import SignedCertificate
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal

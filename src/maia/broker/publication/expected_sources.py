@@ -32,7 +32,7 @@ from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.events import Instant
-from maia.routing.overlay.ids import node_id_of_type
+from maia.routing.overlay.table import node_id_of_type
 from maia.routing.table.hops import Hop
 from maia.wire.effects import Count, Effect
 

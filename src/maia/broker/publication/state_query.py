@@ -28,7 +28,7 @@ from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
-from maia.routing.overlay.ids import NodeId
+from maia.routing.overlay.table import NodeId
 from maia.routing.table.hops import Hop
 from maia.sealing import closed_frame, verify_frame
 from maia.sealing.frames.content import LEVEL_NUMBERS

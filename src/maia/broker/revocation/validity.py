@@ -27,7 +27,7 @@ from maia.credentials import (
     SignedCertificate,
     TestKind,
 )
-from maia.credentials.validity.one_time_answers import one_time_tests
+from maia.credentials.validity.one_time import one_time_tests
 from maia.credentials.validity.series import SeriesKind
 from maia.credentials.validity.statements import OneTimeAnswer
 from maia.events import Instant

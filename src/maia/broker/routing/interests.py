@@ -36,8 +36,8 @@ from maia.credentials import Action, Budget
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
-from maia.routing.table.digests import digest_of_filter, mark_of_interest, mark_of_offer
 from maia.routing.table.hops import LOCAL, RouteEntry, book_key_of_sealed, type_of_book_key
+from maia.routing.table.interests import digest_of_filter, mark_of_interest, mark_of_offer
 from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted

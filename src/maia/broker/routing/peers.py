@@ -29,7 +29,8 @@ from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.routing.overlay.ids import (
+from maia.routing.overlay.membership import Ask, Connect, Contact, Dropped, Spread, Step
+from maia.routing.overlay.table import (
     NodeId,
     is_closer,
     node_id_from_bytes,
@@ -37,7 +38,6 @@ from maia.routing.overlay.ids import (
     node_id_of_type,
     node_id_to_bytes,
 )
-from maia.routing.overlay.membership import Ask, Connect, Contact, Dropped, Spread, Step
 from maia.routing.table.hops import RouteEntry, is_of_sealed
 from maia.routing.table.replicas import Replica
 from maia.wire.codec import encode

@@ -16,8 +16,8 @@ from maia.broker.sealed.rekeying import rekey_pending
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.events import Instant
-from maia.routing.overlay.ids import NodeId, distance
 from maia.routing.overlay.membership import Contact
+from maia.routing.overlay.table import NodeId, distance
 from maia.routing.table.hops import book_key_of_sealed, is_of_sealed, type_of_book_key
 from maia.routing.table.replicas import Replica as BookReplica
 from maia.routing.table.replicas import TellReplica

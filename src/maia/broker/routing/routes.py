@@ -20,11 +20,10 @@ from maia.credentials import Principal
 from maia.events import Instant
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.matching.index import MatchIndex
-from maia.routing.overlay.ids import NodeId, node_id_of_type
 from maia.routing.overlay.membership import Contact, OverlayMembership
-from maia.routing.overlay.table import Overlay
+from maia.routing.overlay.table import NodeId, Overlay, node_id_of_type
 from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
-from maia.routing.table.digests import Tally
+from maia.routing.table.interests import Tally
 from maia.routing.table.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable
 from maia.wire.effects import LinkId

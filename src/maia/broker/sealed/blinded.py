@@ -24,7 +24,7 @@ from maia.sealing.frames.envelope import Inside, envelope, fill_bytes, read_enve
 from maia.sealing.keys.blinding import BlindedRing, blinded_epochs, blinded_ids, publishing_epoch
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Cover
-from maia.types.sealing import ENVELOPE_UID
+from maia.types.definition import ENVELOPE_UID
 from maia.wire.effects import LinkId
 from maia.wire.messages import Publish
 

@@ -37,8 +37,8 @@ from maia.credentials import Action, Budget
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.predicates import ALWAYS
-from maia.routing.table.digests import mark_of_interest, mark_of_offer
 from maia.routing.table.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed, type_of_book_key
+from maia.routing.table.interests import mark_of_interest, mark_of_offer
 from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import open_filter
 from maia.sealing.groups.group_id import GroupId

@@ -22,7 +22,7 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import end_advertisement
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.sealing.member.notices import Challenged, KeysChanged, KeysRefused, WriterTold
+from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterTold
 from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 

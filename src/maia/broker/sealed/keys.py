@@ -34,7 +34,7 @@ from maia.credentials import (
     VerifiedConstitution,
     Witness,
 )
-from maia.credentials.validity.one_time_answers import WhenVouched
+from maia.credentials.validity.one_time import WhenVouched
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks, VerifiedFrame
 from maia.sealing.groups.group_id import GroupId

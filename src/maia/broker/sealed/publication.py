@@ -39,7 +39,7 @@ from maia.broker.state import BrokerState
 from maia.credentials import Principal
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant
-from maia.routing.overlay.ids import node_id_of_key
+from maia.routing.overlay.table import node_id_of_key
 from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing import (
     EpochKeys,

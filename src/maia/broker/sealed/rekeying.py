@@ -44,7 +44,7 @@ from maia.credentials import (
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.policy.view import shows
-from maia.routing.overlay.ids import NodeId
+from maia.routing.overlay.table import NodeId
 from maia.routing.table.hops import LOCAL, RouteEntry, SealedEntry, Tell, book_key_of_sealed
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, seal_filter

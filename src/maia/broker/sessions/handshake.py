@@ -18,7 +18,7 @@ from maia.broker.sessions.links import Held, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.events import Instant
 from maia.policy import GrantStale, Request
 from maia.sessions.challenges import Checked

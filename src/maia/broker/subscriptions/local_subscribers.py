@@ -31,7 +31,7 @@ from maia.predicates import (
     predicate_to_expression,
     simplified,
 )
-from maia.predicates.admitted_rows import RowReader, is_quickly_read, row_reader
+from maia.predicates.meaning import RowReader, is_quickly_read, row_reader
 from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python

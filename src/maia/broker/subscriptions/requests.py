@@ -33,7 +33,7 @@ from maia.broker.subscriptions.registry import (
     view_class_of,
 )
 from maia.credentials import Action, SignedCertificate
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request

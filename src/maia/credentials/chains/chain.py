@@ -38,17 +38,20 @@ from maia.credentials.chains.errors import (
     shown_id,
 )
 from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits, Rules, certificates_of, flow_search
-from maia.credentials.chains.local_names import Meaning, NameBook, Terminal, name_book
 from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.chains.reduction import (
     FiveTuple,
+    Meaning,
+    NameBook,
     Reducible,
+    Terminal,
     checked_owned_part,
     full_authority,
+    name_book,
     owned_part,
     reduce_chain,
 )
-from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Threshold
+from maia.credentials.keys import LocalName, Owner, Principal, QuorumId, Threshold
 from maia.credentials.proof import Proof
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Instant

@@ -13,14 +13,19 @@ The explanation of a failure is meant for the owner of the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from maia.credentials.authority import Action
-from maia.credentials.authority_algebra import covers_request
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.authority import Action, covers_request
+from maia.credentials.certificate import (
+    AuthorisationCertificate,
+    Certificate,
+    NameCertificate,
+    SignedCertificate,
+)
 from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
@@ -29,6 +34,7 @@ from maia.credentials.chains.errors import (
     NoChain,
     SearchTooLarge,
     SuperfluousCertificate,
+    UnknownQuorum,
     WrongRoot,
     shown_id,
 )
@@ -42,14 +48,13 @@ from maia.credentials.chains.flows import (
     certificates_of,
     flow_search,
 )
-from maia.credentials.chains.local_names import Terminal
-from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.chains.quorum import VerifiedConstitution, leaves
+from maia.credentials.chains.reduction import Terminal
+from maia.credentials.encoding.fast_reader import signed_part
+from maia.credentials.keys import BadSignature, LocalName, Owner, Principal, Subject, Threshold
 from maia.credentials.names import ResourceName
-from maia.credentials.principals import Owner, Principal
 from maia.errors import BrokenCredential
 from maia.events import Instant
-
-__all__ = ["LeftOut", "find_chain", "find_chains"]
 
 _WITHOUT_LENGTH: Final = 1 << 30
 _FLOWS_AT_FIRST: Final = 16
@@ -371,3 +376,66 @@ _BENT_FOR_REQUESTERS: Final = _BENT_ONE_BY_ONE[:1]
 
 def _length_of(flow: Flow) -> int:
     return flow.length
+
+
+# Which of the certificates that a stranger shows do the owner's signatures lead to?
+
+
+FORGED_MAX: Final = 8
+"""Bad signatures that a pool may have before the rest of it is left unread: an honest one has none."""
+
+
+def read_from_owner(
+    shown: Iterable[bytes],
+    *,
+    root: Owner,
+    cache: VerificationCache,
+    budget: Budget,
+    constitutions: Iterable[VerifiedConstitution] = (),
+) -> dict[bytes, SignedCertificate]:
+    """Return the certificates that signatures lead to from `root` on, by their bytes, in that order.
+
+    What the budget does not reach is left out. Bytes that are framed like no
+    certificate are refused.
+    """
+    by_issuer: dict[bytes, list[bytes]] = {}
+    for data in dict.fromkeys(shown):
+        by_issuer.setdefault(signed_part(data).issuer, []).append(data)
+    try:
+        waiting = deque(_keys_in(root_terminal(root, constitutions), may_pass_on=True))
+    except UnknownQuorum:
+        return {}
+    read: dict[bytes, SignedCertificate] = {}
+    forged = 0
+    while waiting and forged <= FORGED_MAX:
+        for data in by_issuer.pop(waiting.popleft(), ()):
+            try:
+                signed = cache.read_checked(data, budget)
+            except SearchTooLarge:
+                return read
+            except BadSignature:
+                forged += 1
+                if forged > FORGED_MAX:
+                    break
+            else:
+                read[data] = signed
+                waiting.extend(_led_to(signed.certificate))
+    return read
+
+
+def _led_to(certificate: Certificate) -> Iterator[bytes]:
+    """Yield the keys whose certificates may matter because of this one."""
+    may_pass_on = isinstance(certificate, NameCertificate) or certificate.may_delegate
+    return _keys_in(certificate.subject, may_pass_on=may_pass_on)
+
+
+def _keys_in(subject: Subject, *, may_pass_on: bool) -> Iterator[bytes]:
+    for member in leaves(subject) if isinstance(subject, Threshold) else (subject,):
+        match member:
+            case LocalName(space, _):
+                yield space.key  # it says whom the name means
+            case Principal(key) if may_pass_on:
+                yield key
+
+
+__all__ = ["LeftOut", "find_chain", "find_chains", "FORGED_MAX", "read_from_owner"]

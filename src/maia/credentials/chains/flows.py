@@ -22,15 +22,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.credentials.authority import Authority
-from maia.credentials.authority_algebra import AuthorityTooLarge, intersect, terms_in
+from maia.credentials.authority import Authority, AuthorityTooLarge, intersect, terms_in
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.errors import SearchTooLarge
-from maia.credentials.chains.local_names import Meaning, NameBook, Terminal, name_book
-from maia.credentials.chains.reduction import includes, terms_of
-from maia.credentials.chains.thresholds import Tries, checked_threshold, disjoint_choices
-from maia.credentials.principals import Principal, Threshold
+from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices
+from maia.credentials.chains.reduction import Meaning, NameBook, Terminal, includes, name_book, terms_of
+from maia.credentials.keys import Principal, Threshold
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BadInput
 

@@ -19,28 +19,23 @@ change the quorum alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
-from typing import Final, final
+from typing import Final, TypeVar, final
 
-from maia.canonical import (
-    Limits,
-    SExpression,
-    read_advanced,
-    read_canonical,
-    write_advanced,
-    write_canonical,
-)
+from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.chains.errors import (
     BadQuorum,
+    BadThreshold,
     BrokenSuccession,
     QuorumNotReached,
     StaleConstitution,
     shown_id,
 )
-from maia.credentials.chains.thresholds import checked_threshold, leaves, satisfied
-from maia.credentials.encoding.subjects import (
+from maia.credentials.encoding.authority import (
+    MEMBERS_MAX,
+    THRESHOLD_DEPTH_MAX,
     principal_to_expression,
     subject_from_expression,
     subject_to_expression,
@@ -48,34 +43,114 @@ from maia.credentials.encoding.subjects import (
 from maia.credentials.keys import (
     SIGNATURE_BYTES,
     BadKey,
+    LocalName,
+    Principal,
+    QuorumId,
     SignedKind,
     SigningKey,
+    Subject,
+    Threshold,
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.principals import LocalName, Principal, QuorumId, Threshold
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential
 
-__all__ = [
-    "CHANGES_MAX",
-    "SALT_BYTES_MAX",
-    "QuorumChange",
-    "QuorumEvidence",
-    "SignedChange",
-    "VerifiedConstitution",
-    "change_body",
-    "cosign",
-    "evidence_from_bytes",
-    "evidence_from_text",
-    "evidence_to_bytes",
-    "evidence_to_text",
-    "found_quorum",
-    "propose_change",
-    "quorum_of",
-    "sign_change",
-    "verify_constitution",
-]
+# When have k of n agreed, and who was counted?
+
+
+_Offer = TypeVar("_Offer")
+
+
+def checked_threshold(threshold: Threshold) -> Threshold:
+    """Return `threshold`, refused if it asks for the impossible or names a member twice.
+
+    Everything recursive on thresholds runs behind this check.
+    """
+    seen: set[Subject] = set()
+    waiting: list[tuple[Threshold, int]] = [(threshold, 1)]
+    while waiting:
+        here, depth = waiting.pop()
+        if depth > THRESHOLD_DEPTH_MAX:
+            raise BadThreshold(f"a threshold nests at most {THRESHOLD_DEPTH_MAX} levels")
+        if not 1 <= here.needed <= len(here.members):
+            raise BadThreshold(f"a threshold cannot ask for {here.needed} of {len(here.members)} members")
+        for member in here.members:
+            if isinstance(member, Threshold):
+                waiting.append((member, depth + 1))
+            elif member in seen:
+                raise BadThreshold("a threshold names the same member twice")
+            else:
+                seen.add(member)
+        if len(seen) + len(waiting) > MEMBERS_MAX:
+            raise BadThreshold(f"a threshold has at most {MEMBERS_MAX} members, nested ones included")
+    return threshold
+
+
+def leaves(threshold: Threshold) -> Iterator[Principal | LocalName]:
+    """Yield the members that are no thresholds themselves, nested ones included."""
+    waiting: list[Subject] = [threshold]
+    while waiting:
+        member = waiting.pop()
+        if isinstance(member, Threshold):
+            waiting.extend(reversed(member.members))
+        else:
+            yield member
+
+
+def satisfied(threshold: Threshold, agreed: Collection[Principal]) -> bool:
+    """Say whether `agreed` holds enough members of a checked threshold without names.
+
+    Such a threshold lists every key once, so counting members counts keys.
+    """
+    count = sum(
+        satisfied(member, agreed) if isinstance(member, Threshold) else member in agreed
+        for member in threshold.members
+    )
+    return count >= threshold.needed
+
+
+@dataclass(slots=True)
+class Tries:
+    """How many combinations are still to be tried; when none are left, the choosing stops."""
+
+    left: int
+
+
+def disjoint_choices(
+    offers: Sequence[Sequence[tuple[frozenset[Principal], _Offer]]],
+    *,
+    needed: int,
+    besides: frozenset[Principal],
+    tries: Tries,
+) -> Iterator[tuple[_Offer, ...]]:
+    """Yield ways to take one offer each from `needed` members, with no principal behind two of them.
+
+    `offers[i]` is what member i can contribute: the principals behind it, and the
+    contribution. No principal in `besides` may be behind any. Members are tried
+    in order, so the ways come in a fixed order. There can be very many ways,
+    and more tries than ways; the choosing ends when `tries` does.
+    """
+    chosen: list[tuple[frozenset[Principal], _Offer]] = []
+
+    def extend(first: int) -> Iterator[tuple[_Offer, ...]]:
+        if len(chosen) == needed:
+            yield tuple(offer for _, offer in chosen)
+            return
+        # Too few members are left to reach the number: no need to look.
+        for place in range(first, len(offers) - (needed - len(chosen)) + 1):
+            for behind, offer in offers[place]:
+                tries.left -= 1
+                if tries.left < 0:
+                    return
+                if behind.isdisjoint(besides) and all(behind.isdisjoint(others) for others, _ in chosen):
+                    chosen.append((behind, offer))
+                    yield from extend(place + 1)
+                    chosen.pop()
+
+    # INVARIANT: the recursion is at most `needed` deep, and a checked threshold needs at most MEMBERS_MAX.
+    return extend(0)
+
 
 CHANGES_MAX: Final = 256
 SALT_BYTES_MAX: Final = 32
@@ -379,3 +454,29 @@ def _read(data: bytes) -> SExpression:
         return read_canonical(data, _LIMITS)
     except BadInput as problem:
         raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
+
+
+__all__ = [
+    "Tries",
+    "checked_threshold",
+    "disjoint_choices",
+    "leaves",
+    "satisfied",
+    "CHANGES_MAX",
+    "SALT_BYTES_MAX",
+    "QuorumChange",
+    "QuorumEvidence",
+    "SignedChange",
+    "VerifiedConstitution",
+    "change_body",
+    "cosign",
+    "evidence_from_bytes",
+    "evidence_from_text",
+    "evidence_to_bytes",
+    "evidence_to_text",
+    "found_quorum",
+    "propose_change",
+    "quorum_of",
+    "sign_change",
+    "verify_constitution",
+]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from maia.credentials.authority import (
     ALL_ATTRIBUTES,
+    FITTING_ACTIONS,
     AnyResource,
     Authority,
     NetworkPattern,
@@ -20,19 +21,18 @@ from maia.credentials.authority import (
     TopicPattern,
     TypePattern,
 )
-from maia.credentials.authority_algebra import FITTING_ACTIONS
 from maia.credentials.certificate import AuthorisationCertificate, Certificate
 from maia.credentials.chains.reduction import full_authority
-from maia.credentials.name_patterns import exact_name
+from maia.credentials.keys import Principal
 from maia.credentials.names import (
     FIRST_VERSION,
     NetworkName,
     ResourceName,
     TopicName,
     TypeName,
+    exact_name,
     is_reserved,
 )
-from maia.credentials.principals import Principal
 from maia.credentials.validity.period import UNBOUNDED
 from maia.predicates.syntax import ALWAYS
 

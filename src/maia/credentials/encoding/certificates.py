@@ -27,17 +27,18 @@ from maia.credentials.certificate import (
     as_signed,
 )
 from maia.credentials.comments import comment_from_expressions, comment_to_expressions
-from maia.credentials.encoding.authority import authority_from_expression, authority_to_expression
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.fast_reader import certificate_of_known_parts
-from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
-from maia.credentials.encoding.subjects import (
+from maia.credentials.encoding.authority import (
+    authority_from_expression,
+    authority_to_expression,
     principal_from_expression,
     principal_to_expression,
     subject_from_expression,
     subject_to_expression,
     text_from_atom,
 )
+from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.fast_reader import certificate_of_known_parts
+from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
 from maia.credentials.keys import SignedKind, SigningKey
 from maia.credentials.names import checked_label

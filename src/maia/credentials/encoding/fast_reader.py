@@ -34,15 +34,23 @@ from maia.credentials.encoding.authority import (
     checked_sense,
     resource_from_expression,
     resource_to_expression,
+    subject_from_expression,
+    subject_to_expression,
     terms_from_expressions,
     terms_to_expressions,
+    text_from_atom,
 )
 from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.subjects import subject_from_expression, subject_to_expression, text_from_atom
 from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
-from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, SignedKind, principal_from_bytes
+from maia.credentials.keys import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    Principal,
+    SignedKind,
+    Subject,
+    principal_from_bytes,
+)
 from maia.credentials.names import checked_label
-from maia.credentials.principals import Principal, Subject
 from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential
 from maia.predicates.syntax import Predicate

@@ -13,10 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from maia.canonical import SExpression, write_canonical
+from maia.credentials.encoding.authority import principal_from_expression
 from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.subjects import principal_from_expression
-from maia.credentials.keys import SIGNATURE_BYTES
-from maia.credentials.principals import Principal
+from maia.credentials.keys import SIGNATURE_BYTES, Principal
 
 __all__ = ["SignedDocument", "document_from_expression", "document_to_bytes", "document_with_signer"]
 

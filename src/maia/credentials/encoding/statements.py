@@ -24,18 +24,24 @@ from hashlib import sha256
 from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
 from maia.credentials.encoding.certificates import NotTheIssuer
 from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
-from maia.credentials.encoding.subjects import principal_from_expression, principal_to_expression
-from maia.credentials.keys import SIGNATURE_BYTES, BadSignature, SignedKind, SigningKey, verify_signature
-from maia.credentials.principals import Principal
-from maia.credentials.validity.errors import BadStatement
+from maia.credentials.keys import (
+    SIGNATURE_BYTES,
+    BadSignature,
+    Principal,
+    SignedKind,
+    SigningKey,
+    verify_signature,
+)
 from maia.credentials.validity.period import Validity
 from maia.credentials.validity.statements import (
     FACTS_MAX,
     ID_BYTES,
     IDS_MAX,
     AuditHead,
+    BadStatement,
     FactList,
     OneTimeAnswer,
     Revalidation,

@@ -17,10 +17,9 @@ from functools import lru_cache
 from typing import Final
 
 from maia.canonical import SExpression
+from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
 from maia.credentials.encoding.errors import BadValidity
-from maia.credentials.encoding.subjects import principal_from_expression, principal_to_expression
-from maia.credentials.validity.online_tests import OnlineTest, TestKind, united_tests
-from maia.credentials.validity.period import Validity
+from maia.credentials.validity.period import OnlineTest, TestKind, Validity, united_tests
 from maia.events import SECOND, Instant
 
 __all__ = [

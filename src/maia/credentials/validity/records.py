@@ -22,7 +22,6 @@ from maia.credentials.encoding.statements import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity.errors import BadStatement
 from maia.credentials.validity.series import (
     HOLDS_MAX,
     SAID_MAX,
@@ -33,7 +32,7 @@ from maia.credentials.validity.series import (
     kind_of_series,
     numbered,
 )
-from maia.credentials.validity.statements import OneTimeAnswer, SignedStatement
+from maia.credentials.validity.statements import BadStatement, OneTimeAnswer, SignedStatement
 from maia.errors import BadInput
 from maia.events import Instant
 

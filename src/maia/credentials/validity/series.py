@@ -27,32 +27,26 @@ more, whatever the verifier's clock says of its period.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from typing import Final, TypeAlias
 
-from maia.credentials.validity.errors import (
+from maia.credentials.keys import Principal
+from maia.credentials.validity.statements import (
     BrokenStatement,
+    FactList,
+    Revalidation,
+    RevocationList,
+    SignedStatement,
+    StandingFull,
     StatementConflict,
     StatementOld,
     StatementOverlap,
     StatementTooEarly,
 )
-from maia.credentials.validity.statements import FactList, Revalidation, RevocationList, SignedStatement
-from maia.events import INSTANT_MIN, Instant
-
-__all__ = [
-    "EARLY_MAX",
-    "HOLDS_MAX",
-    "SAID_MAX",
-    "SOURCES_MAX",
-    "Hold",
-    "Numbered",
-    "Series",
-    "SeriesKind",
-    "kind_of_series",
-    "numbered",
-]
+from maia.events import INSTANT_MIN, Instant, PresentValue
 
 HOLDS_MAX: Final = 64
 """How many periods of one issuer are kept at a time: the present one, and those to come."""
@@ -295,3 +289,151 @@ def _common(hold: Hold, other: Hold | None) -> Hold | None:
         return None
     since, until = max(hold.since, other.since), min(hold.until, other.until)
     return Hold(since, until, (*hold.sources, *other.sources)) if since <= until else None
+
+
+# What do the statements that a verifier holds say, taken together?
+
+
+_NONE: frozenset[bytes] = frozenset()
+
+
+def revoked_in(series: Series) -> frozenset[bytes]:
+    """Return what the list of the moment revokes, or a newer one."""
+    lists = [_revoked(source) for source in series.said]
+    return reduce(frozenset.union, lists) if lists else _NONE
+
+
+def valid_in(sources: Sequence[SignedStatement]) -> frozenset[bytes]:
+    """Return what all of these revalidations confirm."""
+    lists = [source.statement.valid for source in sources if isinstance(source.statement, Revalidation)]
+    return reduce(frozenset.intersection, lists) if lists else _NONE
+
+
+def agreed_facts(sources: Sequence[SignedStatement]) -> Mapping[tuple[Principal, str], PresentValue]:
+    """Return the facts that all of these statements state, of the same kind and value."""
+    first, *others = (facts_in(source) for source in sources)
+    if not others:
+        return first
+    # Python takes 1, 1.0 and True for equal, and here they are three different facts.
+    return {
+        key: value
+        for key, value in first.items()
+        if all(key in other and _same(value, other[key]) for other in others)
+    }
+
+
+def facts_in(source: SignedStatement) -> Mapping[tuple[Principal, str], PresentValue]:
+    """Return what one statement says."""
+    return source.statement.facts if isinstance(source.statement, FactList) else {}
+
+
+def facts_at(series: Series, hold: Hold) -> Mapping[tuple[Principal, str], PresentValue]:
+    """Return what holds during a period: what is said of it, and is not taken back by the newest word."""
+    sources = {source.id: source for source in (*hold.sources, *series.newest)}
+    return agreed_facts(tuple(sources.values()))
+
+
+def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal]:
+    """Return of whom something else is said after a statement than before it, now or later."""
+    changed = _all_said(before.statements()) ^ _all_said(after.statements())
+    # What an older list still says counts only as far as the newest one says it too.
+    changed |= _all_said(before.newest) ^ _all_said(after.newest)
+    return frozenset(whom for whom, _, _, _ in changed)
+
+
+def weight_of(series: Series) -> int:
+    """Return how many certificates and facts a series names."""
+    return sum(map(_size, series.statements()))
+
+
+def _revoked(source: SignedStatement) -> frozenset[bytes]:
+    return source.statement.revoked if isinstance(source.statement, RevocationList) else _NONE
+
+
+def _size(source: SignedStatement) -> int:
+    match source.statement:
+        case RevocationList(revoked=ids) | Revalidation(valid=ids):
+            return len(ids)
+        case FactList(facts=facts):
+            return len(facts)
+    return 0
+
+
+def _all_said(sources: Iterable[SignedStatement]) -> set[tuple[Principal, str, type, PresentValue]]:
+    return {_said(key, value) for source in sources for key, value in facts_in(source).items()}
+
+
+def _said(key: tuple[Principal, str], value: PresentValue) -> tuple[Principal, str, type, PresentValue]:
+    return (*key, type(value), value)
+
+
+def _same(one: PresentValue, other: PresentValue) -> bool:
+    return type(one) is type(other) and one == other
+
+
+# How much may each issuer say before a verifier stops listening to it?
+
+
+ISSUERS_MAX: Final = 4096
+"""How many issuers are remembered; each has one series of every kind, and no more than that."""
+
+IDS_KEPT_MAX: Final = 1_000_000
+"""How many certificates and facts all that is held may name, where an issuer wants more than its share."""
+
+IDS_OF_ONE_MAX: Final = 250_000
+"""How many of them one series may name, as long as there is room."""
+
+SHARES_MIN: Final = 16
+"""The room is shared by all remembered issuers, and by no fewer: each of 16 can have three full lists."""
+
+_Key = tuple[Principal, SeriesKind]
+
+
+def check_issuer(held: Mapping[_Key, Series], by: Principal) -> None:
+    """Raise if `by` is new, and there is no room for one more issuer."""
+    if len(held) < ISSUERS_MAX or any((by, kind) in held for kind in SeriesKind):
+        return
+    if len({one for one, _ in held}) >= ISSUERS_MAX:
+        raise StandingFull(f"statements of {ISSUERS_MAX} issuers are held, and there is no room for more")
+
+
+def check_room(held: Mapping[_Key, Series], key: _Key, after: Series, *, ids_kept: int) -> None:
+    """Raise if there is no room for a series to become `after`; `ids_kept` are named by all that is held."""
+    before = held.get(key)
+    weight = weight_of(after)
+    grown = weight - (0 if before is None else weight_of(before))
+    share = IDS_KEPT_MAX // max(SHARES_MIN, len(held) + (before is None))
+    # Within its share an issuer is accepted even where others have filled the room.
+    if grown <= 0 or weight <= share:
+        return
+    if weight > IDS_OF_ONE_MAX:
+        raise StandingFull(f"the statements of one issuer name more than {IDS_OF_ONE_MAX} certificates")
+    if ids_kept + grown > IDS_KEPT_MAX:
+        raise StandingFull(f"statements on {IDS_KEPT_MAX} certificates are held, and there is no room")
+
+
+__all__ = [
+    "EARLY_MAX",
+    "HOLDS_MAX",
+    "SAID_MAX",
+    "SOURCES_MAX",
+    "Hold",
+    "Numbered",
+    "Series",
+    "SeriesKind",
+    "kind_of_series",
+    "numbered",
+    "agreed_facts",
+    "facts_at",
+    "facts_in",
+    "revoked_in",
+    "valid_in",
+    "weight_of",
+    "whose_facts_changed",
+    "IDS_KEPT_MAX",
+    "IDS_OF_ONE_MAX",
+    "ISSUERS_MAX",
+    "SHARES_MIN",
+    "check_issuer",
+    "check_room",
+]

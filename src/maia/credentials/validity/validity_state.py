@@ -32,28 +32,34 @@ from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.errors import BrokenChain, shown_id
 from maia.credentials.chains.root_handover import is_for_good
 from maia.credentials.encoding.statements import check_statement
-from maia.credentials.principals import Principal
-from maia.credentials.validity.contents import (
+from maia.credentials.keys import Principal
+from maia.credentials.validity.period import OnlineTest, TestKind
+from maia.credentials.validity.records import series_from_bytes, series_to_bytes
+from maia.credentials.validity.series import (
+    Hold,
+    Numbered,
+    Series,
+    SeriesKind,
+    check_issuer,
+    check_room,
     facts_at,
+    kind_of_series,
     revoked_in,
     valid_in,
     weight_of,
     whose_facts_changed,
 )
-from maia.credentials.validity.errors import (
+from maia.credentials.validity.statements import (
     AnswerNotAsked,
     BrokenStatement,
     CertificateNotRevalidated,
     CertificateRevoked,
     CertificateStale,
     CertificateTestedOnce,
+    OneTimeAnswer,
+    SignedStatement,
     StatementOld,
 )
-from maia.credentials.validity.online_tests import OnlineTest, TestKind
-from maia.credentials.validity.quotas import check_issuer, check_room
-from maia.credentials.validity.records import series_from_bytes, series_to_bytes
-from maia.credentials.validity.series import Hold, Numbered, Series, SeriesKind, kind_of_series
-from maia.credentials.validity.statements import OneTimeAnswer, SignedStatement
 from maia.events import AttributeUid, Instant, PresentValue
 
 __all__ = ["ASSUMED_GOOD", "Heard", "Once", "ValidityState", "Tester", "Witness"]

@@ -21,8 +21,8 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.demo.live_brokers import LiveNodes, StartingNodes
     from maia.demo.live_network import LiveNetwork
+    from maia.demo.live_processes import LiveNodes, StartingNodes
     from maia.demo.screens.shared import Demonstration
 
 __all__ = ["play_on_the_network", "process_started_at", "starting_network"]
@@ -43,15 +43,13 @@ _WHILE_THEY_START: Final = ("maia.client.api.client", "maia.demo.acts")
 @contextmanager
 def starting_network(*, seed: bytes, now: Instant, folder: Path) -> Iterator[StartingNodes]:
     """Start the first nodes, and end all of them when the body has ended."""
-    from maia.demo.numberplate import tell_numberplate_story
-    from maia.demo.traffic import add_control_room
+    from maia.demo.numberplate import add_control_room, tell_numberplate_story
 
     story = add_control_room(tell_numberplate_story(seed, now=now), seed)
     _load(_BEFORE_THEY_START)
-    from maia.demo.carriers import add_carrier
-    from maia.demo.live_brokers import starting_nodes
+    from maia.demo.brokers import add_carrier
+    from maia.demo.live_processes import recording_settings, starting_nodes
     from maia.demo.met_domain import add_met_domain
-    from maia.demo.recording import recording_settings
 
     settings = recording_settings(story, folder)
     story, cast = add_met_domain(story, add_carrier(story, seed), seed)
@@ -104,7 +102,7 @@ async def _played(demo: Demonstration) -> None:
 
 async def _kept(demo: Demonstration, network: LiveNetwork, watcher: _Watcher) -> None:
     from maia.demo.live_network import keep_going
-    from maia.demo.screens.search import searched
+    from maia.demo.screens.shared import searched
     from maia.demo.screens.tables import show_carriage
 
     show_carriage(demo.screen, demo.live, searched(demo))
@@ -118,7 +116,7 @@ class _Watcher:
     """Tells what happens, with the seconds since the demonstration was started."""
 
     def __init__(self, screen: Console, started_at: float) -> None:
-        from maia.demo.traffic import close_up
+        from maia.demo.numberplate import close_up
 
         self._screen, self._started_at = screen, started_at
         self._moments = {event["timestamp"] for event in close_up()}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from maia.events import Instant
 
@@ -14,12 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from maia.demo.acts import LivePlay
-    from maia.demo.live_brokers import LiveNodes, StartingNodes
+    from maia.demo.carriage import Carriage
+    from maia.demo.live_processes import LiveNodes, Recording, StartingNodes
     from maia.demo.numberplate import NumberplateStory
-    from maia.demo.recording import Recording
     from maia.demo.spark_start import SparkRun
-
-__all__ = ["Demonstration", "Options", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +68,73 @@ class Demonstration:
     def lake(self) -> Path:
         """Return the folder into which Spark writes what the offices found in the log."""
         return self.folder / "lake"
+
+
+# What does a newcomer read before the demonstration begins, and after it has ended?
+
+
+BEFORE: Final = """\
+Cameras in London publish sightings of cars: numberplate, time, place. PITO owns
+this type of event, CCS runs the cameras, the Met is the police. By certificates
+  the billing office     sees plates, never a place
+  the statistics office  sees places, never a plate
+  Detective Smith        sees one car, while a court order is in force
+Between their brokers is that of the Highways, which may read nothing.
+
+"""
+
+
+def after(command: str) -> list[str]:
+    """Return the lines that say what to try next; `command` is how this user calls Maia."""
+    steps = (
+        (f"{command} demo --keep", "the network stays, until Ctrl-C"),
+        (f"{command} explain --help", "who may do what, and by which certificate"),
+        ("docs/network.md", "build such a network, command by command"),
+        ("docs/limitations.md", "what Maia does not protect against"),
+    )
+    width = max(len(what) for what, _ in steps)
+    return ["Next:", *(f"  {what:<{width}}  {why}" for what, why in steps)]
+
+
+def typed_command(arguments: Sequence[str] = sys.argv) -> str:
+    """Return how Maia was called, as it can be typed again."""
+    called = Path(arguments[0])
+    if called.name != "maia":
+        return "python -m maia.cli"
+    found = shutil.which("maia")
+    return "maia" if found is not None and Path(found).absolute() == called.absolute() else str(called)
+
+
+# What could the broker in the middle see, and would the search have found it?
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What the broker in the middle could see, and what CCS's broker could."""
+
+    carrier: Carriage
+    reader: Carriage
+
+    def broken_claims(self) -> Iterator[str]:
+        """Say what the broker in the middle saw that it must not see, or why the search proves nothing."""
+        yield from self.carrier.broken_claims()
+        missed = self.carrier.looked_for - len(self.reader.found)
+        if missed:
+            yield f"{missed} of the words that were looked for were not found where they are"
+
+
+def searched(demo: Demonstration) -> Searched:
+    """Search what two brokers received and kept for everything that was written."""
+    from maia.demo.brokers import CARRIER
+    from maia.demo.carriage import carriage_of, words_to_look_for
+    from maia.types import validity_type_id
+
+    words = words_to_look_for(demo.story, demo.live.expected.written)
+    brokers, public = demo.nodes.brokers, {validity_type_id(demo.nodes.story.principal("Met"))}
+    carrier, reader = (
+        carriage_of(name, brokers[name].folder, words, public=public) for name in (CARRIER, "CCS broker")
+    )
+    return Searched(carrier, reader)
+
+
+__all__ = ["Demonstration", "Options", "Outcome", "BEFORE", "after", "typed_command", "Searched", "searched"]

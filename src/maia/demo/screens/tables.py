@@ -15,11 +15,10 @@ from maia.cli.grants import authority_record
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.demo.acts import LivePlay
-    from maia.demo.attempts import Attempt
+    from maia.demo.acts import Attempt, LivePlay
     from maia.demo.million import Comparison
     from maia.demo.numberplate import NumberplateStory
-    from maia.demo.screens.search import Searched
+    from maia.demo.screens.shared import Searched
 
 __all__ = [
     "LOOK",

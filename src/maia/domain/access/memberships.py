@@ -16,11 +16,13 @@ from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
 from maia.credentials.appointments import (
     AppointmentKind,
+    Argument,
     VerifiedAppointment,
     appointment_from_bytes,
+    argument_from_expression,
+    argument_to_expression,
     verify_appointment,
 )
-from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.access.validity import DomainTester
 from maia.domain.facts.store import matching_facts

@@ -24,8 +24,12 @@ from sqlalchemy import select
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
-from maia.credentials.appointments import AppointmentKind, appointment_from_bytes
-from maia.credentials.arguments import ParameterKind, argument_kind
+from maia.credentials.appointments import (
+    AppointmentKind,
+    ParameterKind,
+    appointment_from_bytes,
+    argument_kind,
+)
 from maia.domain.access.cascade import end_memberships, revoke_rights
 from maia.domain.access.memberships import membership_from_bytes
 from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull

@@ -27,7 +27,7 @@ from maia.credentials import (
     covers_request,
     issue,
 )
-from maia.credentials.arguments import Given
+from maia.credentials.appointments import Given
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AuditRecord, record_from_bytes
 from maia.domain.access.core import AccessCore, rule_name

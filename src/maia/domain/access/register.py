@@ -24,7 +24,7 @@ from maia.credentials import (
     find_chains,
     principal_from_bytes,
 )
-from maia.credentials.authority_algebra import intersect
+from maia.credentials.authority import intersect
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
@@ -35,15 +35,7 @@ from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
-from maia.policy import (
-    ConditionNotMet,
-    Facts,
-    Permit,
-    Request,
-    decide,
-    gather_evidence,
-    shows,
-)
+from maia.policy import ConditionNotMet, Facts, Permit, Request, decide, gather_evidence, shows
 from maia.types import VerifiedType
 
 __all__ = ["Question", "Register", "attribute_of", "entry_of"]

@@ -16,15 +16,16 @@ from maia.credentials import Principal, SigningKey, Validity
 from maia.credentials.appointments import (
     Appointment,
     AppointmentKind,
+    Argument,
     SignedAppointment,
     VerifiedAppointment,
     appointment_from_bytes,
     appointment_to_bytes,
+    argument_to_expression,
     issue_appointment,
     verify_appointment,
 )
-from maia.credentials.arguments import Argument, argument_to_expression
-from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.credentials.validity.period import OnlineTest, TestKind
 from maia.domain.access.cascade import MEMBERSHIP, keep_dependencies
 from maia.domain.access.memberships import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.access.refusals import ServiceFull, TooManyShown

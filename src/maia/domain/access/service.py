@@ -17,12 +17,15 @@ from typing import Final
 from maia.credentials import Principal, SignedCertificate, TypeName, Validity, certificate_from_bytes
 from maia.credentials.appointments import (
     AppointmentKind,
+    Argument,
+    Given,
     SignedAppointment,
     VerifiedAppointment,
+    Word,
     appointment_from_bytes,
+    read_word,
 )
-from maia.credentials.arguments import Argument, Given, Word, read_word
-from maia.credentials.validity.online_tests import TestKind
+from maia.credentials.validity.period import TestKind
 from maia.domain.access import unit_of_work as remembering
 from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
 from maia.domain.access.core import rule_name

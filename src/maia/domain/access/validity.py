@@ -15,7 +15,7 @@ from typing import cast
 from maia.credentials import Principal, SignedCertificate
 from maia.credentials.appointments import SignedAppointment
 from maia.credentials.chains.errors import BrokenChain, shown_id
-from maia.credentials.validity.errors import CertificateRevoked
+from maia.credentials.validity.statements import CertificateRevoked
 from maia.credentials.validity.validity_state import Once, ValidityState
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import REVOKED

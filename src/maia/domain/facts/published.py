@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Final
 
 from maia.credentials import Principal
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import ParameterKind
 from maia.credentials.validity.statements import FACTS_MAX, StatedFacts
 from maia.domain.facts.store import arguments_of
 from maia.domain.storage.store import Tables

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from maia.credentials import principal_from_text
-from maia.credentials.arguments import Argument, ParameterKind, checked_argument
+from maia.credentials.appointments import Argument, ParameterKind, checked_argument
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from maia.canonical import Limits, read_canonical, write_canonical
-from maia.credentials.arguments import (
+from maia.credentials.appointments import (
     Argument,
     argument_from_expression,
     argument_key,

@@ -17,17 +17,17 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from maia.api.headers import (
+from maia.api.problems import (
     CREDENTIALS_BYTES_MAX,
     CREDENTIALS_HEADER,
     ONCE_HEADER,
     SCHEME,
+    BadCall,
     TooLarge,
     credentials_from_header,
 )
-from maia.api.problems import BadCall
 from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
-from maia.credentials.chains.rooted import read_from_owner
+from maia.credentials.chains.discovery import read_from_owner
 from maia.domain.access.core import WORK_MAX
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant

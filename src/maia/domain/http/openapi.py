@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from maia.api.headers import CREDENTIALS_HEADER, ONCE_HEADER, SCHEME
-from maia.api.problems import PROBLEM_JSON, ApiProblem
+from maia.api.problems import CREDENTIALS_HEADER, ONCE_HEADER, PROBLEM_JSON, SCHEME, ApiProblem
 from maia.domain.http.pages import Endpoint
 
 __all__ = ["API_VERSION", "openapi_document"]

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from maia.api.headers import PUBLISHED_HEADER
-from maia.api.problems import BadCall
+from maia.api.problems import PUBLISHED_HEADER, BadCall
 from maia.api.requests import Question
 from maia.credentials import Principal, SignedCertificate
 from maia.domain.access.results import AdminAct, LoadedPolicy, Page, Revoked

@@ -21,8 +21,8 @@ from maia.credentials import (
     VerificationCache,
     certificate_to_bytes,
 )
-from maia.credentials.chains.rooted import read_from_owner
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.chains.discovery import read_from_owner
+from maia.credentials.validity.one_time import VouchedFor
 from maia.domain.keys.refusals import KeyServerFull
 from maia.domain.keys.settings import DomainSettings
 from maia.domain.keys.validity import KeyServerValidity

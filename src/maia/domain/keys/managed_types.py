@@ -28,7 +28,7 @@ from maia.sealing.groups.manager import GroupManager
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.groups.membership import Grounds
 from maia.sealing.groups.outcomes import Distrusted, Outcome
-from maia.sealing.keys.at_rest import AtRest
+from maia.sealing.keys.secrets import AtRest
 from maia.types import Sealing, SealingLevel, VerifiedType
 from maia.wire.effects import Effect
 

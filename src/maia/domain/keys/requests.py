@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from maia.credentials import Principal, certificate_to_bytes
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.domain.keys.departures import Parting
 from maia.domain.keys.links import Held, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes

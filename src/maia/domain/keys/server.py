@@ -31,8 +31,7 @@ from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager
-from maia.sealing.keys.at_rest import AtRest
-from maia.sealing.keys.secrets import Secret
+from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.session import Established, OutOfTurn, Shutdown
 from maia.wire.codec import encode

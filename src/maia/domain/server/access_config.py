@@ -30,7 +30,7 @@ from maia.config.settings import (
     Text,
     Whole,
 )
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import ParameterKind
 
 __all__ = ["AccessConfig", "FactConfig", "PushConfig"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maia.credentials import Principal, SignedCertificate, VerifiedConstitution
-from maia.credentials.arguments import ParameterKind
+from maia.credentials.appointments import ParameterKind
 from maia.domain.access.settings import AccessSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.types import SignedDefinition

@@ -20,8 +20,7 @@ from maia.bounded_map import BoundedMap
 from maia.events import AttributeUid, Kind, PresentValue
 from maia.predicates.constraints import Constraint, Constraints, direct_constraint, unnegated
 from maia.predicates.covering.covers import covers, provably_empty
-from maia.predicates.covering.order_codes import CODE_MAX, CODE_MIN, code_of
-from maia.predicates.covering.sides import Side, side_of, side_within
+from maia.predicates.covering.sides import CODE_MAX, CODE_MIN, Side, code_of, side_of, side_within
 from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate, checked_size
 
 __all__ = [

@@ -17,16 +17,19 @@ from itertools import chain
 from typing import Final
 
 from maia.events import AttributeUid, Kind, PresentValue
-from maia.predicates.covering.independent_groups import Group, conjuncts, groups_of, product
 from maia.predicates.covering.normal_form import (
     Clause,
+    Group,
     Literal,
     clause_of,
     clauses_of,
+    conjuncts,
+    groups_of,
     intersected,
     is_true_formula,
     literal_of,
     literals_of,
+    product,
     values_in,
 )
 from maia.predicates.covering.value_sets import ANYTHING

@@ -11,15 +11,17 @@ explode, so it counts steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
-from maia.events import AttributeUid, Event
+from maia.events import AttributeUid, Event, Kind
+from maia.predicates.covering.ordered_sets import FULL, successor
 from maia.predicates.covering.string_automata import TextClaim
 from maia.predicates.covering.value_sets import ANYTHING, ValueSet
-from maia.predicates.steps import Steps
+from maia.predicates.steps import OutOfSteps, Steps
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -31,21 +33,9 @@ from maia.predicates.syntax import (
     Operator,
     Predicate,
     TextMatch,
+    attributes_of,
+    checked_size,
 )
-
-__all__ = [
-    "Clause",
-    "Literal",
-    "clause_of",
-    "clauses_of",
-    "intersected",
-    "is_true_formula",
-    "literal_of",
-    "literals_of",
-    "negated",
-    "satisfies",
-    "values_in",
-]
 
 Clause: TypeAlias = Mapping[AttributeUid, ValueSet]
 """The events whose attributes all lie in the given sets; attributes not mentioned are free."""
@@ -216,3 +206,200 @@ def satisfies(event: Event, clause: Clause) -> bool:
 def values_in(clause: Clause, uid: AttributeUid) -> ValueSet:
     """Return what a clause says about an attribute: anything, where it is not mentioned."""
     return clause.get(uid, ANYTHING)
+
+
+# Which values must an event have, attribute by attribute, for a filter to admit it?
+
+
+ALTERNATIVES_MAX: Final = 16
+"""A filter with more alternatives than this is bracketed by one."""
+
+_PLAIN_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """The values that an event needs; attributes not mentioned are free.
+
+    If `is_exact`, every event with these values is admitted. If not, ask the filter.
+    """
+
+    values: Mapping[AttributeUid, ValueSet]
+    is_exact: bool
+
+
+def alternatives_of(predicate: Predicate) -> tuple[Alternative, ...]:
+    """Return the alternatives of a filter of any shape, within the size that the language allows."""
+    if (ranges := _plain_ranges(predicate)) is not None:
+        return (Alternative(ranges, True),) if _is_possible(ranges) else ()
+    formula = is_true_formula(checked_size(predicate))
+    try:
+        clauses = clauses_of(formula, Steps())
+    except OutOfSteps:
+        return (Alternative(_demanded_at_the_top(formula), False),)
+    if len(clauses) > ALTERNATIVES_MAX:
+        return (Alternative(_hull(clauses), False),)
+    return tuple([Alternative(_telling(clause), True) for clause in clauses if _is_possible(clause)])
+
+
+def _plain_ranges(predicate: Predicate) -> dict[AttributeUid, ValueSet] | None:
+    """Return what a conjunction of comparisons asks, by the shortest way; None for anything else.
+
+    Nearly all filters look like this, and a broker may have to read a million of them.
+    """
+    parts = predicate.parts if isinstance(predicate, AllOf) else (predicate,)
+    if len(parts) > _PLAIN_MAX:
+        return None
+    ranges: dict[AttributeUid, tuple[Kind, Any, Any]] = {}  # Any: both ends are of that kind, or None
+    for part in parts:
+        if type(part) is not Comparison or part.operator is Operator.NE:
+            return None
+        kind, first, after = ranges.get(part.uid) or (part.kind, FULL[part.kind][0], None)
+        if kind is not part.kind:
+            return None
+        low, high = _ends(part)
+        if low is not None and low > first:
+            first = low
+        if high is not None and (after is None or high < after):
+            after = high
+        ranges[part.uid] = kind, first, after
+    return {uid: _range(kind, first, after) for uid, (kind, first, after) in ranges.items()}
+
+
+def _ends(part: Comparison) -> tuple[Any, Any]:
+    # Any: values of the comparison's kind. None where it leaves that side open.
+    match part.operator:
+        case Operator.GE:
+            return part.literal, None
+        case Operator.LT:
+            return None, part.literal
+        case Operator.LE:
+            return None, successor(part.literal)
+        case Operator.EQ:
+            return part.literal, successor(part.literal)
+        case _:
+            following = successor(part.literal)
+            return (part.literal, part.literal) if following is None else (following, None)
+
+
+def _range(kind: Kind, first: Any, after: Any) -> ValueSet:
+    # Any: see `_ends`.
+    if after is None:
+        return ValueSet(False, {kind: (first,)})
+    return ValueSet(False, {kind: (first, after)} if first < after else {})
+
+
+def _demanded_at_the_top(formula: Predicate) -> dict[AttributeUid, ValueSet]:
+    """Return what the plain parts of a conjunction ask, whatever its other parts ask."""
+    parts = formula.parts if isinstance(formula, AllOf) else ()
+    try:
+        return clause_of((one for part in parts if (one := literal_of(part)) is not None), Steps())
+    except OutOfSteps:
+        return {}
+
+
+def _hull(clauses: Sequence[Clause]) -> dict[AttributeUid, ValueSet]:
+    """Return sets that hold the values of every clause."""
+    asked_by_all = reduce(frozenset.intersection, [frozenset(clause) for clause in clauses])
+    return _telling({uid: _union([clause[uid] for clause in clauses]) for uid in asked_by_all})
+
+
+def _union(sets: list[ValueSet]) -> ValueSet:
+    """Return a set that holds all of these; without their claims on texts, which need not agree."""
+    wide = [ValueSet(one.absent, one.edges) for one in sets]
+    while len(wide) > 1:  # in pairs, and pairs of pairs, to stay far from quadratic
+        odd = wide[len(wide) // 2 * 2 :]
+        pairs = zip(wide[::2], wide[1::2], strict=False)
+        wide = [one.union_under_equal_claims(other) for one, other in pairs] + odd
+    return wide[0]
+
+
+def _telling(clause: Clause) -> dict[AttributeUid, ValueSet]:
+    return {uid: values for uid, values in clause.items() if values != ANYTHING}
+
+
+def _is_possible(clause: Clause) -> bool:
+    return all(values.absent or values.edges for values in clause.values())
+
+
+# Which parts of a conjunction have anything to do with each other?
+
+
+class Group:
+    """Conjuncts that share attributes among themselves and with no other group."""
+
+    __slots__ = ("_clauses", "attributes", "parts")
+
+    def __init__(self, attributes: frozenset[AttributeUid], parts: tuple[Predicate, ...]) -> None:
+        """Start without clauses; they are made when first asked for."""
+        self.attributes, self.parts = attributes, parts
+        self._clauses: list[Clause] | None = None
+
+    def clauses(self, steps: Steps) -> list[Clause]:
+        """Return the group spread out into clauses, or raise `OutOfSteps`."""
+        if self._clauses is None:
+            self._clauses = clauses_of(AllOf(self.parts), steps)
+        return self._clauses
+
+
+def conjuncts(formula: Predicate) -> Iterator[Predicate]:
+    """Yield the parts of nested conjunctions; the formula itself if it is none."""
+    if isinstance(formula, AllOf):
+        for part in formula.parts:
+            yield from conjuncts(part)
+    else:
+        yield formula
+
+
+def groups_of(formula: Predicate) -> list[Group]:
+    """Return a conjunction as groups that share no attributes."""
+    group_by_uid: dict[AttributeUid, int] = {}
+    members: dict[int, list[Predicate]] = {}
+    for index, part in enumerate(conjuncts(formula)):
+        own = attributes_of(part)
+        joined = {group_by_uid[uid] for uid in own if uid in group_by_uid}
+        # The largest group keeps its number, so that moving members stays cheap overall.
+        home = max(joined, key=lambda number: len(members[number]), default=index)
+        moved = list(chain.from_iterable(members.pop(number) for number in joined if number != home))
+        members.setdefault(home, []).extend((*moved, part))
+        for uid in chain(own, chain.from_iterable(map(attributes_of, moved))):
+            group_by_uid[uid] = home
+    uids: dict[int, set[AttributeUid]] = {}
+    for uid, number in group_by_uid.items():
+        uids.setdefault(number, set()).add(uid)
+    return [Group(frozenset(uids.get(number, ())), tuple(parts)) for number, parts in members.items()]
+
+
+def product(groups: Iterable[Group], steps: Steps) -> list[Clause]:
+    """Return the clauses of several groups together."""
+    clauses: list[Clause] = [{}]
+    for group in groups:
+        clauses = [
+            both
+            for one in clauses
+            for other in group.clauses(steps)
+            if (both := intersected(one, other, steps)) is not None
+        ]
+    return clauses
+
+
+__all__ = [
+    "Clause",
+    "Literal",
+    "clause_of",
+    "clauses_of",
+    "intersected",
+    "is_true_formula",
+    "literal_of",
+    "literals_of",
+    "negated",
+    "satisfies",
+    "values_in",
+    "ALTERNATIVES_MAX",
+    "Alternative",
+    "alternatives_of",
+    "Group",
+    "conjuncts",
+    "groups_of",
+    "product",
+]

@@ -8,25 +8,94 @@ the side says so (`is_range`, `members`), and no proof is needed any more.
 
 from __future__ import annotations
 
+import struct
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from maia.events import AttributeUid, Kind, PresentValue, kind_of
-from maia.predicates.constraints import Constraint, Constraints, unnegated
-from maia.predicates.covering.order_codes import (
-    CODE_MAX,
-    CODE_MIN,
-    code_of,
-    code_range,
-    is_faithful,
-    value_of,
+from maia.events import (
+    INSTANT_MAX,
+    INSTANT_MIN,
+    INT_MAX,
+    INT_MIN,
+    AttributeUid,
+    Instant,
+    Kind,
+    PresentValue,
+    kind_of,
 )
+from maia.predicates.constraints import Constraint, Constraints, unnegated
 from maia.predicates.meaning import atom_holds_for
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import Comparison, Exists, Membership, Not, Operator, TextMatch, TextTest
 
-__all__ = ["ANYTHING", "Asked", "Side", "asked_of", "holds_for", "side_of", "side_within"]
+# How are values of every ordered kind compared by the thousand, as 64-bit integers?
+
+
+CODE_MIN: Final = -(2**63)
+CODE_MAX: Final = 2**63 - 1
+
+
+def is_faithful(kind: Kind) -> bool:
+    """Say whether different values of `kind` have different codes."""
+    return kind not in (Kind.STRING, Kind.BYTES)
+
+
+def code_range(kind: Kind) -> tuple[int, int]:
+    """Return the lowest and the highest code of a value of `kind`."""
+    match kind:
+        case Kind.INT:
+            return INT_MIN, INT_MAX
+        case Kind.TIMESTAMP:
+            return INSTANT_MIN, INSTANT_MAX
+        case Kind.FLOAT:
+            return _float_code(-sys.float_info.max), _float_code(sys.float_info.max)
+        case Kind.BOOL:
+            return 0, 1
+        case Kind.STRING | Kind.BYTES:
+            return CODE_MIN, CODE_MAX
+
+
+def code_of(value: PresentValue) -> int:
+    """Return the code of a value; values of different kinds are never compared by code."""
+    match value:
+        case str():
+            return _bytes_code(value.encode())
+        case bytes():
+            return _bytes_code(value)
+        case float():
+            return _float_code(value)
+        case _:
+            return int(value)
+
+
+def value_of(code: int, kind: Kind) -> PresentValue:
+    """Return the value of a faithful kind that has this code."""
+    match kind:
+        case Kind.INT:
+            return code
+        case Kind.TIMESTAMP:
+            return Instant(code)
+        case Kind.BOOL:
+            return bool(code)
+        case Kind.FLOAT:
+            bits = code if code >= 0 else CODE_MIN - code
+            return float(struct.unpack(">d", struct.pack(">q", bits))[0])
+        case Kind.STRING | Kind.BYTES:
+            raise AssertionError(f"the code of a {kind.value} does not name one value")
+
+
+def _float_code(value: float) -> int:
+    # IEEE 754 doubles are ordered like sign and magnitude integers, and minus zero never gets here.
+    bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
+    return bits if bits >= 0 else CODE_MIN - bits
+
+
+def _bytes_code(data: bytes) -> int:
+    # UTF-8 keeps the order of code points. Padding with zeros keeps a prefix no later than its extensions.
+    return int.from_bytes(data[:8].ljust(8, b"\0"), "big") + CODE_MIN
+
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
@@ -236,3 +305,20 @@ def _ends(values: frozenset[PresentValue]) -> tuple[PresentValue, ...]:
     # All are of one kind, and the code of text orders only its beginning: that is enough for a bracket.
     ordered = sorted(values, key=lambda value: (code_of(value), repr(value)))
     return tuple(dict.fromkeys((ordered[0], ordered[-1]))) if ordered else ()
+
+
+__all__ = [
+    "CODE_MAX",
+    "CODE_MIN",
+    "code_of",
+    "code_range",
+    "is_faithful",
+    "value_of",
+    "ANYTHING",
+    "Asked",
+    "Side",
+    "asked_of",
+    "holds_for",
+    "side_of",
+    "side_within",
+]

@@ -12,8 +12,7 @@ from typing import Final
 
 from maia.events import AttributeUid, Kind
 from maia.predicates.constraints import Constraint
-from maia.predicates.covering.order_codes import code_range, is_faithful, value_of
-from maia.predicates.covering.sides import Asked, Side
+from maia.predicates.covering.sides import Asked, Side, code_range, is_faithful, value_of
 from maia.predicates.syntax import Comparison, Exists, Membership, Operator
 
 __all__ = ["LISTED_MAX", "joined"]

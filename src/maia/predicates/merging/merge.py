@@ -23,9 +23,8 @@ from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.predicates.constraints import constraints_of
 from maia.predicates.covering.sides import Asked, asked_of
-from maia.predicates.merging.geometry import Geometry
 from maia.predicates.merging.joined_constraints import joined
-from maia.predicates.merging.measure import Domains, derived_domains
+from maia.predicates.merging.measure import Domains, Geometry, derived_domains
 from maia.predicates.merging.pairing import grouped
 from maia.predicates.merging.spill import boxes_of, spill_bound
 from maia.predicates.syntax import AllOf, Predicate

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from maia.events import AttributeUid
 from maia.predicates.covering.sides import Asked
-from maia.predicates.merging.geometry import Geometry, Place
+from maia.predicates.merging.measure import Geometry, Place
 from maia.predicates.merging.pairing import BITS, Boxes
 
 __all__ = ["boxes_of", "spill_bound"]

@@ -9,30 +9,339 @@ apart, the bit says "perhaps", and `Doubts` knows better.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from bisect import bisect_right
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from math import isfinite
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from maia.routing.matching.cells import RankSpans
-from maia.routing.matching.spans import Slots
+from maia.events import INT_MAX, INT_MIN, AttributeUid, BadValue, Event, Instant, Kind, Value, kind_of
+from maia.predicates.covering.ordered_sets import FULL, intervals
+from maia.predicates.covering.sides import CODE_MIN, code_of, is_faithful
+from maia.predicates.covering.value_sets import ValueSet
 
-__all__ = [
-    "CELLS_MIN",
-    "PAGE",
-    "PAGE_BITS",
-    "Bitmaps",
-    "Doubts",
-    "Words",
-    "bits_of",
-    "cells_within",
-    "packed_bits",
-    "pages_of",
-]
+# What do many filters ask of one attribute, kept in a few arrays?
+
+
+Slots: TypeAlias = npt.NDArray[np.int64]
+
+_Kept: TypeAlias = npt.NDArray[np.int32]
+"""Slots where they are kept for long: half the size."""
+
+# Any: order codes (int64) for faithful kinds, and the strings or bytes themselves (object) for the others.
+_Values: TypeAlias = npt.NDArray[Any]
+
+_GONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class KindSpans:
+    """Ranges `first <= x < after` of one kind; where `is_open`, there is no upper end."""
+
+    slots: _Kept
+    firsts: _Values
+    afters: _Values
+    is_open: npt.NDArray[np.bool_]
+
+    def moved(self, new_slots: Slots) -> KindSpans:
+        """Return the ranges under new slot numbers, without those whose slot is gone."""
+        slots = new_slots[self.slots]
+        kept = slots != _GONE
+        return KindSpans(
+            slots[kept].astype(np.int32), self.firsts[kept], self.afters[kept], self.is_open[kept]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSpans:
+    """All that is asked of one attribute. Slots that are nowhere here take any value, or none."""
+
+    absent: _Kept
+    present: _Kept
+    kinds: Mapping[Kind, KindSpans]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is no filter."""
+        return not (len(self.absent) or len(self.present) or self.kinds)
+
+    def moved(self, new_slots: Slots) -> AttributeSpans:
+        """Return the same under new slot numbers; -1 means a slot that is gone."""
+        kinds = {kind: spans.moved(new_slots) for kind, spans in self.kinds.items()}
+        return AttributeSpans(
+            _moved(self.absent, new_slots),
+            _moved(self.present, new_slots),
+            {kind: spans for kind, spans in kinds.items() if len(spans.slots)},
+        )
+
+
+@dataclass(slots=True)
+class SpanLists:
+    """What is asked of one attribute, while filters are still being added."""
+
+    absent: list[int] = field(default_factory=list)
+    present: list[int] = field(default_factory=list)
+    kinds: dict[Kind, list[tuple[int, Any, Any]]] = field(default_factory=dict)
+    # Any: the ends of a range; see `Edges`.
+
+    def add(self, slot: int, values: ValueSet) -> None:
+        """Add what one slot asks."""
+        if values.absent:
+            self.absent.append(slot)
+        if values.edges is FULL or values.edges == FULL:
+            self.present.append(slot)
+            return
+        for kind, edges in values.edges.items():
+            ranges = self.kinds.setdefault(kind, [])
+            ranges += [(slot, first, after) for first, after in intervals(edges)]
+
+    def packed(self) -> AttributeSpans:
+        """Return the arrays."""
+        kinds = {kind: _packed(kind, ranges) for kind, ranges in self.kinds.items()}
+        return AttributeSpans(_slots(self.absent), _slots(self.present), kinds)
+
+
+def joined_spans(parts: Sequence[AttributeSpans]) -> AttributeSpans:
+    """Put spans of different slots side by side."""
+    if len(parts) == 1:
+        return parts[0]
+    kinds = {kind: None for part in parts for kind in part.kinds}
+    return AttributeSpans(
+        np.concatenate([part.absent for part in parts]),
+        np.concatenate([part.present for part in parts]),
+        {kind: _joined([part.kinds[kind] for part in parts if kind in part.kinds]) for kind in kinds},
+    )
+
+
+def _joined(parts: Sequence[KindSpans]) -> KindSpans:
+    return KindSpans(
+        np.concatenate([part.slots for part in parts]),
+        np.concatenate([part.firsts for part in parts]),
+        np.concatenate([part.afters for part in parts]),
+        np.concatenate([part.is_open for part in parts]),
+    )
+
+
+def _packed(kind: Kind, ranges: Sequence[tuple[int, Any, Any]]) -> KindSpans:
+    # Any: see `SpanLists`.
+    slots = _slots([slot for slot, _, _ in ranges])
+    is_open = np.array([after is None for _, _, after in ranges], np.bool_)
+    firsts = [first for _, first, _ in ranges]
+    afters = [first if after is None else after for _, first, after in ranges]
+    if is_faithful(kind):
+        codes = code_of if kind is Kind.FLOAT else int
+        firsts, afters = [codes(value) for value in firsts], [codes(value) for value in afters]
+    return KindSpans(slots, _values(kind, firsts), _values(kind, afters), is_open)
+
+
+def _values(kind: Kind, values: list[Any]) -> _Values:
+    # Any: see `_Values`.
+    if is_faithful(kind):
+        return np.array(values, np.int64)
+    kept = np.empty(len(values), object)
+    kept[:] = values
+    return kept
+
+
+def _slots(slots: Sequence[int]) -> _Kept:
+    return np.array(slots, np.int32)
+
+
+def _moved(slots: _Kept, new_slots: Slots) -> _Kept:
+    moved = new_slots[slots]
+    kept: _Kept = moved[moved != _GONE].astype(np.int32)
+    return kept
+
+
+# In which cell of an attribute does a value lie, and which cells does a filter accept?
+
+
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+
+_ABSENT: Final = 0
+_OTHER_KIND: Final = 1
+_FIRST_OF_KINDS: Final = 2
+
+_CLASSES: Final[Mapping[Kind, type]] = {
+    Kind.STRING: str,
+    Kind.INT: int,
+    Kind.FLOAT: float,
+    Kind.BOOL: bool,
+    Kind.TIMESTAMP: Instant,
+    Kind.BYTES: bytes,
+}
+_AS_THEY_ARE: Final = frozenset(kind for kind in Kind if not is_faithful(kind))
+_FEW: Final = 4096
+_NULLS: Final = frozenset((type(None),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """The ranks of one kind: `start` lies below the first break, and each break begins one more."""
+
+    start: int
+    # Any: int64 order codes for faithful kinds, a sorted list of strings or bytes for the others.
+    breaks: Any
+    few: list[Any] | None
+    """The same breaks as a list, in which one value is found faster; not for very many, to save room.
+
+    Strings and bytes are kept as a list alone, so there it is the very same object.
+    """
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.breaks) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpans:
+    """Ranges `low <= rank < high` by slot, in the order of slots and then of ranks."""
+
+    slots: Slots
+    lows: _Numbers
+    highs: _Numbers
+
+    @classmethod
+    def in_order(cls, slots: Slots, lows: _Numbers, highs: _Numbers) -> RankSpans:
+        """Sort ranges that come in any order."""
+        order = np.lexsort((lows, slots))
+        return cls(slots[order], lows[order], highs[order])
+
+    def moved(self, new_slots: Slots) -> RankSpans:
+        """Return the same ranges under new slot numbers."""
+        return RankSpans.in_order(new_slots[self.slots], self.lows, self.highs)
+
+    def accept(self, slot: int, rank: int) -> bool:
+        """Say whether a rank lies in one of the ranges of a slot."""
+        start, end = self.slots.searchsorted([slot, slot + 1]).tolist()
+        at = start + int(self.lows[start:end].searchsorted(rank, "right")) - 1
+        return at >= start and rank < int(self.highs[at])
+
+
+class Ranks:
+    """The ranks of one attribute."""
+
+    __slots__ = ("_by_class", "_segments", "count")
+
+    def __init__(self, spans: AttributeSpans) -> None:
+        """Cut the values of each kind at every end of a range."""
+        self._segments: dict[Kind, _Segment] = {}
+        # A class is looked up three times faster than a member of an Enum.
+        self._by_class: dict[type, _Segment] = {}
+        self.count = _FIRST_OF_KINDS
+        for kind in sorted(spans.kinds, key=lambda kind: kind.value):
+            segment = _segment(self.count, kind, spans.kinds[kind])
+            self._segments[kind] = segment
+            self._by_class[_CLASSES[kind]] = segment
+            self.count = segment.end
+
+    def of(self, value: Value) -> int:
+        """Return the rank of one value; None is absence."""
+        if value is None:
+            return _ABSENT
+        segment = self._by_class.get(type(value))
+        if segment is None:
+            kind_of(value)  # refuses what is no value at all
+            return _OTHER_KIND
+        asked = value if segment.few is segment.breaks else _checked_code(value)
+        if segment.few is not None:
+            return segment.start + bisect_right(segment.few, asked)
+        return segment.start + int(segment.breaks.searchsorted(asked, "right"))
+
+    def of_column(self, kind: Kind, values: Sequence[Value]) -> _Numbers:
+        """Return the rank of each value of a column that was declared as `kind`."""
+        found = set(map(type, values))
+        classes = found - _NULLS
+        if not classes:
+            return np.zeros(len(values), np.int64)
+        if classes != {_CLASSES[kind]}:
+            # Never trust a declaration: 1, 1.0 and True would share ranks.
+            return np.array([self.of(value) for value in values], np.int64)
+        segment = self._segments.get(kind)
+        if found == classes:
+            return self._of_present(kind, segment, values)
+        is_there = np.array([value is not None for value in values], np.bool_)
+        ranks = np.zeros(len(values), np.int64)
+        ranks[is_there] = self._of_present(kind, segment, [value for value in values if value is not None])
+        return ranks
+
+    def _of_present(self, kind: Kind, segment: _Segment | None, values: Sequence[Any]) -> _Numbers:
+        # Any: present values of one class.
+        if segment is None:
+            return np.full(len(values), _OTHER_KIND, np.int64)
+        if kind not in _AS_THEY_ARE:
+            codes = _codes(kind, values)
+            found: _Numbers = segment.breaks.searchsorted(codes, "right").astype(np.int64)
+            return found + segment.start
+        known = {value: segment.start + bisect_right(segment.breaks, value) for value in set(values)}
+        return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
+
+    def spans_of(self, kind: Kind, spans: KindSpans) -> tuple[_Numbers, _Numbers]:
+        """Return the lowest rank of each range and the one after its highest."""
+        segment = self._segments[kind]
+        lows, highs = _positions(kind, segment, spans.firsts), _positions(kind, segment, spans.afters)
+        return lows, np.where(spans.is_open, segment.end, highs)
+
+
+def rank_spans(ranks: Ranks, spans: AttributeSpans) -> RankSpans:
+    """Return all that is asked of an attribute, as ranges of ranks."""
+    parts = [
+        (spans.absent, np.full(len(spans.absent), _ABSENT), np.full(len(spans.absent), _OTHER_KIND)),
+        (spans.present, np.full(len(spans.present), _OTHER_KIND), np.full(len(spans.present), ranks.count)),
+    ]
+    parts += [(part.slots, *ranks.spans_of(kind, part)) for kind, part in spans.kinds.items()]
+    slots, lows, highs = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return RankSpans.in_order(slots.astype(np.int64), lows, highs)
+
+
+def _segment(start: int, kind: Kind, spans: KindSpans) -> _Segment:
+    afters = spans.afters[~spans.is_open]
+    if kind in _AS_THEY_ARE:
+        texts = sorted(set(chain(spans.firsts, afters)))
+        return _Segment(start, texts, texts)
+    codes = np.unique(np.concatenate([spans.firsts, afters]))
+    return _Segment(start, codes, codes.tolist() if len(codes) <= _FEW else None)
+
+
+def _positions(kind: Kind, segment: _Segment, values: npt.NDArray[Any]) -> _Numbers:
+    # Any: see `KindSpans`. Every value is one of the breaks, so its rank begins with it.
+    if kind not in _AS_THEY_ARE:
+        found: _Numbers = segment.breaks.searchsorted(values, "right").astype(np.int64)
+        return found + segment.start
+    place = {value: segment.start + 1 + at for at, value in enumerate(segment.breaks)}
+    return np.fromiter((place.get(value, segment.end) for value in values), np.int64, len(values))
+
+
+def _codes(kind: Kind, values: Sequence[Any]) -> _Numbers:
+    # Any: present values of one class.
+    if kind is not Kind.FLOAT:
+        try:
+            return np.fromiter(values, np.int64, len(values))
+        except OverflowError as problem:
+            raise BadValue("an int is outside 64 bits") from problem
+    floats = np.fromiter(values, np.float64, len(values))
+    if not np.isfinite(floats).all():
+        raise BadValue("a float is not a finite number")
+    bits = floats.view(np.int64)
+    return np.where(bits >= 0, bits, CODE_MIN - bits)
+
+
+def _checked_code(value: Any) -> int:
+    # Any: a present value of a faithful kind.
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise BadValue("a float is not a finite number")
+        return code_of(value)
+    if not INT_MIN <= value <= INT_MAX:
+        raise BadValue("an int is outside 64 bits")
+    return int(value)
+
 
 Words: TypeAlias = npt.NDArray[np.uint64]
-_Numbers: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 PAGE_BITS: Final = 6
@@ -185,3 +494,117 @@ def bits_of(words: Words) -> _Numbers:
     """Return the numbers of the bits that are set, counted through all words."""
     spread = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
     return np.flatnonzero(spread.view(np.bool_))
+
+
+# How much room does each attribute of a block get for its bits?
+
+
+CELLS_MAX: Final = 2048
+"""The cells of all attributes of a block together: at most 256 bytes of bits per slot."""
+
+MAPPED_MAX: Final = 256
+"""The attributes of a block that get cells: those that most filters mention."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedAttribute:
+    """An attribute with bitmaps, and what they leave in doubt."""
+
+    uid: AttributeUid
+    ranks: Ranks
+    bitmaps: Bitmaps
+    doubts: Doubts | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnmappedAttribute:
+    """An attribute without bitmaps, asked about slot by slot."""
+
+    uid: AttributeUid
+    ranks: Ranks
+    spans: RankSpans
+
+    def accepts(self, slot: int, event: Event) -> bool:
+        """Say whether a slot accepts the value that an event has."""
+        return self.spans.accept(slot, self.ranks.of(event.get(self.uid)))
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of a block: those with bitmaps, and for each slot the others that it mentions."""
+
+    mapped: tuple[MappedAttribute, ...]
+    unmapped: Mapping[int, Sequence[UnmappedAttribute]]
+
+
+def attributes_of_block(
+    count: int,
+    ranks: Mapping[AttributeUid, Ranks],
+    spans: Mapping[AttributeUid, RankSpans],
+    *,
+    cells_max: int,
+) -> Generator[None, None, Attributes]:
+    """Set the bits of all attributes of `count` slots, one attribute in a step."""
+    room = _allotted({uid: (ranks[uid].count, len(asked.slots)) for uid, asked in spans.items()}, cells_max)
+    mapped: list[MappedAttribute] = []
+    for uid, asked in spans.items():
+        if room[uid] >= CELLS_MIN:
+            mapped.append(_mapped(uid, ranks[uid], asked, cells=room[uid], count=count))
+            yield
+    unmapped: dict[int, list[UnmappedAttribute]] = {}
+    for uid, asked in spans.items():
+        if room[uid] < CELLS_MIN:
+            one = UnmappedAttribute(uid, ranks[uid], asked)
+            for slot in set(asked.slots.tolist()):
+                unmapped.setdefault(slot, []).append(one)
+    return Attributes(tuple(mapped), unmapped)
+
+
+def _allotted(wanted: Mapping[AttributeUid, tuple[int, int]], cells_max: int) -> dict[AttributeUid, int]:
+    """Give those that want little all they want, and let the others share what is left.
+
+    `wanted` has the number of ranks and of spans of each attribute.
+    """
+    popular = sorted(wanted, key=lambda uid: (-wanted[uid][1], uid))[:MAPPED_MAX]
+    allotted = dict.fromkeys(wanted, 0)
+    left, waiting = cells_max, len(popular)
+    for uid in sorted(popular, key=lambda uid: wanted[uid][0]):
+        allotted[uid] = min(wanted[uid][0], left // waiting)
+        left, waiting = left - allotted[uid], waiting - 1
+    return allotted
+
+
+def _mapped(uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, count: int) -> MappedAttribute:
+    cell_of_rank, used = cells_within(spans, ranks=ranks.count, cells=cells)
+    doubts = Doubts.of(spans, cell_of_rank, ranks=ranks.count, slots=count)
+    free = np.ones(count, np.bool_)
+    free[spans.slots] = False
+    return MappedAttribute(uid, ranks, Bitmaps.of(spans, cell_of_rank, cells=used, free=free), doubts)
+
+
+__all__ = [
+    "AttributeSpans",
+    "KindSpans",
+    "Slots",
+    "SpanLists",
+    "joined_spans",
+    "Ranks",
+    "RankSpans",
+    "rank_spans",
+    "CELLS_MIN",
+    "PAGE",
+    "PAGE_BITS",
+    "Bitmaps",
+    "Doubts",
+    "Words",
+    "bits_of",
+    "cells_within",
+    "packed_bits",
+    "pages_of",
+    "CELLS_MAX",
+    "MAPPED_MAX",
+    "Attributes",
+    "MappedAttribute",
+    "UnmappedAttribute",
+    "attributes_of_block",
+]

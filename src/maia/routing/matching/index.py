@@ -13,22 +13,52 @@ are topic patterns and nothing else have an index of their own (`topics.py`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeVar
 
 from maia.events import AttributeUid, Event, Frame, Kind
-from maia.predicates.covering.alternatives import Alternative, alternatives_of
+from maia.predicates.covering.normal_form import Alternative, alternatives_of
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate, checked_size
-from maia.routing.matching.attributes import CELLS_MAX
-from maia.routing.matching.block import Block
-from maia.routing.matching.contents import KnownAttributes, contents_of, joined_contents
-from maia.routing.matching.growth import Growth
+from maia.routing.matching.bitmaps import CELLS_MAX
+from maia.routing.matching.block import Block, KnownAttributes, Steps, contents_of, joined_contents
 from maia.routing.matching.topics import TopicIndex, patterns_of
 
-__all__ = ["MatchIndex"]
+# What becomes of the old blocks while a larger one is built in their place?
+
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+class Growth(Generic[Key]):
+    """A block in the making, and those whose place it takes."""
+
+    __slots__ = ("_made", "_steps", "blocks", "left")
+
+    def __init__(self, blocks: Sequence[Block[Key]], steps: Steps[Key]) -> None:
+        """Begin, without a step."""
+        self.blocks = blocks
+        self.left: list[Key] = []
+        """Filters that have left one of the blocks since."""
+        self._steps = steps
+        self._made: Block[Key] | None = None
+
+    def advance(self) -> bool:
+        """Take one step; say whether it was the last."""
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self._made = end.value
+        return self._made is not None
+
+    def made(self) -> Block[Key]:
+        """Return the block, without what has left."""
+        assert self._made is not None  # noqa: S101 - asked after the last step
+        for key in self.left:
+            if key in self._made:
+                self._made.discard(key)
+        return self._made
+
 
 WAITING_MAX: Final = 64
 READINGS_MAX: Final = 512
@@ -253,3 +283,55 @@ class MatchIndex(Generic[Key]):
             if not alternatives:
                 self._hopeless.add(key)
             yield key, predicate, alternatives
+
+
+# Which filters of a type does an event match?
+
+
+class Matcher(Protocol):
+    """Filters by key, asked with events."""
+
+    def add(self, key: Hashable, predicate: Predicate) -> None:
+        """Keep a filter under a key that is not in use."""
+
+    def remove(self, key: Hashable) -> None:
+        """Forget a filter."""
+
+    def match(self, event: Event) -> Collection[Hashable]:
+        """Return the keys of the filters that admit the event."""
+
+    def match_frame(self, frame: Frame) -> Mapping[Hashable, Sequence[int]]:
+        """Return, for each filter that admits a row, the rows that it admits in their order."""
+
+
+class ScanMatcher:
+    """Every filter in turn: for small tables, and for comparison."""
+
+    __slots__ = ("_filters",)
+
+    def __init__(self) -> None:
+        """Begin without filters."""
+        self._filters: dict[Hashable, Predicate] = {}
+
+    def add(self, key: Hashable, predicate: Predicate) -> None:
+        """Keep a filter under a key that is not in use."""
+        self._filters[key] = predicate
+
+    def remove(self, key: Hashable) -> None:
+        """Forget a filter."""
+        del self._filters[key]
+
+    def match(self, event: Event) -> set[Hashable]:
+        """Return the keys of the filters that admit the event."""
+        return {key for key, predicate in self._filters.items() if admits(predicate, event)}
+
+    def match_frame(self, frame: Frame) -> dict[Hashable, list[int]]:
+        """Return, for each filter that admits a row, the rows that it admits in their order."""
+        found: dict[Hashable, list[int]] = {}
+        for row, event in enumerate(frame.events()):
+            for key in self.match(event):
+                found.setdefault(key, []).append(row)
+        return found
+
+
+__all__ = ["Growth", "MatchIndex", "Matcher", "ScanMatcher"]

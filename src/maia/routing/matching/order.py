@@ -14,9 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maia.routing.matching.bitmaps import PAGE
-from maia.routing.matching.cells import RankSpans
-from maia.routing.matching.spans import Slots
+from maia.routing.matching.bitmaps import PAGE, RankSpans, Slots
 
 __all__ = ["clustered"]
 

@@ -19,7 +19,7 @@ from typing import Final
 from maia.back_off import doubled
 from maia.bounded_map import BoundedMap
 from maia.events import SECOND
-from maia.routing.overlay.ids import NodeId, closeness, node_id_of_key
+from maia.routing.overlay.table import NodeId, closeness, node_id_of_key
 
 __all__ = ["CandidateLimits", "Candidates", "Contact"]
 

@@ -20,8 +20,7 @@ from typing import Final, TypeAlias
 
 from maia.events import SECOND
 from maia.routing.overlay.candidates import CandidateLimits, Candidates, Contact
-from maia.routing.overlay.ids import DIGIT_BITS, RING, NodeId, distance
-from maia.routing.overlay.table import LEAF_SIZE, Overlay, slot_of
+from maia.routing.overlay.table import DIGIT_BITS, LEAF_SIZE, RING, NodeId, Overlay, distance, slot_of
 
 __all__ = ["Ask", "Connect", "Contact", "Dropped", "OverlayMembership", "MembershipLimits", "Spread", "Step"]
 

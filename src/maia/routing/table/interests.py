@@ -9,18 +9,109 @@ is new to the hop, or leaves it for good, costs a question to the cover table.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from maia.predicates import Predicate
+from maia.canonical import write_canonical
+from maia.events import AttributeUid
+from maia.predicates import AllOf, Exists, Predicate, attributes_of, predicate_to_expression
 from maia.predicates.covering.boxes import Box, RecentBoxes
 from maia.predicates.covering.cover_table import CoverTable
-from maia.routing.table.comparison import compared_by
-from maia.routing.table.hops import Hop, RouteEntry
+from maia.routing.table.hops import Hop, RouteEntry, SealedEntry
 
-__all__ = ["Group", "Held", "HopInterests"]
+# Do two neighbours agree on what the one has sent the other?
+
+
+_MODULUS: Final = 1 << 256
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many entries there are, and the sum of their marks."""
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, mark: int) -> None:
+        """Count one entry more."""
+        self.count += 1
+        self.total = (self.total + mark) % _MODULUS
+
+    def subtract(self, mark: int) -> None:
+        """Count one entry less."""
+        self.count -= 1
+        self.total = (self.total - mark) % _MODULUS
+
+    def clear(self) -> None:
+        """Count nothing."""
+        self.count = self.total = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Return the sum as 32 bytes."""
+        return self.total.to_bytes(32, "big")
+
+    def agrees(self, *, entries: int, digest: bytes) -> bool:
+        """Say whether a neighbour's count and digest are these."""
+        return self.count == entries and self.digest == digest
+
+
+def digest_of_filter(predicate: Predicate) -> bytes:
+    """Return the hash of a filter's canonical form: equal for equal filters, kinds included."""
+    return hashlib.sha256(write_canonical(predicate_to_expression(predicate))).digest()
+
+
+def mark_of_interest(type_id: bytes, entry_id: bytes, filter_digest: bytes) -> int:
+    """Return what an entry adds to a tally."""
+    return _mark(b"interest", type_id, entry_id, filter_digest)
+
+
+def mark_of_offer(type_id: bytes) -> int:
+    """Return what a standing offer adds to a tally."""
+    return _mark(b"offer", type_id)
+
+
+def _mark(*parts: bytes) -> int:
+    # Each part is preceded by its length, so that no two lists of parts run into the same bytes.
+    framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return int.from_bytes(hashlib.sha256(b"maia/1/routing-mark\x00" + framed).digest(), "big")
+
+
+# By what is an entry compared with others, and by what does its neighbour know it?
+
+
+_MARK: Final = "~"
+"""The prefix of the attribute of a mark; no filter that is sent can name it."""
+
+
+def compared_by(entry: RouteEntry) -> Predicate:
+    """Return the filter that covers exactly what an entry is known to cover."""
+    if not isinstance(entry, SealedEntry) or not entry.marks:
+        return entry.predicate
+    marks = [Exists(AttributeUid(_MARK + mark.hex())) for mark in sorted(entry.marks)]
+    return AllOf((entry.predicate, *marks))
+
+
+def known_attributes(compared: Predicate) -> frozenset[AttributeUid]:
+    """Return the real attributes of a filter, without marks."""
+    return frozenset(uid for uid in attributes_of(compared) if not uid.startswith(_MARK))
+
+
+def digest_of_meaning(entry: RouteEntry) -> bytes:
+    """Return what entries have in common exactly if they are known to want the same."""
+    known = digest_of_filter(entry.predicate)
+    if not isinstance(entry, SealedEntry):
+        return known
+    return hashlib.sha256(b"maia/1/sealed-meaning\x00" + known + b"".join(sorted(entry.marks))).digest()
+
+
+def digest_on_the_link(entry: RouteEntry, meaning: bytes) -> bytes:
+    """Return the digest that both ends of a link agree on: of what travels, not of what is known here."""
+    return entry.digest if isinstance(entry, SealedEntry) else meaning
+
 
 _NOBODY: Final[Mapping[Hop, int]] = MappingProxyType({})
 
@@ -169,3 +260,18 @@ class HopInterests:
 
     def _groups(self, born: Iterable[int]) -> Iterator[Group]:
         return (self._by_born[one] for one in born)
+
+
+__all__ = [
+    "Tally",
+    "digest_of_filter",
+    "mark_of_interest",
+    "mark_of_offer",
+    "compared_by",
+    "digest_of_meaning",
+    "digest_on_the_link",
+    "known_attributes",
+    "Group",
+    "Held",
+    "HopInterests",
+]

@@ -7,13 +7,173 @@ time before its own lease ends.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+from maia.errors import BadInput, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.routing.table.hops import Hop, Tell, TellRenew
-from maia.routing.table.leases import Leases
-from maia.routing.table.limits import BookLimits, TooMuchTold, UnknownHop
-from maia.routing.table.links import NeighbourLink
+from maia.routing.table.interests import Tally
 
-__all__ = ["Neighbours", "is_within"]
+# What do we know of the link to one neighbour, over all types?
+
+
+@dataclass(slots=True)
+class NeighbourLink:
+    """A neighbour whose link is up."""
+
+    renewed_at: Instant
+    """When we last renewed all entries, or the link came up."""
+    sent: Tally = field(default_factory=Tally)
+    """What we sent."""
+    received: Tally = field(default_factory=Tally)
+    """What it sent us, stale or not."""
+    fresh: Tally = field(default_factory=Tally)
+    """What it sent us, without what is stale."""
+    bytes: int = 0
+    """About how much memory its entries take."""
+    knows_of_nothing: bool = False
+    """Whether our last renewal said that nothing is registered."""
+    asked_again_at: Instant | None = None
+    told_again_at: Instant | None = None
+
+    @property
+    def is_to_be_renewed(self) -> bool:
+        """Return whether something is registered, or the neighbour has yet to learn that nothing is."""
+        return self.sent.count > 0 or not self.knows_of_nothing
+
+    def renew(self, now: Instant) -> None:
+        """Note that all entries were renewed at the neighbour."""
+        self.renewed_at, self.knows_of_nothing = now, self.sent.count == 0
+
+    @property
+    def has_stale(self) -> bool:
+        """Return whether something has not been sent again since we asked."""
+        return self.received.count != self.fresh.count
+
+    def add(self, mark: int, *, is_stale: bool) -> None:
+        """Count an entry or offer of the neighbour."""
+        self.received.add(mark)
+        if not is_stale:
+            self.fresh.add(mark)
+
+    def unhear(self, mark: int, *, is_stale: bool) -> None:
+        """Count an entry or offer of the neighbour less."""
+        self.received.subtract(mark)
+        if not is_stale:
+            self.fresh.subtract(mark)
+
+
+# What has not been renewed in time?
+
+
+_Subject = TypeVar("_Subject", bound=Hashable)
+
+_OUTDATED_MIN: Final = 64
+
+
+class Leases(Generic[_Subject]):
+    """Subjects by the moment at which they end unless they are renewed."""
+
+    __slots__ = ("_heap", "_numbers", "_until")
+
+    def __init__(self) -> None:
+        """Begin without leases."""
+        self._until: dict[_Subject, Instant] = {}
+        self._heap: list[tuple[int, int, _Subject]] = []
+        self._numbers: Final = count()  # so that subjects are never compared with each other
+
+    def __len__(self) -> int:
+        """Return the number of leases."""
+        return len(self._until)
+
+    def __contains__(self, subject: object) -> bool:
+        """Say whether there is a lease for the subject."""
+        return subject in self._until
+
+    def grant(self, subject: _Subject, until: Instant) -> None:
+        """Let a subject last until a moment, whatever was granted before."""
+        if self._until.get(subject) == until:
+            return
+        self._until[subject] = until
+        heapq.heappush(self._heap, (until, next(self._numbers), subject))
+        self._forget_outdated()
+
+    def forgive(self, until: Instant) -> None:
+        """Let every lease last until `until` at least."""
+        for subject, ends in self._until.items():
+            if ends < until:
+                self._until[subject] = until
+        self._heap = [(ends, next(self._numbers), subject) for subject, ends in self._until.items()]
+        heapq.heapify(self._heap)
+
+    def drop(self, subject: _Subject) -> None:
+        """Forget a lease, if there is one."""
+        self._until.pop(subject, None)
+        self._forget_outdated()
+
+    def expired(self, now: Instant) -> list[_Subject]:
+        """Return and forget the subjects whose last moment has passed, earliest first."""
+        ended: list[_Subject] = []
+        while self._heap and self._heap[0][0] < now:
+            until, _, subject = heapq.heappop(self._heap)
+            if self._until.get(subject) == until:
+                del self._until[subject]
+                ended.append(subject)
+        return ended
+
+    def next_end(self) -> Instant | None:
+        """Return the last moment of the lease that ends first."""
+        while self._heap and self._until.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return Instant(self._heap[0][0]) if self._heap else None
+
+    def _forget_outdated(self) -> None:
+        if len(self._heap) <= 2 * len(self._until) + _OUTDATED_MIN:
+            return
+        self._heap = [(until, next(self._numbers), subject) for subject, until in self._until.items()]
+        heapq.heapify(self._heap)
+
+
+# How much may be said to the routing book, and what is said if it is too much?
+
+
+class UnknownHop(BadInput):
+    """A message came from a neighbour whose link is not up."""
+
+    code = "INPUT-UNKNOWN-HOP"
+
+
+class TooMuchTold(ProtocolViolation):
+    """A neighbour sent more entries than one neighbour may."""
+
+    code = "PROTOCOL-TOO-MUCH-TOLD"
+
+
+class BookFull(Unavailable):
+    """The broker's clients want more than the book may hold for them."""
+
+    code = "UNAVAILABLE-ROUTING-BOOK-FULL"
+
+
+@dataclass(frozen=True, slots=True)
+class BookLimits:
+    """How much one hop may say, and for how long it holds."""
+
+    lease_us: int = 60_000_000
+    told_by_neighbour_max: int = 500_000
+    local_entries_max: int = 1_000_000
+
+    @property
+    def renew_every_us(self) -> int:
+        """Return how often everything is renewed at a neighbour.
+
+        Twice in a lease, and early enough that one renewal may go missing.
+        """
+        return self.lease_us * 5 // 12
 
 
 class Neighbours:
@@ -104,3 +264,15 @@ class Neighbours:
 def is_within(then: Instant | None, now: Instant, span_us: int) -> bool:
     """Say whether a moment, if there was one, is less than so long ago."""
     return then is not None and then <= now < then + span_us
+
+
+__all__ = [
+    "NeighbourLink",
+    "Leases",
+    "BookFull",
+    "BookLimits",
+    "TooMuchTold",
+    "UnknownHop",
+    "Neighbours",
+    "is_within",
+]

@@ -10,8 +10,7 @@ from collections.abc import Collection
 
 from maia.events import AttributeUid, Event, Frame
 from maia.routing.table.hops import Hop, RouteEntry, TypeId
-from maia.routing.table.targets import Targets
-from maia.routing.table.type_routes import TypeRoutes
+from maia.routing.table.type_routes import Targets, TypeRoutes
 
 __all__ = ["ReadableBook"]
 

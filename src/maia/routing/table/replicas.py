@@ -22,7 +22,7 @@ from maia.errors import ProtocolViolation
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId
-from maia.routing.table.leases import Leases
+from maia.routing.table.neighbours import Leases
 from maia.routing.table.routing_table import RoutingTable
 
 __all__ = [

@@ -20,14 +20,19 @@ from typing import Final
 
 from maia.events import Instant
 from maia.predicates import Predicate
-from maia.routing.matching.matchers import Matcher, ScanMatcher
+from maia.routing.matching.index import Matcher, ScanMatcher
 from maia.routing.table.hops import LOCAL, Hop, RouteEntry, Tell, TellResync, TypeId, is_of_sealed
-from maia.routing.table.limits import BookFull, BookLimits, TooMuchTold, UnknownHop
-from maia.routing.table.links import NeighbourLink
-from maia.routing.table.neighbours import Neighbours, is_within
+from maia.routing.table.neighbours import (
+    BookFull,
+    BookLimits,
+    NeighbourLink,
+    Neighbours,
+    TooMuchTold,
+    UnknownHop,
+    is_within,
+)
 from maia.routing.table.queries import ReadableBook
-from maia.routing.table.targets import Targets
-from maia.routing.table.type_routes import TypeRoutes
+from maia.routing.table.type_routes import Targets, TypeRoutes
 
 __all__ = ["BookFull", "BookLimits", "RoutingTable", "TooMuchTold", "UnknownHop"]
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from maia.routing.table.comparison import digest_on_the_link
 from maia.routing.table.covering_order import is_heard_by
-from maia.routing.table.digests import Tally, mark_of_interest, mark_of_offer
 from maia.routing.table.hops import (
     ENTRIES_PER_TELL_MAX,
     Hop,
@@ -22,7 +20,14 @@ from maia.routing.table.hops import (
     TellOffer,
     TypeId,
 )
-from maia.routing.table.interests import Group, Held
+from maia.routing.table.interests import (
+    Group,
+    Held,
+    Tally,
+    digest_on_the_link,
+    mark_of_interest,
+    mark_of_offer,
+)
 from maia.routing.table.offers import Offers, Source
 
 __all__ = ["SentRoutes"]

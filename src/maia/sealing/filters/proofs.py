@@ -19,17 +19,19 @@ from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import same_secret
 from maia.errors import BadInput, Refusal
 from maia.events import ATTRIBUTES_MAX, AttributeUid
-from maia.sealing.filters.keys import (
+from maia.sealing.filters.sealed_filters import (
     MARK_BYTES,
     SEALED_OVERHEAD,
+    BadSealedFilter,
     GroupKeys,
+    SealedFilter,
+    check_uids,
     framed,
     joint_key,
     keyed_mark,
     open_box,
     seal_box,
 )
-from maia.sealing.filters.sealed_filters import BadSealedFilter, SealedFilter, check_uids
 
 __all__ = [
     "SEALED_PROOF_BYTES_MAX",

@@ -14,51 +14,174 @@ the filter noticing (A46).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hmac
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import same_secret
 from maia.errors import BadInput, ProtocolViolation, Refusal
 from maia.events import AttributeUid, BadAttribute, attribute_uid
-from maia.predicates import ALWAYS, Predicate, attributes_of, checked_size, covers, provably_empty
-from maia.sealing.filters.keys import (
-    MARK_BYTES,
-    SEALED_OVERHEAD,
-    GroupKeys,
-    framed,
-    joint_key,
-    keyed_mark,
-    open_box,
-    seal_box,
+from maia.predicates import (
+    ALWAYS,
+    DEPTH_MAX,
+    AllOf,
+    Predicate,
+    attributes_of,
+    checked_size,
+    covers,
+    predicate_from_expression,
+    predicate_to_expression,
+    provably_empty,
 )
-from maia.sealing.filters.parts import (
-    PART_BYTES_MAX,
-    UIDS_PER_PART_MAX,
-    FilterPart,
-    joined,
-    part_from_bytes,
-    parts_of,
-)
-from maia.sealing.groups.group_id import TYPE_ID_BYTES
+from maia.predicates.covering.normal_form import conjuncts, is_true_formula
+from maia.sealing.groups.group_id import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.secrets import Secret
 
-__all__ = [
-    "FILTER_ID_BYTES",
-    "PARTS_MAX",
-    "SEALED_PART_BYTES_MAX",
-    "BadSealedFilter",
-    "FilterDoesNotOpen",
-    "OpenedFilter",
-    "SealedFilter",
-    "SealedPart",
-    "check_uids",
-    "open_filter",
-    "proved_to_cover",
-    "seal_filter",
-]
+# Into which parts is a filter split, so that each can be opened by the readers of its attributes?
+
+
+PART_BYTES_MAX: Final = 1 << 15
+UIDS_PER_PART_MAX: Final = 64
+
+# A literal is a list inside its test.
+_LIMITS: Final = Limits(size_max=PART_BYTES_MAX, depth_max=DEPTH_MAX + 3, atom_max=PART_BYTES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPart:
+    """What a filter says about some attributes together; `data` is its one form in bytes."""
+
+    uids: tuple[AttributeUid, ...]
+    data: bytes
+
+
+def parts_of(predicate: Predicate, *, is_split: bool = True) -> tuple[FilterPart, ...]:
+    """Return the parts of a filter, by their attributes; none for the empty filter.
+
+    With `is_split` false the filter stays whole, whatever its attributes. A part
+    that is too large to travel is left out: others are then asked for more
+    than is wanted, and never for less.
+    """
+    formula = is_true_formula(checked_size(predicate))
+    together: dict[tuple[AttributeUid, ...], set[bytes]] = {}
+    for part in conjuncts(formula):
+        uids = tuple(sorted(attributes_of(part))) if is_split else ()
+        together.setdefault(uids, set()).add(write_canonical(predicate_to_expression(part)))
+    parts = [FilterPart(uids, _written(said)) for uids, said in sorted(together.items())]
+    return tuple(part for part in parts if _travels(part))
+
+
+def part_from_bytes(data: bytes) -> Predicate:
+    """Read a part; whatever is not the one form of a predicate is refused as bad input."""
+    return predicate_from_expression(read_canonical(data, _LIMITS))
+
+
+def joined(parts: Iterable[Predicate]) -> Predicate:
+    """Return the filter that holds where all parts hold."""
+    flat = tuple(dict.fromkeys(one for part in parts for one in conjuncts(part)))
+    return flat[0] if len(flat) == 1 else AllOf(flat)
+
+
+def _written(said: set[bytes]) -> bytes:
+    (first, *others) = sorted(said)
+    return b"(3:and%b)" % b"".join((first, *others)) if others else first
+
+
+def _travels(part: FilterPart) -> bool:
+    if len(part.data) > PART_BYTES_MAX or len(part.uids) > UIDS_PER_PART_MAX:
+        return False
+    try:
+        part_from_bytes(part.data)
+    except BadInput:
+        return False  # joined, it is deeper or has more parts than a predicate may
+    return True
+
+
+# Which key seals something about several attributes, and how are bytes sealed under it?
+
+
+MARK_BYTES: Final = 16
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+_LENGTH_BYTES: Final = 4
+SEALED_OVERHEAD: Final = _NONCE_BYTES + _TAG_BYTES + _LENGTH_BYTES
+
+_SHARE: Final = b"maia/1/filter-share"
+_JOINT: Final = b"maia/1/filter-joint\x00"
+_BOX: Final = b"maia/1/filter-box"
+_MARK: Final = b"maia/1/filter-mark"
+_TYPE: Final = b"*"
+"""Stands for the type's own group; no attribute has this uid."""
+
+
+class GroupKeys(Protocol):
+    """What is needed of a key ring."""
+
+    def key(self, group: GroupId, epoch: int) -> Secret | None:
+        """Return the content key of a group in an epoch, if it is held."""
+        ...
+
+
+def joint_key(
+    keys: GroupKeys, type_id: bytes, uids: Sequence[AttributeUid | None], epoch: int
+) -> Secret | None:
+    """Return the key that exactly the members of all these groups have; None if one is missing here."""
+    names = [_TYPE if uid is None else uid.encode() for uid in uids]
+    shares: list[bytes] = []
+    for uid in uids:
+        content = keys.key(GroupId(type_id, uid), epoch)
+        if content is None:
+            return None
+        # Every share names the whole set: the share for `x` alone says nothing about `x` and `y`.
+        shares.append(content.derive(_SHARE, *names).reveal())
+    return Secret.from_bytes(sha256(_JOINT + b"".join(shares)).digest())
+
+
+def keyed_mark(key: Secret, *parts: bytes) -> bytes:
+    """Return what is equal for equal parts under one key, and reveals nothing else without it."""
+    return hmac.digest(key.derive(_MARK).reveal(), framed(parts), "sha256")[:MARK_BYTES]
+
+
+def seal_box(
+    key: Secret, data: bytes, *, bound_to: bytes, context: bytes, block: int, random: Callable[[int], bytes]
+) -> bytes:
+    """Return sealed bytes, rounded up to whole blocks, that open only beside what they are bound to.
+
+    `context` is new for whatever is sealed, and the key grows from it. So a
+    nonce would have to repeat within one context to be of any use;
+    it is random, and neither clocks, restarts nor a second process matter (A45).
+    """
+    padded = len(data).to_bytes(_LENGTH_BYTES, "big") + data
+    padded += bytes(-len(padded) % block)
+    nonce = random(_NONCE_BYTES)
+    return nonce + AESGCM(key.derive(_BOX, context).reveal()).encrypt(nonce, padded, bound_to)
+
+
+def open_box(key: Secret, sealed: bytes, *, bound_to: bytes, context: bytes) -> bytes | None:
+    """Return what was sealed; None if it does not open: another key, other surroundings, other bytes."""
+    if len(sealed) < SEALED_OVERHEAD:
+        return None
+    cipher = AESGCM(key.derive(_BOX, context).reveal())
+    try:
+        padded = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
+    except InvalidTag:
+        return None
+    size = int.from_bytes(padded[:_LENGTH_BYTES], "big")
+    data, rest = padded[_LENGTH_BYTES : _LENGTH_BYTES + size], padded[_LENGTH_BYTES + size :]
+    return data if len(data) == size and not any(rest) else None
+
+
+def framed(parts: Iterable[bytes]) -> bytes:
+    """Return parts one after the other, each behind its length, so that no two lists run together."""
+    return b"".join([len(part).to_bytes(_LENGTH_BYTES, "big") + part for part in parts])
+
 
 PARTS_MAX: Final = 64
 FILTER_ID_BYTES: Final = 16
@@ -224,3 +347,33 @@ def _frame_of(sealed: SealedFilter) -> bytes:
     """Return what every part is bound to: type, epoch, sealing, and which parts there are."""
     parts = [framed((framed(uid.encode() for uid in part.uids), part.mark)) for part in sealed.parts]
     return framed((_FILTER, sealed.type_id, b"%d" % sealed.epoch, sealed.id, *parts))
+
+
+__all__ = [
+    "PART_BYTES_MAX",
+    "UIDS_PER_PART_MAX",
+    "FilterPart",
+    "joined",
+    "part_from_bytes",
+    "parts_of",
+    "MARK_BYTES",
+    "SEALED_OVERHEAD",
+    "GroupKeys",
+    "framed",
+    "joint_key",
+    "keyed_mark",
+    "open_box",
+    "seal_box",
+    "FILTER_ID_BYTES",
+    "PARTS_MAX",
+    "SEALED_PART_BYTES_MAX",
+    "BadSealedFilter",
+    "FilterDoesNotOpen",
+    "OpenedFilter",
+    "SealedFilter",
+    "SealedPart",
+    "check_uids",
+    "open_filter",
+    "proved_to_cover",
+    "seal_filter",
+]

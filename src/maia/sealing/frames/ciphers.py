@@ -10,6 +10,7 @@ long as the content key they came from, and no longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Final, NoReturn, cast
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -18,8 +19,7 @@ from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.sealing.groups.group_id import TYPE_ID_BYTES
 from maia.sealing.keys.secrets import Secret
-
-__all__ = ["INSTANCES_MAX", "INSTANCE_BYTES", "BadEpochKeys", "Cipher", "EpochKeys"]
+from maia.wire.messages import Sealed, SealMark
 
 INSTANCE_BYTES: Final = 16
 INSTANCES_MAX: Final = 1024
@@ -129,3 +129,60 @@ class EpochKeys:
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied."""
         raise TypeError("keys cannot be pickled or copied")
+
+
+# What is a sealed column bound to?
+
+
+NONCE_BYTES: Final = 12
+
+_DOMAIN: Final = b"maia/1/sealed-frame\x00"
+_FIXED: Final = Struct(">B32s32s32s16sQqQII16sQI")
+_MARK: Final = Struct(">16sQB")
+
+
+def description(frame: Sealed) -> bytes:
+    """Return what the signer says about a frame apart from its content."""
+    kept = frame.kept
+    fixed = _FIXED.pack(
+        frame.level,
+        frame.type_id,
+        frame.publisher,
+        frame.signer,
+        frame.stream,
+        frame.sequence,
+        frame.published_at,
+        frame.epoch,
+        frame.rows,
+        frame.block_rows,
+        frame.origin.instance,
+        frame.origin.counter,
+        len(kept),
+    )
+    return _DOMAIN + fixed + Struct(f">{len(kept)}H").pack(*kept) if kept else _DOMAIN + fixed
+
+
+def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:
+    """Return what all columns of a frame are bound to: its description, who sealed it, and what is left.
+
+    Each column is bound to this and to its own uid, which comes behind it, and nothing can follow that.
+    """
+    return described + _MARK.pack(sealed_by.instance, sealed_by.counter, len(blocks)) + bytes(blocks)
+
+
+def nonce(mark: SealMark) -> bytes:
+    """Return the nonce of everything sealed under one mark: its counter, under the keys of its instance."""
+    return mark.counter.to_bytes(NONCE_BYTES, "big")
+
+
+__all__ = [
+    "INSTANCES_MAX",
+    "INSTANCE_BYTES",
+    "BadEpochKeys",
+    "Cipher",
+    "EpochKeys",
+    "NONCE_BYTES",
+    "description",
+    "frame_binding",
+    "nonce",
+]

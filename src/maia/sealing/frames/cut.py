@@ -15,10 +15,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from maia.errors import BadInput
-from maia.sealing.frames.associated_data import frame_binding, nonce
-from maia.sealing.frames.block_tree import path_to
-from maia.sealing.frames.blocks import array_header
-from maia.sealing.frames.ciphers import EpochKeys
+from maia.sealing.frames.blocks import array_header, path_to
+from maia.sealing.frames.ciphers import EpochKeys, frame_binding, nonce
 from maia.sealing.frames.content import LEVEL_NUMBERS, OpenColumn, parts_of, plaintext_of
 from maia.sealing.frames.opened_frame import OpenedFrame, SaidBySigner
 from maia.sealing.frames.sealer import Sealer, ciphers_for

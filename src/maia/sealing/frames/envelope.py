@@ -18,7 +18,7 @@ from typing import Final
 from maia.credentials import Principal, principal_from_bytes
 from maia.events import Column, Instant, Kind
 from maia.sealing.frames.content import BadContent, OpenColumn, OpenPart, content_of
-from maia.types.sealing import ENVELOPE_UID
+from maia.types.definition import ENVELOPE_UID
 from maia.wire.columns import encode_column, kind_to_number
 from maia.wire.messages import Column as WireColumn
 

@@ -24,41 +24,33 @@ from maia.credentials import Principal
 from maia.credentials.proof import Proof
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid
-from maia.sealing.frames.associated_data import description, frame_binding, nonce
-from maia.sealing.frames.block_tree import Known, commitment_of, known_tree, top_of
-from maia.sealing.frames.blocks import Division, array_header, division, is_division
-from maia.sealing.frames.ciphers import EpochKeys
+from maia.sealing.frames.blocks import (
+    Division,
+    Known,
+    array_header,
+    commitment_of,
+    division,
+    is_division,
+    known_tree,
+    top_of,
+)
+from maia.sealing.frames.ciphers import EpochKeys, description, frame_binding, nonce
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     OpenPart,
     column_starts,
+    content_of,
     is_uid,
     leaves_of_parts,
+    read_content,
     read_plaintext,
     read_whole_column,
 )
-from maia.sealing.frames.proof import (
-    BadFrameProof,
-    SignatureChecks,
-    frame_root,
-)
+from maia.sealing.frames.proof import BadFrameProof, SignatureChecks, frame_root
 from maia.sealing.frames.sealer import Draft, ciphers_for, counter_bytes
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Sealed, SealedColumn
-
-__all__ = [
-    "BadSealedFrame",
-    "BrokenSeal",
-    "OpenedFrame",
-    "VerifiedFrame",
-    "closed_frame",
-    "drafted_frame",
-    "open_frame",
-    "open_further",
-    "verify_frame",
-    "verify_further",
-]
 
 _SEAL: Final = object()
 _EVENT: Final = LEVEL_NUMBERS[SealingLevel.EVENT]
@@ -300,3 +292,57 @@ def _checked_division(frame: Sealed) -> Division:
     if len(blocks) >= count or blocks[-1] >= count or any(b <= a for a, b in pairwise(blocks)):
         raise BadSealedFrame("the blocks of a sealed frame are not some of its blocks in their order")
     return divided
+
+
+# May a neighbour's plaintext be used in place of opening the ciphertext beside it?
+
+
+def contents(opened: OpenedFrame, uids: Collection[str]) -> dict[str, bytes]:
+    """Return the content of those parts (empty: of whole events) that a neighbour has the right to."""
+    return {uid: content_of(part) for uid, part in opened.parts.items() if uid in uids}
+
+
+def open_with_cache(
+    closed: OpenedFrame, cached: Mapping[str, bytes], keys: EpochKeys
+) -> tuple[OpenedFrame, frozenset[str]]:
+    """Open a frame by what came along, and the rest as usual; name what came along and was a lie."""
+    believed: dict[str, OpenPart] = {}
+    for column in closed.frame.columns:
+        if column.uid in cached:
+            part = _believed(closed, column, cached[column.uid], keys)
+            if part is not None:
+                believed[column.uid] = part
+    opened = replace(closed, parts=believed, committed=frozenset(believed))
+    if len(believed) < len(closed.frame.columns):
+        opened = open_further(opened, keys)
+    return opened, frozenset(cached) - frozenset(believed)
+
+
+def _believed(closed: OpenedFrame, column: SealedColumn, content: bytes, keys: EpochKeys) -> OpenPart | None:
+    frame = closed.frame
+    if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
+        return None
+    if keys.cipher(AttributeUid(column.uid) or None, frame.origin.instance) is None:
+        return None
+    try:
+        part = read_content(column.uid, content, blocks=len(closed.blocks), rows=closed.rows)
+        SaidBySigner(closed, keys).check([column], [part])
+    except BrokenCredential:
+        return None
+    return part
+
+
+__all__ = [
+    "BadSealedFrame",
+    "BrokenSeal",
+    "OpenedFrame",
+    "VerifiedFrame",
+    "closed_frame",
+    "drafted_frame",
+    "open_frame",
+    "open_further",
+    "verify_frame",
+    "verify_further",
+    "contents",
+    "open_with_cache",
+]

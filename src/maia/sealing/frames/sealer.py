@@ -24,10 +24,8 @@ from msgspec.structs import replace
 from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.events import AttributeUid, Column, Value
-from maia.sealing.frames.associated_data import description, frame_binding, nonce
-from maia.sealing.frames.block_tree import commitment_of
-from maia.sealing.frames.blocks import Division, array_header, division, is_division
-from maia.sealing.frames.ciphers import INSTANCE_BYTES, Cipher, EpochKeys
+from maia.sealing.frames.blocks import Division, array_header, commitment_of, division, is_division
+from maia.sealing.frames.ciphers import INSTANCE_BYTES, Cipher, EpochKeys, description, frame_binding, nonce
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     OpenColumn,

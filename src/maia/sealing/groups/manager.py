@@ -17,16 +17,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from maia.credentials import Principal, SignedCertificate, SigningKey
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
-from maia.sealing.groups.member_state import GroupStanding
-from maia.sealing.groups.members import GroupMember, GroupMembers
+from maia.sealing.groups.members import GroupMember, GroupMembers, GroupStanding
 from maia.sealing.groups.membership import NOTHING_HELD, Claim, Grounds, Held, RightHistory
-from maia.sealing.groups.outcomes import Delivery, Distrusted, NoGroupOpen, Outcome, ShutOut
+from maia.sealing.groups.outcomes import Delivery, Distrusted, NoGroupOpen, Outcome, Refresh, ShutOut
 from maia.sealing.groups.past import GroupPast, Past
-from maia.sealing.groups.refresh import Refresh
 from maia.sealing.groups.type_groups import Due, TypeGroups
 from maia.sealing.groups.welcome import Handed
 from maia.sealing.keys.epochs import SignedEpoch

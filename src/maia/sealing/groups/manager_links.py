@@ -25,7 +25,7 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal, Request

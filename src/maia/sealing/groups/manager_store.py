@@ -36,10 +36,9 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.key_group import Issued
 from maia.sealing.groups.membership import Claim
 from maia.sealing.groups.welcome import Handed
-from maia.sealing.keys.at_rest import AtRest
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
-from maia.sealing.keys.past_publishers import CERTIFICATES_MAX, PastWriters
-from maia.sealing.keys.secrets import Secret
+from maia.sealing.keys.history import CERTIFICATES_MAX, PastWriters
+from maia.sealing.keys.secrets import AtRest, Secret
 
 __all__ = ["KeptGroups", "KeptMember", "ManagerStore"]
 

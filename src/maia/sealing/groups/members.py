@@ -6,19 +6,25 @@ A member that has left is remembered for as long as it holds a secret.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 from maia.credentials import Principal, SignedCertificate, ValidityState
 from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.manager_store import ManagerStore
-from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Held
-from maia.sealing.groups.outcomes import Distrusted, MembersFull
-from maia.sealing.groups.type_groups import TypeGroups
-
-__all__ = ["GroupMember", "GroupMembers"]
+from maia.sealing.groups.membership import (
+    VERSIONS_MAX,
+    Claim,
+    Grounds,
+    Held,
+    RightHistory,
+    writing_certificates,
+)
+from maia.sealing.groups.outcomes import Distrusted, MembersFull, Refresh
+from maia.sealing.groups.type_groups import Due, TypeGroups
 
 _MEMBERS_MAX: Final = 1 << 16
 _POOL_MAX: Final = 256
@@ -136,3 +142,104 @@ class GroupMembers:
 def _has_ended(signed: SignedCertificate, moment: int) -> bool:
     ends = signed.certificate.validity.not_after
     return ends is not None and ends < moment
+
+
+# Whose right has to be rechecked next, and when? No step walks through all members.
+
+
+class Looks:
+    """When each right is rechecked. A deadline that was set twice is checked twice."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._heap: list[tuple[int, bytes]] = []
+
+    @property
+    def next_at(self) -> Instant | None:
+        """Return the next moment that was asked for."""
+        return Instant(self._heap[0][0]) if self._heap else None
+
+    def ask(self, at: Instant, principal: Principal) -> None:
+        """Set the deadline of a member."""
+        heappush(self._heap, (at, principal.key))
+
+    def due(self, now: Instant) -> list[Principal]:
+        """Return whose moment has come, each once."""
+        found: dict[bytes, None] = {}
+        while self._heap and self._heap[0][0] <= now:
+            found[heappop(self._heap)[1]] = None
+        return [Principal(key) for key in found]
+
+
+# What may one member of the key groups hold at this moment, and when is that rechecked?
+
+
+class GroupStanding:
+    """The standing of every member, and the moments at which it may change."""
+
+    __slots__ = ("_distrusted", "_groups", "_members", "_store", "looks")
+
+    def __init__(
+        self, groups: TypeGroups, members: GroupMembers, store: ManagerStore, distrusted: Distrusted
+    ) -> None:
+        """Begin with no member to recheck."""
+        self._groups, self._members, self._store, self._distrusted = groups, members, store, distrusted
+        self.looks = Looks()
+
+    def give(
+        self, member: GroupMember, history: RightHistory, grounds: Grounds, due: Due
+    ) -> frozenset[GroupId]:
+        """Give a member its standing of this moment, note what is to be refreshed, return what it lost."""
+        principal, found = member.claim.principal, history.now
+        lost = member.groups - found.groups
+        due |= dict.fromkeys(self._groups.expel(principal, but_from=found.groups), Refresh.EXPIRY)
+        member.groups, member.may_write, member.until = found.groups, found.may_write, found.until
+        member.good = history.good
+        self._watch(member, history.fresh_until)
+        if member.is_here:
+            self._take_in(member, history, due)
+        if self._groups.keeps_history and found.may_write:
+            self._store.keep_writer(principal, writing_certificates(member.claim, grounds, history.at))
+        self._members.keep(principal)
+        return lost
+
+    def _take_in(self, member: GroupMember, history: RightHistory, due: Due) -> None:
+        principal = member.claim.principal
+        held_since = self.held_since(history, principal)
+        for group in sorted(member.groups, key=lambda one: one.order):
+            why = self._groups.take_in(group, principal, held_since=held_since, now=history.at)
+            if why is not None:
+                due.setdefault(group, why)
+
+    def held_since(self, history: RightHistory, principal: Principal) -> Callable[[GroupId, Instant], bool]:
+        """Return a test whether a member had the right to a group at every moment from one on."""
+        let_in_again = self._distrusted.readmitted.get(principal)
+
+        def held(group: GroupId, moment: Instant) -> bool:
+            if let_in_again is not None and let_in_again > moment:
+                return False
+            return history.held_since(group, moment)
+
+        return held
+
+    def is_as_before(self, member: GroupMember, grounds: Grounds, now: Instant) -> bool:
+        """Return whether a recheck is due only because statements ended, and newer ones say the same."""
+        witness = grounds.witness
+        once = member.claim.once(now)
+        good = [one for one in member.claim.pool if witness.problem_with(one, now, once=once) is None]
+        if not ValidityState.testers(good) or member.until < now or {one.id for one in good} != member.good:
+            return False
+        fresh = witness.stale_after(good, now)
+        self._watch(member, Instant(INSTANT_MAX) if fresh is None else fresh)
+        return True
+
+    def _watch(self, member: GroupMember, fresh_until: Instant) -> None:
+        """Schedule a recheck of a member for the end of its right, or of its statements."""
+        ends = min(member.until, fresh_until)
+        if ends < INSTANT_MAX:
+            self.looks.ask(Instant(ends + 1), member.claim.principal)
+
+
+__all__ = ["GroupMember", "GroupMembers", "Looks", "GroupStanding"]

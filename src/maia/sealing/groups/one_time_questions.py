@@ -13,7 +13,7 @@ from typing import Final
 
 from maia.canonical import write_canonical
 from maia.credentials import Principal
-from maia.credentials.validity.one_time_answers import NO_ANSWERS, VouchedFor, one_time_tests
+from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor, one_time_tests
 from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
 from maia.sealing.groups.membership import Claim, Grounds, Held, evidence_for, requests_for, standing_now

@@ -8,26 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 from maia.credentials import Principal
 from maia.errors import Refusal, Unavailable
-from maia.events import Instant
+from maia.events import SECOND, Instant, seconds_after
 from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.refresh import Refresh
 from maia.sealing.groups.welcome import GroupWelcome
 from maia.sealing.keys.epochs import SignedEpoch
 
-__all__ = [
-    "Delivery",
-    "Distrusted",
-    "GroupsForked",
-    "MembersFull",
-    "NewEpoch",
-    "NoGroupOpen",
-    "Outcome",
-    "ShutOut",
-]
+# Does this call for a new key, and if so, when?
+
+
+class Refresh(Enum):
+    """Why a key was refreshed: for the log and the metrics."""
+
+    FIRST = "first"
+    JOIN = "join"
+    EXPIRY = "expiry"
+    EVICTION = "eviction"
+    TIMER = "timer"
+    ADOPTED = "adopted"
+
+
+def joining_calls_for_refresh(*, was_used: bool, holds_it: bool, held_right_since_refresh: bool) -> bool:
+    """Return whether a joining member may not receive the key as it is.
+
+    `was_used` says whether any member ever received this key: one that no member had
+    protects nothing yet. `holds_it` is a member that comes back.
+    """
+    return was_used and not holds_it and not held_right_since_refresh
+
+
+def periodic_at(refreshed_at: Instant, refresh_s: int, *, together: bool = False) -> Instant:
+    """Return when a key is refreshed even if no member joins or leaves.
+
+    Types that are refreshed together are so at moments that do not depend on when each was last.
+    """
+    since = refreshed_at - refreshed_at % (refresh_s * SECOND) if together else refreshed_at
+    return seconds_after(Instant(since), refresh_s)
 
 
 class NoGroupOpen(Refusal):
@@ -102,3 +122,18 @@ class Distrusted:
             self.evicted.discard(principal)
             self.readmitted[principal] = now
         return was_evicted
+
+
+__all__ = [
+    "Refresh",
+    "joining_calls_for_refresh",
+    "periodic_at",
+    "Delivery",
+    "Distrusted",
+    "GroupsForked",
+    "MembersFull",
+    "NewEpoch",
+    "NoGroupOpen",
+    "Outcome",
+    "ShutOut",
+]

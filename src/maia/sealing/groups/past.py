@@ -16,8 +16,7 @@ from maia.sealing.groups.members import GroupMembers
 from maia.sealing.groups.membership import Claim, Grounds, tested_now, writing_certificates
 from maia.sealing.groups.outcomes import Distrusted, NoGroupOpen
 from maia.sealing.groups.type_groups import TypeGroups
-from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
-from maia.sealing.keys.past_publishers import PastWriters
+from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, PastWriters, past_keys
 
 __all__ = ["GroupPast", "Past"]
 

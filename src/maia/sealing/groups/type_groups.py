@@ -16,8 +16,7 @@ from maia.events import Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.key_group import Issued, KeyGroup
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
-from maia.sealing.groups.outcomes import NewEpoch
-from maia.sealing.groups.refresh import Refresh, joining_calls_for_refresh, periodic_at
+from maia.sealing.groups.outcomes import NewEpoch, Refresh, joining_calls_for_refresh, periodic_at
 from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epoch_ledger import EpochLedger
 from maia.sealing.keys.epochs import SignedEpoch, commitment

@@ -29,7 +29,7 @@ from maia.credentials import Principal, SignedKind, SigningKey, same_secret, ver
 from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
-from maia.events.attributes import attribute_uid
+from maia.events.values import attribute_uid
 from maia.sealing.groups.group_id import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.secrets import Secret
 

@@ -12,7 +12,7 @@ members.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
@@ -31,22 +31,55 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
 from maia.sealing.keys.key_ring import content_key
-from maia.sealing.keys.past_publishers import CERTIFICATES_MAX, WRITERS_MAX
 from maia.sealing.keys.secrets import Secret
 
-__all__ = [
-    "PAGE_EPOCHS",
-    "BadPast",
-    "EpochSpan",
-    "HistoryNotKept",
-    "PastAnswer",
-    "PastEpoch",
-    "open_epochs",
-    "pack_past",
-    "past_info",
-    "past_keys",
-    "unpack_past",
-]
+# With which certificates did members of a type publish, since its past is kept?
+
+
+WRITERS_MAX: Final = 4096
+CERTIFICATES_MAX: Final = 64
+"""Certificates that are remembered of one member; those that ended first go first."""
+
+
+class PastWriters:
+    """The publishers of what may still be read, and their certificates."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._known: dict[Principal, dict[bytes, SignedCertificate]] = {}
+
+    def note(self, principal: Principal, shown: Iterable[SignedCertificate]) -> bool:
+        """Remember what a member publishes with; say whether any of it is new."""
+        known = self._known.get(principal, {})
+        found = known | {signed.id: signed for signed in shown}
+        if found.keys() == known.keys() or (not known and len(self._known) >= WRITERS_MAX):
+            return False
+        kept = sorted(found.values(), key=_ends)[-CERTIFICATES_MAX:]
+        self._known[principal] = {signed.id: signed for signed in kept}
+        return self._known[principal].keys() != known.keys()
+
+    def of(self, principal: Principal) -> tuple[SignedCertificate, ...]:
+        """Return what is remembered of a member."""
+        return tuple(self._known.get(principal, {}).values())
+
+    def believed(
+        self, *, evicted: Collection[Principal], revoked: Collection[bytes]
+    ) -> dict[Principal, tuple[SignedCertificate, ...]]:
+        """Return all publishers, without evicted principals and revoked certificates."""
+        left = {
+            principal: tuple(signed for key, signed in known.items() if key not in revoked)
+            for principal, known in self._known.items()
+            if principal not in evicted
+        }
+        return {principal: shown for principal, shown in left.items() if shown}
+
+
+def _ends(signed: SignedCertificate) -> int:
+    ends = signed.certificate.validity.not_after
+    return INSTANT_MAX if ends is None else int(ends)
+
 
 PAGE_EPOCHS: Final = 256
 """Epochs in one answer; the rest is asked for again."""
@@ -245,3 +278,21 @@ def unpack_past(data: bytes) -> PastAnswer:
 
 def _uid(uid: str | None) -> AttributeUid | None:
     return None if uid is None else AttributeUid(uid)
+
+
+__all__ = [
+    "CERTIFICATES_MAX",
+    "WRITERS_MAX",
+    "PastWriters",
+    "PAGE_EPOCHS",
+    "BadPast",
+    "EpochSpan",
+    "HistoryNotKept",
+    "PastAnswer",
+    "PastEpoch",
+    "open_epochs",
+    "pack_past",
+    "past_info",
+    "past_keys",
+    "unpack_past",
+]

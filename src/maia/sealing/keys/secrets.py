@@ -12,10 +12,11 @@ import hmac
 from collections.abc import Callable
 from typing import Final, NoReturn, Self
 
-from maia.credentials import same_secret
-from maia.errors import BadInput, Unavailable
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["SECRET_BYTES", "BadSecret", "Secret", "SecretForgotten"]
+from maia.credentials import same_secret
+from maia.errors import BadInput, BrokenCredential, Unavailable
 
 SECRET_BYTES: Final = 32
 
@@ -107,3 +108,45 @@ class Secret:
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied: a secret leaves memory sealed, or through a key store."""
         raise TypeError("a secret cannot be pickled or copied")
+
+
+# How does a secret lie on a disk?
+
+
+_NONCE_BYTES: Final = 12
+
+
+class NotOurs(BrokenCredential):
+    """A kept secret was sealed under another key, or is damaged."""
+
+    code = "CREDENTIAL-KEPT-SECRET"
+
+
+class AtRest:
+    """Seals what is kept, and opens it again."""
+
+    __slots__ = ("_cipher", "_random")
+
+    def __init__(self, key: Secret, random: Callable[[int], bytes]) -> None:
+        """Seal under a key that grows from `key`."""
+        self._cipher = AESGCM(key.derive(b"maia/1/at-rest").reveal())
+        self._random = random
+
+    def seal(self, name: str, data: bytes) -> bytes:
+        """Return `data` as it may lie on a disk under `name`."""
+        nonce = self._random(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, data, name.encode())
+
+    def open(self, name: str, sealed: bytes) -> bytes:
+        """Return what was sealed for this name."""
+        try:
+            return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
+        except (InvalidTag, ValueError):
+            raise NotOurs(f"what is kept under `{name}` was not sealed by this node") from None
+
+    def __repr__(self) -> str:
+        """Say nothing of the key."""
+        return "AtRest(…)"
+
+
+__all__ = ["SECRET_BYTES", "BadSecret", "Secret", "SecretForgotten", "AtRest", "NotOurs"]

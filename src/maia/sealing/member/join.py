@@ -18,9 +18,8 @@ from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.delivery import EncryptionKey
 from maia.sealing.keys.epochs import epoch_to_bytes
 from maia.sealing.keys.type_keys import KeysMissed
-from maia.sealing.member.notices import KeysChanged, KeysRefused, Notice
 from maia.sealing.member.rights import OwnRights
-from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.settings import KeysChanged, KeysRefused, MemberSettings, Notice
 from maia.sealing.member.types import NeededType
 from maia.types import definition_to_bytes
 from maia.wire.effects import Count, Effect, Note

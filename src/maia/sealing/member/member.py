@@ -37,11 +37,9 @@ from maia.sealing.keys.epochs import EpochForked
 from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.join import Joining
-from maia.sealing.member.notices import Notice, WriterTold
-from maia.sealing.member.past_keys import MemberPast
-from maia.sealing.member.publishers import MemberWriters
+from maia.sealing.member.past_keys import MemberPast, MemberWriters
 from maia.sealing.member.rights import OwnRights
-from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.settings import MemberSettings, Notice, WriterTold
 from maia.sealing.member.types import NeededType, NeededTypes
 from maia.sessions.challenges import QuestionNotOurs
 from maia.sessions.session import Established, Session, Shutdown, goodbye

@@ -15,7 +15,7 @@ from maia.credentials import (
     VerifiedConstitution,
     Witness,
 )
-from maia.credentials.validity.one_time_answers import WhenVouched
+from maia.credentials.validity.one_time import WhenVouched
 from maia.events import Instant, just_after, seconds_after
 from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
 from maia.sealing.member.settings import MemberSettings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
 from maia.errors import BadInput
 from maia.policy import BoundRule
-
-__all__ = ["BadMemberSettings", "MemberSettings"]
+from maia.sessions.challenges import Challenged
 
 
 class BadMemberSettings(BadInput):
@@ -47,3 +47,44 @@ class MemberSettings:
             raise BadMemberSettings("a member waits at least one second for anything")
         if self.again_max_s < self.again_s:
             raise BadMemberSettings("the longest wait is not shorter than the first")
+
+
+# Which notices does a key member give its broker?
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """The ring of a type has other keys than before: what waited for them may be tried again."""
+
+    type_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRefused:
+    """The manager lets this member into no group of the type, and says why."""
+
+    type_id: bytes
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTold:
+    """A publisher's certificates, from the manager; none if it does not know."""
+
+    type_id: bytes
+    principal: Principal
+
+
+Notice: TypeAlias = Challenged | KeysChanged | KeysRefused | WriterTold
+
+
+__all__ = [
+    "BadMemberSettings",
+    "MemberSettings",
+    "Challenged",
+    "KeysChanged",
+    "KeysRefused",
+    "Notice",
+    "WriterTold",
+]

@@ -9,9 +9,13 @@ a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.errors import BadInput
 from maia.events import Kind
@@ -19,8 +23,9 @@ from maia.views import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructField
 
-__all__ = ["Application", "BadTerm", "MissingColumn", "Terms"]
 
 _SHOWN: Final = 80
 _COLUMNS_SHOWN: Final = 20
@@ -122,3 +127,154 @@ def _read(name: str, text: str, before: object) -> object:
                 return text
     except ValueError:
         raise BadTerm(f"`{text[:_SHOWN]}` is no number, and the term `{name}` is one") from None
+
+
+# Which day is it, where the city is, and how late may an event of it be?
+
+
+def check_zone(zone: str) -> None:
+    """Refuse a zone that is not in the tables."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadTerm(f"`{zone[:80]}` is no time zone such as `Europe/London`") from None
+
+
+def local_time(moment: Column, zone: str) -> Column:
+    """Return what the clock on the wall says."""
+    return F.from_utc_timestamp(moment, zone)
+
+
+def day_of(moment: Column, zone: str) -> Column:
+    """Return the local midnight before a moment."""
+    return F.date_trunc("day", local_time(moment, zone))
+
+
+def with_day(events: DataFrame, moment: str, *, zone: str, late_days: int) -> DataFrame:
+    """Return events with their `day`; a stream takes events of a day until so many days after it.
+
+    A stream drops what is as old as its watermark, so the watermark lies one
+    day further back than the last day that counts.
+    """
+    days = events.withColumn("day", day_of(F.col(moment), zone))
+    return days.withWatermark("day", f"{late_days + 1} days")
+
+
+# What is Spark's plan, without the values that the policy compares with?
+
+
+_DEPTH_MAX: Final = 200
+_UNNAMED: Final = "…"
+
+
+def plan_lines(frame: DataFrame) -> list[str]:
+    """Return the physical plan, the result first, each operator below what it feeds."""
+    known = {*frame.columns, *columns_read(frame)}
+    return [f"{'  ' * depth}{_described(node, known)}" for depth, node in _nodes(frame)]
+
+
+def columns_read(frame: DataFrame) -> set[str]:
+    """Return the columns that are read from storage, once Spark has pruned."""
+    return {name for _, node in _nodes(frame) if node.children().isEmpty() for name in _names(node.output())}
+
+
+def _nodes(frame: DataFrame) -> Iterator[tuple[int, Any]]:
+    # Any: py4j, through which PySpark calls Java, is not typed.
+    waiting = [(0, frame._jdf.queryExecution().sparkPlan())]
+    while waiting:
+        depth, node = waiting.pop()
+        if depth > _DEPTH_MAX:
+            continue
+        yield depth, node
+        waiting += [(depth + 1, child) for child in reversed(list(_items(node.children())))]
+
+
+def _described(node: Any, known: set[str]) -> str:
+    looks_at, hands_on = _shown(node.references().toSeq(), known), _shown(node.output(), known)
+    if node.children().isEmpty():
+        return f"{node.nodeName().strip()}: reads {hands_on}"
+    return f"{node.nodeName()}: reads {looks_at}; passes on {hands_on}"
+
+
+def _shown(attributes: Any, known: set[str]) -> str:
+    names = dict.fromkeys(name if name in known else _UNNAMED for name in _names(attributes))
+    return ", ".join(names) or "nothing"
+
+
+def _names(attributes: Any) -> list[str]:
+    return [attribute.name() for attribute in _items(attributes)]
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(at) for at in range(sequence.size()))
+
+
+# How does an application run over a stream, and where is its answer?
+
+
+_BATCH: Final = "maia_batch"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun:
+    """An application that runs over a stream, until it has seen all that there is."""
+
+    # Any: each application has terms of its own.
+    application: Application[Any]
+    query: StreamingQuery
+    updates: str
+    result: DataFrame
+
+    def answer(self) -> DataFrame:
+        """Return what was said last: of each key, all rows of the last batch that spoke of it."""
+        with_batch = ", ".join((*map(_declared, self.result.schema.fields), f"{_BATCH} bigint"))
+        said = self.result.sparkSession.read.schema(with_batch).parquet(self.updates)
+        keys = list(self.application.keys)
+        last = said.groupBy(*keys).agg(F.max(_BATCH).alias("last_batch"))
+        of_last = said.join(last, keys).where(F.col(_BATCH) == F.col("last_batch"))
+        return of_last.select(*self.result.columns)
+
+
+def _declared(field: StructField) -> str:
+    return f"`{field.name}` {field.dataType.simpleString()}"
+
+
+def start_stream(
+    application: Application[Any],
+    events: DataFrame,
+    terms: object,
+    *,
+    updates: str,
+    checkpoint: str,
+) -> StreamRun:
+    """Start the application over all that a stream has now. `updates` is a folder that is there."""
+
+    # Any: each application has terms of its own.
+    def write(said: DataFrame, batch: int) -> None:
+        said.write.mode("overwrite").parquet(f"{updates}/{_BATCH}={batch}")
+
+    result = application.of(events, terms)
+    query = (
+        result.writeStream.outputMode("update")
+        .foreachBatch(write)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    return StreamRun(application, query, updates, result)
+
+
+__all__ = [
+    "Application",
+    "BadTerm",
+    "MissingColumn",
+    "Terms",
+    "check_zone",
+    "day_of",
+    "local_time",
+    "with_day",
+    "columns_read",
+    "plan_lines",
+    "StreamRun",
+    "start_stream",
+]

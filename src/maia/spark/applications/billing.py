@@ -15,8 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Kind
-from maia.spark.applications.application import Application, BadTerm
-from maia.spark.applications.days import check_zone, local_time, with_day
+from maia.spark.applications.application import Application, BadTerm, check_zone, local_time, with_day
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

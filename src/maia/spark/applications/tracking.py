@@ -18,8 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Kind
-from maia.spark.applications.application import Application, BadTerm
-from maia.spark.applications.days import check_zone, with_day
+from maia.spark.applications.application import Application, BadTerm, check_zone, with_day
 from maia.spark.generators.sightings import CAMERAS
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from maia.spark.generators.generator import PER_DAY, ROWS_MAX, BadGeneration, Generator
-from maia.spark.generators.making import Order, generated
+from maia.spark.generators.generator import PER_DAY, ROWS_MAX, BadGeneration, Generator, Order, generated
 from maia.spark.generators.sensors import DISTRICTS, SENSORS
 from maia.spark.generators.sightings import CAMERAS, SIGHTINGS, WATCHED_PLATE
 from maia.spark.generators.trades import BROKERAGES, FLOWS, STOCKS, TRADES

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from maia.events import Instant, Kind
-from maia.spark.generators.chance import DAY_US, Bits, Numbers, Reals, bell, chance, cut
-from maia.spark.generators.generator import Generator
+from maia.spark.generators.generator import DAY_US, Bits, Generator, Numbers, Reals, bell, chance, cut
 from maia.views import ARROW_TYPES
 
 __all__ = ["DISTRICTS", "SENSORS"]

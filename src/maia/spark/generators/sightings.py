@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maia.events import Instant, Kind
-from maia.spark.generators.chance import Bits, Numbers, Rhythm, chance, cut
-from maia.spark.generators.generator import Generator
+from maia.spark.generators.generator import Bits, Generator, Numbers, Rhythm, chance, cut
 from maia.views import ARROW_TYPES
 
 __all__ = ["CAMERAS", "SIGHTINGS", "WATCHED_PLATE"]

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from maia.events import Instant, Kind
-from maia.spark.generators.chance import (
+from maia.spark.generators.generator import (
     DAY_US,
     Bits,
+    Generator,
     Numbers,
     Reals,
     Rhythm,
@@ -26,7 +27,6 @@ from maia.spark.generators.chance import (
     cut,
     shares_of,
 )
-from maia.spark.generators.generator import Generator
 from maia.views import ARROW_TYPES
 
 __all__ = ["BROKERAGES", "FLOWS", "STOCKS", "TRADES"]

@@ -13,27 +13,219 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final, cast
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from maia.errors import MaiaError
-from maia.events import AttributeUid, Kind
+from maia.errors import MaiaError, ProtocolViolation
+from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
+from maia.log.format.rows import SEALED_COLUMN, BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
-from maia.spark.governed.arrow_columns import arrow_column
-from maia.spark.governed.frame_rows import frames_in
-from maia.spark.governed.refusals import SignerNotEntitled
+from maia.sealing.frames.blocks import array_header
+from maia.spark.governed.reader import SignerNotEntitled
 from maia.spark.governed.signers import Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
 from maia.views.arrow_types import ARROW_TYPES
-from maia.wire.columns import VALUES_MAX, TooManyValues, kind_from_number
+from maia.wire.codec import decode
+from maia.wire.columns import VALUES_MAX, BadColumn, TooManyValues, decode_column, kind_from_number
 from maia.wire.messages import Carried, Column, Sealed
 
-__all__ = ["META", "PERIOD", "FrameOpener", "OpenedRows", "PeriodsOpener"]
+# Which frames lie in these rows of a log, as far as this reader needs them?
+
+
+HEADER: Final = "header"
+_UNREAD: Final = bytes(16)
+"""Stands for a sealed column that was not read; as short as the protocol allows, and it never opens."""
+_PARTED: Final = 4
+
+
+def columns_to_read(uids: Collection[AttributeUid]) -> tuple[str, ...]:
+    """Return the columns of the log that a reader of these attributes needs."""
+    return (HEADER, SEALED_COLUMN, *(column_name(uid) for uid in uids))
+
+
+# Any: pyarrow is not typed.
+def frames_in(batch: Any, type_id: bytes) -> Iterator[Carried | Sealed]:
+    """Yield the frames of a batch that are of this type; what is no frame is left out."""
+    names: list[str] = batch.schema.names
+    headers = batch.column(names.index(HEADER)).to_pylist()
+    columns = {name: batch.column(at).to_pylist() for at, name in enumerate(names) if name != HEADER}
+    for row, header in enumerate(headers):
+        try:
+            frame = frame_of_row(header, {name: values[row] for name, values in columns.items()})
+        except (ProtocolViolation, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue  # bytes that are no message of today; the log keeps them all the same
+        if frame.type_id == type_id:
+            yield frame
+
+
+def frame_of_row(header: bytes, parts: Mapping[str, bytes | None]) -> Carried | Sealed:
+    """Put a frame together from its header and from those of its columns that were read."""
+    found = msgspec.msgpack.decode(header)
+    if isinstance(found, list) and len(found) == _PARTED and found[0] == 1:
+        return _filled(found, parts)
+    if isinstance(found, list) and len(found) == 2 and isinstance(found[1], bytes):
+        frame = decode(found[1])
+        if isinstance(frame, Carried | Sealed):
+            return frame
+    raise BadRow("the header of a row has an unknown form")
+
+
+def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried | Sealed:
+    """Fill the holes of a parted message, and read it as strictly as if it had come from the network."""
+    _, columns_at, hole_at, skeleton = found
+    try:
+        is_sealed = skeleton[0] == _SEALED_NUMBER
+        read = []
+        for column in skeleton[columns_at]:
+            name = column_name(column[0])
+            part = parts.get(name, _UNREAD if is_sealed else None)
+            if part is None:
+                if name in parts:
+                    raise BadRow("the bytes of an attribute are missing from a row")
+                continue
+            column[hole_at] = part
+            read.append(column)
+        skeleton[columns_at] = read
+    except (IndexError, TypeError, KeyError) as problem:
+        raise BadRow("the header of a row is none") from problem
+    # The number at the start distinguishes the union, which the type of `convert` cannot say.
+    return cast("Carried | Sealed", msgspec.convert(skeleton, type=Carried | Sealed))
+
+
+_SEALED_NUMBER: Final = Sealed.__struct_config__.tag
+
+
+# How does a column, as it travels, become an Arrow array, every value checked?
+
+
+_NIL, _FALSE, _TRUE, _FLOAT, _STR8 = 0xC0, 0xC2, 0xC3, 0xCB, 0xD9
+_REGULAR_FROM: Final = 16
+"""Rows from which looking at a column as a whole costs less than reading its values."""
+
+# By the bytes that a whole number takes: its first byte, and the least number that needs so many.
+_UNSIGNED: Final = {2: (0xCC, 1 << 7), 3: (0xCD, 1 << 8), 5: (0xCE, 1 << 16), 9: (0xCF, 1 << 32)}
+_Bytes = NDArray[np.uint8]
+
+
+# Any: pyarrow is not typed.
+def arrow_column(kind: Kind, data: bytes, rows: int) -> Any:
+    """Return the `rows` values of a column; refuse anything but its one form with `BadColumn`."""
+    header = array_header(rows)
+    if rows >= _REGULAR_FROM and data.startswith(header):
+        width, rest = divmod(len(data) - len(header), rows)
+        if not rest and width:
+            cells = np.frombuffer(data, np.uint8, offset=len(header)).reshape(rows, width)
+            found = _REGULAR[kind](cells, width)
+            if found is not None:
+                return found
+    return _one_by_one(kind, data, rows)
+
+
+def _one_by_one(kind: Kind, data: bytes, rows: int) -> Any:
+    if kind is not Kind.TIMESTAMP:
+        return pa.array(decode_column(kind, data, rows), ARROW_TYPES[kind])
+    # Moments are written as numbers. Arrow takes those as they are, ten times as fast.
+    values = decode_column(Kind.INT, data, rows)
+    numbers = cast("list[int]", [value for value in values if value is not None])
+    if numbers and not INSTANT_MIN <= min(numbers) <= max(numbers) <= INSTANT_MAX:
+        raise BadColumn("a column of moments holds one outside the years 0001 to 9999")
+    return pa.array(cast("Sequence[int | None]", values), pa.int64()).cast(ARROW_TYPES[kind])
+
+
+# ------------------------------------------------------------ regular columns
+
+
+def _bools(cells: _Bytes, width: int) -> Any:
+    if width != 1:
+        return None
+    flat = cells[:, 0]
+    null = flat == _NIL
+    if not (null | (flat == _TRUE) | (flat == _FALSE)).all():
+        return None
+    return pa.array(flat == _TRUE, mask=null)
+
+
+def _ints(cells: _Bytes, width: int) -> Any:
+    if width == 1:
+        flat = cells[:, 0]
+        null = flat == _NIL
+        # Everything else that takes one byte is a small number; from 0xe0 on, a negative one.
+        if not (null | (flat < 0x80) | (flat >= 0xE0)).all():
+            return None
+        return pa.array(flat.view(np.int8).astype(np.int64), mask=null)
+    numbers = _unsigned(cells, width, INT_MAX)
+    return None if numbers is None else pa.array(numbers)
+
+
+def _moments(cells: _Bytes, width: int) -> Any:
+    numbers = _unsigned(cells, width, INSTANT_MAX)
+    return None if numbers is None else pa.array(numbers).cast(ARROW_TYPES[Kind.TIMESTAMP])
+
+
+def _unsigned(cells: _Bytes, width: int, most: int) -> NDArray[np.int64] | None:
+    first, least = _UNSIGNED.get(width, (0, 0))
+    if not first or not (cells[:, 0] == first).all():
+        return None
+    numbers = np.ascontiguousarray(cells[:, 1:]).view(f">u{width - 1}")[:, 0]
+    # A number that fits into fewer bytes has another form, and that is its one form.
+    if int(numbers.min()) < least or int(numbers.max()) > most:
+        return None
+    return numbers.astype(np.int64)
+
+
+def _floats(cells: _Bytes, width: int) -> Any:
+    if width != 9 or not (cells[:, 0] == _FLOAT).all():
+        return None
+    numbers = np.ascontiguousarray(cells[:, 1:]).view(">f8")[:, 0].astype(np.float64)
+    if not np.isfinite(numbers).all() or (np.signbit(numbers) & (numbers == 0)).any():
+        return None
+    return pa.array(numbers)
+
+
+def _texts(cells: _Bytes, width: int) -> Any:
+    start = _text_start(cells, width)
+    if start is None:
+        return None
+    text = np.ascontiguousarray(cells[:, start:])
+    # ASCII alone: then every value is a text by itself, and U+0000 is the only one to refuse.
+    if text.max() >= 0x80 or not text.all():
+        return None
+    rows, length = text.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(length)
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def _text_start(cells: _Bytes, width: int) -> int | None:
+    """Return where the texts begin, if all have one length and are written so."""
+    if 2 <= width <= 32 and (cells[:, 0] == (0xA0 | (width - 1))).all():
+        return 1
+    is_longer = 34 <= width <= 257
+    if is_longer and (cells[:, 0] == _STR8).all() and (cells[:, 1] == width - 2).all():
+        return 2
+    return None
+
+
+def _never(_cells: _Bytes, _width: int) -> Any:
+    return None
+
+
+_REGULAR: Final[dict[Kind, Callable[[_Bytes, int], Any]]] = {
+    Kind.BOOL: _bools,
+    Kind.INT: _ints,
+    Kind.TIMESTAMP: _moments,
+    Kind.FLOAT: _floats,
+    Kind.STRING: _texts,
+    Kind.BYTES: _never,
+}
+
 
 ROWS_PER_BATCH: Final = 16_384
 """Rows that are handed to Spark at once; a larger frame goes as one."""
@@ -289,3 +481,16 @@ def _meta_arrays(parts: Sequence[OpenedRows]) -> list[Any]:
         pa.array(list(chain.from_iterable(part.numbers for part in parts)), META["_row"]),
         pa.array(moments, pa.int64()).cast(META["_published_at"]),
     ]
+
+
+__all__ = [
+    "columns_to_read",
+    "frame_of_row",
+    "frames_in",
+    "arrow_column",
+    "META",
+    "PERIOD",
+    "FrameOpener",
+    "OpenedRows",
+    "PeriodsOpener",
+]

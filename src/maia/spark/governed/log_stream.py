@@ -28,7 +28,7 @@ from maia.errors import MaiaError
 from maia.log.format.errors import LogDamaged
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.log_folder import LogFolder, Stretch, TypeInLog
-from maia.spark.governed.refusals import FramesForgotten, NotThisStream
+from maia.spark.governed.reader import FramesForgotten, NotThisStream
 
 __all__ = ["BYTES_AT_ONCE", "FORMAT", "LogStreamReader", "LogStreamSource", "Wanted", "register_log_stream"]
 

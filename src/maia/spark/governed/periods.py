@@ -29,8 +29,7 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.spark.governed.reader import Reader
-from maia.spark.governed.refusals import BadMoments, RightsCut, TooManyPeriods
+from maia.spark.governed.reader import BadMoments, Reader, RightsCut, TooManyPeriods
 
 __all__ = ["PERIODS_MAX", "STEPS_MAX", "Slice", "slices_of"]
 

@@ -19,20 +19,83 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from maia.credentials import (
-    BrokenChain,
-    Principal,
-    SignedCertificate,
-    Tester,
-    Validity,
-    VerifiedConstitution,
-)
+from maia.credentials import BrokenChain, Principal, SignedCertificate, Tester, Validity, VerifiedConstitution
 from maia.credentials.validity.validity_state import Once
+from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Instant
 from maia.policy import CHAINS_COUNTED, NO_FACTS, BoundRule, Facts
-from maia.spark.governed.refusals import ReaderDistrusted
 
-__all__ = ["AnsweredOnce", "FactPeriod", "Reader", "TestedAt"]
+# In which ways does a governed table say no, beside those of the policy kernel?
+
+
+class RightsCut(UserWarning):
+    """The reader holds more grants than are counted, so that the table may show less than was granted."""
+
+
+class ReaderDistrusted(Refusal):
+    """The reader was put out by the domain, whatever its certificates say of the past."""
+
+    code = "PIPELINE-READER-DISTRUSTED"
+
+
+class GrantEnded(Refusal):
+    """The right behind a governed table was taken back; ask for the table again."""
+
+    code = "PIPELINE-GRANT-ENDED"
+
+
+class TooManyPeriods(BadInput):
+    """Certificates begin and end more often in the period than one table allows."""
+
+    code = "PIPELINE-PERIODS"
+
+
+class BadMoments(BadInput):
+    """The period asked for ends before it begins."""
+
+    code = "PIPELINE-MOMENTS"
+
+
+class NoSuchColumn(BadInput):
+    """A column was asked for that the reader's version of the type does not have."""
+
+    code = "PIPELINE-COLUMN"
+
+
+class NameTaken(BadInput):
+    """An attribute has the name of one of the columns about the event itself."""
+
+    code = "PIPELINE-NAME-TAKEN"
+
+
+class UnknownTerms(BadInput):
+    """A right depends on an attribute that no version at hand declares."""
+
+    code = "PIPELINE-UNKNOWN-TERMS"
+
+
+class NoKeys(Unavailable):
+    """The type is sealed, and nothing was handed over that opens it."""
+
+    code = "PIPELINE-NO-KEYS"
+
+
+class SignerNotEntitled(Refusal):
+    """A frame was signed by a principal without the right to publish it at that time."""
+
+    code = "PIPELINE-SIGNER"
+
+
+class FramesForgotten(Unavailable):
+    """The log has removed frames that a stream has not read."""
+
+    code = "PIPELINE-FRAMES-FORGOTTEN"
+
+
+class NotThisStream(BadInput):
+    """A checkpoint belongs to another stream, another type or another log."""
+
+    code = "PIPELINE-CHECKPOINT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +174,23 @@ class Reader:
         """Return what is known of a moment."""
         known = [one.facts for one in self.facts if one.period.contains(moment)]
         return Facts({uid: value for facts in known for uid, value in facts.items()}) if known else NO_FACTS
+
+
+__all__ = [
+    "BadMoments",
+    "FramesForgotten",
+    "GrantEnded",
+    "NameTaken",
+    "NoKeys",
+    "NoSuchColumn",
+    "NotThisStream",
+    "ReaderDistrusted",
+    "RightsCut",
+    "SignerNotEntitled",
+    "TooManyPeriods",
+    "UnknownTerms",
+    "AnsweredOnce",
+    "FactPeriod",
+    "Reader",
+    "TestedAt",
+]

@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 
 from maia.events import AttributeUid, Instant
 from maia.log.format.names import already_joined
-from maia.spark.governed.frame_rows import columns_to_read
+from maia.spark.governed.frame_reader import columns_to_read
 from maia.spark.governed.log_folder import BadLogPlace, LogFolder, is_address
 from maia.spark.governed.log_stream import BYTES_AT_ONCE, FORMAT, Wanted, register_log_stream
 

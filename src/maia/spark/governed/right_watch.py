@@ -13,27 +13,243 @@ next batch fails; tables of other readers at the same desk go on. With
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 from maia.client.api.client import Client
 from maia.clock import system_now
 from maia.config.input_files import BadFile
-from maia.credentials import Principal, SignedStatement, ValidityState, statement_from_bytes
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    SigningKey,
+    TestKind,
+    ValidityState,
+    statement_from_bytes,
+)
+from maia.credentials.validity.one_time import OneTimeQuestion, OpenQuestions
+from maia.credentials.validity.statements import NONCE_BYTES
+from maia.credentials.validity.validity_state import ASSUMED_GOOD, Once
 from maia.errors import MaiaError
-from maia.events import Instant
-from maia.policy import Request
-from maia.spark.governed.reader import Reader
-from maia.spark.governed.right_state import HeldRight, RightsOnWatch
-from maia.spark.governed.validity_watch import Asking
+from maia.events import SECOND, Instant
+from maia.policy import Request, gather_evidence, request_digest
+from maia.spark.governed.reader import AnsweredOnce, Reader
+from maia.spark.keys.content_keys import KeyPass
 from maia.spark.keys.key_server import JobDesk
 from maia.types import validity_type_name
+from maia.validity.fetch import answer_one_time, ask_testers
 
-__all__ = ["RightWatch", "follow_streams", "read_statements", "right_watch"]
+# Does the right behind a table still hold while its job runs?
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRight:
+    """What one table was decided from, and how to decide it again."""
+
+    reader: Reader = field(repr=False)
+    certificates: tuple[SignedCertificate, ...] = field(repr=False)
+    """All certificates of the decision, the writers' included."""
+    decided: object = field(repr=False)
+    decide: Callable[[Reader], object] = field(repr=False)
+    """Says what a reader may see; equal to `decided` if nothing has changed, and raises if it is nothing."""
+    passes: tuple[KeyPass, ...] = field(repr=False)
+    request: Request | None = field(default=None, repr=False)
+    """What was asked for: one-time questions are about it."""
+
+    def holds(self, standing: ValidityState, now: Instant) -> bool:
+        """Say whether the table would be decided the same way now."""
+        try:
+            return self.decide(self.reader.tested(standing, now)) == self.decided
+        except MaiaError:
+            return False
+
+
+class Watch(Protocol):
+    """Ends the grants of tables whose right has ended."""
+
+    def tested(self, reader: Reader, request: Request) -> Reader:
+        """Return a reader whose certificates were tested at this moment, for this request."""
+
+    def begin(self, right: HeldRight) -> None:
+        """Look after a table from now on."""
+
+
+class RightsOnWatch:
+    """The tables of one driver, as a value that is handed statements and time."""
+
+    def __init__(self, standing: ValidityState) -> None:
+        """Begin with no table, and with the statements received so far."""
+        self.standing = standing
+        self._rights: list[HeldRight] = []
+        self._look_at: Instant | None = None
+
+    def begin(self, right: HeldRight, now: Instant) -> None:
+        """Look after a table."""
+        self._rights.append(right)
+        self._plan(now)
+
+    def follow(
+        self, statements: Iterable[SignedStatement], now: Instant
+    ) -> tuple[list[HeldRight], list[MaiaError]]:
+        """Hear statements; return the tables that must end, and what could not be believed."""
+        odd: list[MaiaError] = []
+        is_news = False
+        for signed in statements:
+            try:
+                is_news |= self.standing.hear(signed, now).is_news
+            except MaiaError as problem:
+                odd.append(problem)
+        return (self._looked(now) if is_news else self.look(now)), odd
+
+    def look(self, now: Instant) -> list[HeldRight]:
+        """Return the tables that must end because no valid statement covers them any more."""
+        return self._looked(now) if self._look_at is not None and self._look_at < now else []
+
+    @property
+    def asked_once(self) -> tuple[HeldRight, ...]:
+        """Return the tables that depend on one-time answers."""
+        return tuple(one for one in self._rights if one.reader.answered is not None)
+
+    def answer(self, right: HeldRight, answered: AnsweredOnce | None, now: Instant) -> list[HeldRight]:
+        """Take newer answers for a table, or that there are none; return the tables that must end."""
+        newer = replace(right, reader=replace(right.reader, answered=answered))
+        self._rights = [newer if one is right else one for one in self._rights]
+        return self._looked(now)
+
+    @property
+    def next_look(self) -> Instant | None:
+        """Return the time after which `look` finds something, if no statement arrives before."""
+        return self._look_at
+
+    def _looked(self, now: Instant) -> list[HeldRight]:
+        ended = [one for one in self._rights if not one.holds(self.standing, now)]
+        self._rights = [one for one in self._rights if all(one is not other for other in ended)]
+        self._plan(now)
+        return ended
+
+    def _plan(self, now: Instant) -> None:
+        ends = [self._stale_after(one, now) for one in self._rights]
+        self._look_at = min((one for one in ends if one is not None), default=None)
+
+    def _stale_after(self, right: HeldRight, now: Instant) -> Instant | None:
+        once = right.reader.once_at(now)
+        good = [one for one in right.certificates if self.standing.problem_with(one, now, once=once) is None]
+        ends = [self.standing.stale_after(good, now)]
+        ends += [right.reader.answered.until] if right.reader.answered is not None and once else []
+        return min((one for one in ends if one is not None), default=None)
+
+
+# Which testers does a job ask, while it runs, whether its right still holds?
+
+
+EVERY_S: Final = 5.0
+ONCE_S: Final = 30.0
+QUESTIONS_MAX: Final = 8
+"""One-time questions that are asked about one table."""
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What came of the one-time questions about one table."""
+
+    answered: AnsweredOnce | None
+    problems: Mapping[Principal, MaiaError] = field(default_factory=dict)
+
+    @property
+    def is_refused(self) -> bool:
+        """Say whether a tester has said no, rather than nothing."""
+        from maia.api.client import REFUSALS
+
+        return any(isinstance(one, REFUSALS) for one in self.problems.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """On whose behalf, and how often."""
+
+    key: SigningKey = field(repr=False)
+    """Signs one-time questions; statements are public."""
+    certificates: tuple[SignedCertificate, ...] = field(repr=False)
+    """Those whose locations are believed enough to dial them: the operator's own."""
+    every_s: float = EVERY_S
+    once_s: float = ONCE_S
+
+    def statements(self, now: Instant) -> tuple[SignedStatement, ...]:
+        """Return what the testers say now; those that do not answer say nothing."""
+        return _waited_for(ask_testers(self.certificates, now=now)).statements
+
+    def once(self, reader: Reader, request: Request, clock: Callable[[], Instant]) -> Answers:
+        """Ask about every certificate of this request that demands a one-time test."""
+        now = clock()
+        demanded = self._demanded(reader, request, now)
+        if not demanded:
+            return Answers(None)
+        return _waited_for(self._asked(demanded, request_digest(request), clock))
+
+    def is_half_over(self, answered: AnsweredOnce, now: Instant) -> bool:
+        """Say whether it is time to ask again, so that an answer comes before the last one is over."""
+        return now >= answered.until - round(self.once_s * SECOND / 2)
+
+    def _demanded(
+        self, reader: Reader, request: Request, now: Instant
+    ) -> list[tuple[SignedCertificate, Principal]]:
+        mine = {one.id for one in self.certificates}
+        pool = [one for one in reader.pool if one.id in mine]
+        if not any(test.kind is TestKind.ONE_TIME for one in pool for test in one.certificate.validity.tests):
+            return []
+        evidence = gather_evidence(
+            request, reader.pool, at=now, constitutions=reader.constitutions, standing=ASSUMED_GOOD
+        )
+        used = {one.id for chain in evidence.chains for one in chain.certificates}
+        found = [
+            (one, test.by)
+            for one in pool
+            for test in one.certificate.validity.tests
+            if one.id in used and test.kind is TestKind.ONE_TIME
+        ]
+        return found[:QUESTIONS_MAX]
+
+    async def _asked(
+        self,
+        demanded: list[tuple[SignedCertificate, Principal]],
+        request: bytes,
+        clock: Callable[[], Instant],
+    ) -> Answers:
+        questions, began = OpenQuestions(), clock()
+        once: set[Once] = set()
+        problems: dict[Principal, MaiaError] = {}
+
+        async def ask(certificate: SignedCertificate, question: OneTimeQuestion) -> None:
+            try:
+                answer = await answer_one_time(question, certificate, self.key)
+                once.add(questions.redeem(answer, clock()).spend(request))
+            except MaiaError as problem:
+                problems[question.by] = problem
+
+        async with asyncio.TaskGroup() as tasks:
+            for certificate, by in demanded:
+                nonce = os.urandom(NONCE_BYTES)
+                question = questions.ask(certificate.id, by, request=request, nonce=nonce, now=began)
+                tasks.create_task(ask(certificate, question))
+        # The answer is as old as the question: what happened after it was asked may not be in it.
+        until = Instant(began + round(self.once_s * SECOND))
+        return Answers(AnsweredOnce(frozenset(once), until), problems)
+
+
+def _waited_for(asked: Coroutine[Any, Any, _Result]) -> _Result:
+    # Any: what a coroutine takes and yields between is asyncio's business.
+    """Wait for an answer, also where the caller's thread has an event loop that runs, as notebooks do."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, asked).result()
+
 
 LOOK_S: Final = 1.0
 AGAIN_S: Final = 2.0
@@ -219,3 +435,16 @@ def _statement(path: Path) -> SignedStatement:
         return statement_from_bytes(data)
     except MaiaError as problem:
         raise BadFile(f"`{path}`: {problem.message} [{problem.code}]") from problem
+
+
+__all__ = [
+    "HeldRight",
+    "RightsOnWatch",
+    "Watch",
+    "Answers",
+    "Asking",
+    "RightWatch",
+    "follow_streams",
+    "read_statements",
+    "right_watch",
+]

@@ -32,15 +32,14 @@ from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
 from maia.spark.governed.log_stream import BYTES_AT_ONCE
 from maia.spark.governed.periods import Slice, slices_of
-from maia.spark.governed.reader import Reader
+from maia.spark.governed.reader import NameTaken, NoKeys, NoSuchColumn, Reader, UnknownTerms
 from maia.spark.governed.recorded import Recorded, between
-from maia.spark.governed.refusals import NameTaken, NoKeys, NoSuchColumn, UnknownTerms
-from maia.spark.governed.right_state import HeldRight, Watch
+from maia.spark.governed.right_watch import HeldRight, Watch
 from maia.spark.governed.several_periods import PeriodsView
 from maia.spark.governed.signers import Signers, accepted_signers
 from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
 from maia.types import VerifiedType
-from maia.types.sealing import strongest
+from maia.types.definition import strongest
 from maia.views.schema import spark_type
 from maia.views.to_spark import to_spark
 

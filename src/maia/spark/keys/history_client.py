@@ -24,8 +24,7 @@ from maia.net.node_runner import NodeRunner
 from maia.sealing.keys.history_client import HistoryAsker, ManagerUnreachable
 from maia.sealing.keys.key_ring import DEFAULT_TERMS
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.notices import Challenged, KeysRefused
-from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.settings import Challenged, KeysRefused, MemberSettings
 from maia.spark.keys.content_keys import HeldKeys, KeySource, PastKeys, SeveralSources
 from maia.types import VerifiedType
 from maia.validity.revalidation import AskingTesters, Revalidator

@@ -34,7 +34,7 @@ from msgspec import Meta
 from maia.credentials.keys import same_secret
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.sealing.keys.delivery import SessionKey, seal_to
-from maia.spark.governed.refusals import GrantEnded
+from maia.spark.governed.reader import GrantEnded
 from maia.spark.keys.content_keys import (
     EPOCHS_PER_REQUEST,
     HeldEpoch,

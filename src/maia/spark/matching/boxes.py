@@ -9,18 +9,23 @@ not, an event in a box is a candidate, and the filter has the last word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
-from typing import Any, Final
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from maia.events import AttributeUid, Kind, Kinds
-from maia.predicates.covering.alternatives import Alternative, alternatives_of
+from maia.predicates.covering.normal_form import Alternative, alternatives_of
 from maia.predicates.covering.ordered_sets import FULL, intervals, successor
 from maia.predicates.covering.value_sets import ValueSet
 from maia.predicates.syntax import Predicate
-
-__all__ = ["BOXES_MAX", "Box", "Boxes", "Bounds", "boxes_of"]
+from maia.views.arrow_executor import TestBatch, to_arrow_test
 
 BOXES_MAX: Final = 1024
 """A filter that would fall into more boxes is bracketed by fewer, which are too wide."""
@@ -130,3 +135,218 @@ def _count(choices: Mapping[AttributeUid, Sequence[object]]) -> int:
     for one in choices.values():
         count *= len(one)
     return count
+
+
+# By which key does a join find the boxes that an event may lie in?
+
+
+BUCKETS: Final = 64
+"""Buckets of one attribute. The engine finds an event's bucket by six comparisons."""
+
+PAIRS_MAX: Final = 8
+"""Different pairs of attributes that keys are made of; each one costs every event a look."""
+
+_WIDE: Final = 0.5
+"""A part that leaves more candidates than this is not worth its place in a key."""
+
+_ROWS_MAX: Final = 256
+"""Rows of a box in the key table, where two ranges are in its key."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyPart:
+    """One attribute in a key, by value or by bucket. Values come before buckets."""
+
+    is_bucket: bool
+    uid: AttributeUid
+
+
+Shape: TypeAlias = tuple[KeyPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Where the buckets of one attribute begin, in order; the first begins at the smallest value."""
+
+    # Any: the values of one attribute are of one kind.
+    begin: tuple[Any, ...]
+
+    def touched(self, bounds: Bounds) -> tuple[int, int]:
+        """Return the first and the last bucket with values inside these bounds."""
+        first = 0 if bounds.low is None else bisect_right(self.begin, bounds.low)
+        last = len(self.begin) if bounds.beyond is None else bisect_left(self.begin, bounds.beyond)
+        return first, max(first, last)
+
+    def share(self, bounds: Bounds) -> float:
+        """Return which part of all buckets is touched."""
+        first, last = self.touched(bounds)
+        return (last - first + 1) / (len(self.begin) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A box with the key it is found by."""
+
+    box: Box
+    shape: Shape
+    touched: tuple[tuple[int, int], ...]
+    """First and last bucket of each part that is a bucket."""
+
+
+def buckets_of(boxes: Iterable[Box], kinds: Kinds) -> dict[AttributeUid, Buckets]:
+    """Return the buckets of every attribute of which some box asks a range."""
+    ends: dict[AttributeUid, list[Any]] = {}
+    for box in boxes:
+        for uid, bounds in box.items():
+            if bounds.is_range and not bounds.is_point and kinds[uid].is_ordered:
+                found = ends.setdefault(uid, [])
+                found += [end for end in (bounds.low, bounds.beyond) if end is not None]
+    return {uid: Buckets(_cut(sorted(values))) for uid, values in ends.items()}
+
+
+def _cut(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return at most 63 of these sorted values, with about as many of them between any two."""
+    chosen = [values[at * len(values) // BUCKETS] for at in range(1, BUCKETS)]
+    return tuple(dict.fromkeys(chosen))
+
+
+def keyed(boxes: Sequence[Box], buckets: Mapping[AttributeUid, Buckets]) -> list[Keyed | None]:
+    """Choose a key for each box; None where no attribute tells it from others."""
+    points = _points(boxes)
+    wanted = [_shape(box, points, buckets) for box in boxes]
+    pairs = Counter(shape for shape in wanted if len(shape) > 1)
+    kept = {shape for shape, _ in pairs.most_common(PAIRS_MAX)}
+    return [
+        _keyed(box, shape if len(shape) == 1 or shape in kept else shape[:1], buckets) if shape else None
+        for box, shape in zip(boxes, wanted, strict=True)
+    ]
+
+
+def _points(boxes: Iterable[Box]) -> dict[AttributeUid, int]:
+    """Return how many different values of each attribute are asked for."""
+    found: dict[AttributeUid, set[Any]] = {}
+    for box in boxes:
+        for uid, bounds in box.items():
+            if bounds.is_point:
+                found.setdefault(uid, set()).add(bounds.low)
+    return {uid: len(values) for uid, values in found.items()}
+
+
+def _shape(box: Box, points: Mapping[AttributeUid, int], buckets: Mapping[AttributeUid, Buckets]) -> Shape:
+    """Return the two attributes that leave the fewest candidates, values before buckets."""
+    shares: dict[KeyPart, float] = {}
+    for uid, bounds in box.items():
+        if bounds.is_point:
+            shares[KeyPart(False, uid)] = 1 / points[uid]
+        elif bounds.is_range and uid in buckets:
+            shares[KeyPart(True, uid)] = buckets[uid].share(bounds)
+    best = sorted(shares, key=lambda part: (shares[part], part))[:2]
+    if len(best) == 2 and (shares[best[1]] > _WIDE or _rows(box, best, buckets) > _ROWS_MAX):
+        best.pop()
+    return tuple(sorted(best))
+
+
+def _rows(box: Box, parts: Iterable[KeyPart], buckets: Mapping[AttributeUid, Buckets]) -> int:
+    rows = 1
+    for part in parts:
+        if part.is_bucket:
+            first, last = buckets[part.uid].touched(box[part.uid])
+            rows *= last - first + 1
+    return rows
+
+
+def _keyed(box: Box, shape: Shape, buckets: Mapping[AttributeUid, Buckets]) -> Keyed:
+    touched = tuple(buckets[part.uid].touched(box[part.uid]) for part in shape if part.is_bucket)
+    return Keyed(box, shape, touched)
+
+
+# Does a filter that bounds cannot express admit its candidates?
+
+
+@dataclass(frozen=True, slots=True)
+class AskCandidates:
+    """Keeps the candidates that their filter admits. Fast where neighbours share a filter."""
+
+    filters: Mapping[int, Predicate]
+    stored: Kinds
+    number: str
+    """The column with the number of the filter; one without a filter here is admitted already."""
+    kept: tuple[str, ...]
+
+    # Any: pyarrow is not typed, and Spark calls this with its batches.
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn batches of candidates, sorted by filter, into batches of matches."""
+        compiled: dict[int, TestBatch] = {}
+        for batch in batches:
+            masks = [self._mask(run, number, compiled) for number, run in _runs(batch, self.number)]
+            if masks:
+                yield batch.filter(pa.concat_arrays(masks)).select(self.kept)
+
+    def _mask(self, run: Any, number: int, compiled: dict[int, TestBatch]) -> Any:
+        if number not in self.filters:
+            return pa.repeat(pa.scalar(True), run.num_rows)
+        if number not in compiled:
+            compiled[number] = to_arrow_test(self.filters[number], self.stored)
+        return compiled[number](run)
+
+
+def _runs(batch: Any, column: str) -> Iterator[tuple[int, Any]]:
+    """Yield the neighbouring rows that have one number."""
+    numbers = batch.column(batch.schema.get_field_index(column)).to_numpy(zero_copy_only=False)
+    if not len(numbers):
+        return
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, end in pairwise(starts):
+        yield int(numbers[start]), batch.slice(start, end - start)
+
+
+@dataclass(frozen=True, slots=True)
+class AskEverything:
+    """Asks each of a bounded number of filters about every event of its type."""
+
+    filters: Mapping[int, tuple[str, Predicate]]
+    """By number: the type, and what is asked."""
+    stored: Kinds
+    type_column: str
+    number: str
+    kept: tuple[str, ...] = field(default=())
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn batches of events into batches of matches."""
+        compiled = {
+            number: (event_type, to_arrow_test(predicate, self.stored))
+            for number, (event_type, predicate) in self.filters.items()
+        }
+        types = {event_type for event_type, _ in self.filters.values()}
+        for batch in batches:
+            column = batch.column(batch.schema.get_field_index(self.type_column))
+            for wanted in types:
+                events = batch.filter(pc.equal(column, wanted))
+                if events.num_rows:
+                    tests = {n: test for n, (event_type, test) in compiled.items() if event_type == wanted}
+                    yield from self._admitted(events, tests)
+
+    def _admitted(self, events: Any, tests: Mapping[int, TestBatch]) -> Iterator[Any]:
+        for number, test in tests.items():
+            found = events.filter(test(events)).select(self.kept)
+            if found.num_rows:
+                numbers = pa.repeat(pa.scalar(number, pa.int32()), found.num_rows)
+                yield pa.RecordBatch.from_arrays([*found.columns, numbers], [*self.kept, self.number])
+
+
+__all__ = [
+    "BOXES_MAX",
+    "Box",
+    "Boxes",
+    "Bounds",
+    "boxes_of",
+    "BUCKETS",
+    "Buckets",
+    "KeyPart",
+    "Keyed",
+    "Shape",
+    "buckets_of",
+    "keyed",
+    "AskCandidates",
+    "AskEverything",
+]

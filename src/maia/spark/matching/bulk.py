@@ -24,8 +24,7 @@ from pyspark.sql import types as t
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.syntax import Comparison, Operator, Predicate, attributes_of
-from maia.spark.matching.checks import AskCandidates, AskEverything
-from maia.spark.matching.join_keys import Buckets, Shape
+from maia.spark.matching.boxes import AskCandidates, AskEverything, Buckets, Shape
 from maia.spark.matching.rights import RightsClass, Subscription, rights_classes
 from maia.spark.matching.tables import (
     WORD,

@@ -17,8 +17,7 @@ import pyarrow as pa
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.syntax import Predicate
-from maia.spark.matching.boxes import Bounds, Boxes, boxes_of
-from maia.spark.matching.join_keys import Buckets, Keyed, Shape, buckets_of, keyed
+from maia.spark.matching.boxes import Bounds, Boxes, Buckets, Keyed, Shape, boxes_of, buckets_of, keyed
 from maia.spark.matching.rights import RightsClass
 from maia.views.arrow_types import ARROW_TYPES
 

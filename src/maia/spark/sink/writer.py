@@ -6,7 +6,7 @@ only when the broker has taken everything on. A task that runs twice, or a
 batch of which one task fails, leaves no trace in the network. When Spark runs
 a batch again because it died before it had written down that the batch was
 done, the same frames go out under the same numbers, and the network drops
-them (`maia.spark.sink.derived_events`). The key stays on the driver's machine.
+them (`maia.spark.sink.writer`). The key stays on the driver's machine.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from maia.client.entries import Numbering
 from maia.errors import BadInput
-from maia.spark.sink.derived_events import BatchTooLarge, first_number, frames_of, in_one_order, stream_of
 from maia.spark.source.options import BadOption, JobOptions, told_to_spark
 from maia.types import VerifiedType
 from maia.views.schema import spark_type
@@ -31,7 +32,65 @@ from maia.views.schema import spark_type
 if TYPE_CHECKING:
     from maia.client.api.blocking import BlockingPublisher
 
-__all__ = ["BadSinkColumn", "MaiaStreamWriter", "MaiaWriter"]
+
+# Which frames does a batch of derived events become, however often it is computed?
+
+
+_FRAME_ROWS: Final = 1024
+_FRAME_BYTES: Final = 1 << 19
+"""Half of what a client puts into one frame: no frame is cut again on its way."""
+_NUMBERS: Final = 20
+FRAMES_PER_BATCH_MAX: Final = 1 << _NUMBERS
+
+
+class BatchTooLarge(BadInput):
+    """A batch of derived events is larger than one batch may be."""
+
+    code = "INPUT-SPARK-BATCH-SIZE"
+
+
+def stream_of(query: str, type_id: bytes) -> bytes:
+    """Return the stream of everything that one query, or one named job, publishes of one type."""
+    return sha256(b"maia/1/spark\0" + query.encode() + b"\0" + type_id).digest()[:16]
+
+
+def first_number(batch_id: int) -> int:
+    """Return the number of a batch's first frame: room for a million of them lies before the next."""
+    if not 0 <= batch_id < 1 << (62 - _NUMBERS):
+        raise BatchTooLarge(f"`{batch_id}` is no number of a batch")
+    return batch_id << _NUMBERS
+
+
+def in_one_order(table: pa.Table, names: Sequence[str], first: Sequence[str] = ()) -> pa.Table:
+    """Return the same rows in an order that depends on nothing but the rows, `first` before the others."""
+    columns = [*first, *(name for name in names if name not in first)]
+    ordered = [name for name in columns if name in table.column_names]
+    if table.num_rows < 2 or not ordered:
+        return table
+    return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ordered]))
+
+
+def frames_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Cut rows into frames: full in rows, or smaller where rows are long."""
+    count = 0
+    whole = table.combine_chunks()
+    for start in range(0, whole.num_rows, _FRAME_ROWS):
+        for part in _halved(whole.slice(start, _FRAME_ROWS)):
+            count += 1
+            if count > FRAMES_PER_BATCH_MAX:
+                raise BatchTooLarge(f"a batch has more than {FRAMES_PER_BATCH_MAX} frames")
+            yield part.combine_chunks().to_batches()[0]
+
+
+def _halved(rows: pa.Table) -> Iterator[pa.Table]:
+    """Halve what is too long, again and again; there are ten halves in a frame."""
+    if rows.num_rows <= 1 or rows.nbytes <= _FRAME_BYTES:
+        yield rows
+        return
+    middle = rows.num_rows // 2
+    yield from _halved(rows.slice(0, middle))
+    yield from _halved(rows.slice(middle))
+
 
 BATCH_BYTES_MAX: Final = 256 << 20
 """How much one task, and one batch, may hand to the driver."""
@@ -203,3 +262,16 @@ def _table(rows: bytes) -> pa.Table | None:
         return None
     with pa.ipc.open_stream(rows) as reader:
         return reader.read_all()
+
+
+__all__ = [
+    "FRAMES_PER_BATCH_MAX",
+    "BatchTooLarge",
+    "first_number",
+    "frames_of",
+    "in_one_order",
+    "stream_of",
+    "BadSinkColumn",
+    "MaiaStreamWriter",
+    "MaiaWriter",
+]

@@ -63,7 +63,7 @@ class MaiaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads once."""
-        from maia.spark.source.batch import MaiaReader
+        from maia.spark.source.stream import MaiaReader
 
         with told_to_spark():
             _check_read_schema(schema, self._options)

@@ -9,7 +9,7 @@ from maia.testing.simulation.network import (
     TooManySteps,
     UnknownHost,
 )
-from maia.testing.simulation.trace import Step, Trace
+from maia.testing.simulation.schedule import Step, Trace
 from maia.testing.simulation.trouble import Trouble, Troublemaker
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
 

@@ -29,13 +29,10 @@ from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Instant
 from maia.sealing import Secret
 from maia.testing.simulation.clients import SimulatedClient
-from maia.testing.simulation.event_logs import SimulatedLogs, log_at_start
-from maia.testing.simulation.hosts import Build, Host, Power
-from maia.testing.simulation.partitions import Partitions
-from maia.testing.simulation.schedule import Schedule
-from maia.testing.simulation.trace import STEPS_KEPT, Trace
+from maia.testing.simulation.hosts import Build, Host, Power, SimulatedLogs, log_at_start
+from maia.testing.simulation.schedule import STEPS_KEPT, Schedule, Trace
 from maia.testing.simulation.transport import Transport
-from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
+from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Partitions, Weather
 from maia.wire.effects import (
     Close,
     Count,

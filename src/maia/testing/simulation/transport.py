@@ -16,9 +16,8 @@ from typing import Final
 from maia.events import SECOND
 from maia.testing.simulation.connections import Connection, End, EndState, Lane, Parcel, Signal
 from maia.testing.simulation.hosts import Dialling, Host, Power
-from maia.testing.simulation.partitions import Partitions
 from maia.testing.simulation.schedule import Schedule
-from maia.testing.simulation.weather import NO_CHAOS, Chaos
+from maia.testing.simulation.weather import NO_CHAOS, Chaos, Partitions
 from maia.wire.effects import DialFailed, Input, LinkClosed, LinkId, LinkOpened, Received
 
 __all__ = ["Transport"]

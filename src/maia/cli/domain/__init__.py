@@ -1,0 +1,1 @@
+"""`maia domain`: run a domain, and ask one that runs."""

@@ -1,0 +1,300 @@
+"""Which domain is asked, by whom, with which certificates? The options that every such command shares.
+
+What is the same for every command of a day can be said once, in the
+environment: MAIA_SERVER, MAIA_DOMAIN and MAIA_KEY.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
+
+import typer
+
+from maia.cli.inputs import read_certificates, read_principal
+from maia.cli.key import open_key
+from maia.cli.output import answer
+from maia.errors import BadInput, MaiaError
+
+if TYPE_CHECKING:
+    from maia.api.client import DomainClient
+    from maia.api.requests import ApiArgument
+    from maia.api.responses import MembershipAnswer, RevokedAnswer
+    from maia.events import Instant
+
+
+# What can a user do after a refusal by a domain?
+
+
+_RESTS_ON: Final = "appointments are shown with `--show`, and facts said with `maia domain fact assert`"
+_CLOCKS: Final = "compare the clock of this machine with that of the domain's server"
+
+HINTS: Final[Mapping[str, str]] = {
+    "UNAVAILABLE-DOMAIN": "is `maia domain serve` running, and is this what it says after `answering at`?",
+    "CREDENTIAL-ANOTHER-DOMAIN": "`--server` leads to one domain and `--domain` names another",
+    "POLICY-NO-CHAIN": "`--credentials` shows certificates, and they must have been issued to your `--key`",
+    "POLICY-EXPIRED": "ask its issuer for a new one, and show that with `--credentials`",
+    "POLICY-REVOKED": "`maia domain audit show` tells another administrator when, by whom and why",
+    "INPUT-UNKNOWN-CERTIFICATE": "`maia domain register` and `maia domain appointments` show the ids; "
+    "`maia cert revoke FILE` takes what the domain's key signed elsewhere",
+    "INPUT-UNKNOWN-MEMBERSHIP": "its id is in the answer of `maia domain activate`",
+    "INPUT-UNKNOWN-ROLE": "`maia domain policy show` shows the roles and their parameters",
+    "INPUT-UNKNOWN-FACT": "`maia domain policy show` shows the facts and their parameters",
+    "INPUT-UNKNOWN-APPOINTMENT": "`maia domain policy show` shows them; the domain's own are `by here`",
+    "REFUSED-ACTIVATION": _RESTS_ON,
+    "REFUSED-LOGIN": _RESTS_ON,
+    "REQUEST-TOO-LATE": _CLOCKS,
+    "REQUEST-TOO-EARLY": _CLOCKS,
+}
+"""By the code of an error: what to try next."""
+
+
+PAGES_MAX: Final = 10_000
+_LOOKS_OTHERWISE: Final = re.compile(r"true|false|[+-]?\d+(?:\.\d+(?:[eE][+-]?\d{1,3})?)?")
+"""Text that would be taken for a truth value or a number, and is shown in quotes."""
+_Item_co = TypeVar("_Item_co", covariant=True)
+
+Server: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--server", envvar="MAIA_SERVER", metavar="ADDRESS", help="The domain's HTTP interface: HOST:PORT."
+    ),
+]
+DomainKey: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--domain", envvar="MAIA_DOMAIN", help="The domain that must answer there: key or .pub file."
+    ),
+]
+CallerKey: TypeAlias = Annotated[
+    Path, typer.Option("--key", "-k", envvar="MAIA_KEY", help="Your signing key: a file of `maia key new`.")
+]
+Shown: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--credentials", help="Certificates that let you: files, or folders of *.cert."),
+]
+Words: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ARGUMENT]...",
+        help="As the policy declares it: text; 42; 1.5; true; 2026-11-15T08:30:00Z; ed25519:… or .pub file.",
+    ),
+]
+ReasonText: TypeAlias = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
+Shows: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--show", help="Appointment certificates: files, or folders of *.appointment."),
+]
+
+
+class _Page(Protocol[_Item_co]):
+    """One page of a long answer."""
+
+    @property
+    def items(self) -> Sequence[_Item_co]: ...
+    @property
+    def next(self) -> str | int | None: ...
+
+
+class BadArgumentWord(BadInput):
+    """A text cannot be read as an argument of a role, an appointment or a fact."""
+
+    code = "INPUT-ARGUMENT-WORD"
+
+
+@contextmanager
+def calling(
+    *, server: str, domain: str, key: Path, credentials: Sequence[Path] | None
+) -> Iterator[DomainClient]:
+    """Connect to a domain while the body runs; its refusals get a hint, where there is one."""
+    from maia.api.client import DomainClient
+
+    with DomainClient(
+        server,
+        domain=read_principal(domain),
+        key=open_key(key),
+        credentials=read_certificates(credentials or ()),
+    ) as client:
+        try:
+            yield client
+        except MaiaError as problem:
+            if problem.code in HINTS:
+                problem.add_note(HINTS[problem.code])
+            raise
+
+
+def every_item(
+    client: DomainClient, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
+) -> list[_Item_co]:
+    """Fetch all pages of a long answer and return their items."""
+    found: list[_Item_co] = []
+    after = (query or {}).get("after")
+    for _ in range(PAGES_MAX):
+        page = client.call("GET", path, answer=kind, query={**(query or {}), "after": after})
+        found += page.items
+        after = page.next
+        if after is None:
+            break
+    return found
+
+
+def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
+    """Read arguments as they are typed.
+
+    `ed25519:…` and `.pub` files, which must be there, are principals, `time:…` moments, and what is
+    in quotes is text. The domain reads every other word by the kind that its policy declares.
+    """
+    return [_argument(word) for word in words]
+
+
+def shown_argument(value: ApiArgument) -> str:
+    """Return an argument as it would be typed."""
+    from maia.api.requests import TypedArgument
+
+    match value:
+        case TypedArgument(word=str(word)):
+            return word
+        case TypedArgument(timestamp=str(moment)):
+            return f"time:{moment}"
+        case TypedArgument(principal=principal):
+            return str(principal)
+        case str() if _argument(value) == TypedArgument(word=value) and not _LOOKS_OTHERWISE.fullmatch(value):
+            return value
+        case plain:
+            return json.dumps(plain, ensure_ascii=False)
+
+
+def shown_call(name: str, arguments: Sequence[ApiArgument]) -> str:
+    """Return `name(arguments)`."""
+    return f"{name}({', '.join(shown_argument(one) for one in arguments)})"
+
+
+def _argument(word: str) -> ApiArgument:
+    from maia.api.requests import TypedArgument
+
+    if word.startswith("ed25519:"):
+        return TypedArgument(principal=str(read_principal(word)))
+    if word.endswith(".pub"):
+        return TypedArgument(principal=str(read_principal(_key_file(word))))
+    if word.startswith("time:"):
+        return TypedArgument(timestamp=word.removeprefix("time:"))
+    return _quoted(word) if word.startswith('"') else TypedArgument(word=word)
+
+
+def _key_file(word: str) -> str:
+    """Return an argument that names a key file; a misspelt one would otherwise be taken for text."""
+    if not Path(word).is_file():
+        raise BadArgumentWord(f'there is no file `{word[:64]}`: write `"{word[:64]}"` if it is meant as text')
+    return word
+
+
+def _quoted(word: str) -> str:
+    try:
+        text = json.loads(word)
+    except ValueError:
+        text = None
+    if not isinstance(text, str):
+        raise BadArgumentWord(f"`{word[:64]}` begins with a quote and is not quoted text")
+    return text
+
+
+# How is what a domain answers shown: in lines for people, in named fields for programs?
+
+
+def record_of(found: object) -> dict[str, object]:
+    """Return an answer, or a part of one, as named fields."""
+    import msgspec
+
+    record = msgspec.to_builtins(found)
+    assert isinstance(record, dict)  # noqa: S101 - a struct
+    return record
+
+
+def bound_word(bound: Instant | None) -> str:
+    """Return one end of a period as it is stated."""
+    return "unbounded" if bound is None else str(bound)
+
+
+def membership_line(one: MembershipAnswer) -> str:
+    """Return a membership of a role, in a line."""
+    until = one.until or "unbounded"
+    return f"{shown_call(one.role, one.arguments)} of {one.principal} until {until}  {one.id}"
+
+
+# ------------------------------------------------------------ what was taken away
+
+
+def answer_revoked(
+    client: DomainClient, found: RevokedAnswer, *, as_json: bool, first: Sequence[str] = ()
+) -> None:
+    """Print what was revoked, and whether a broker has acted; `first` goes before."""
+    lines = [*first, *revoked_lines(found), *published_line(client)]
+    answer(lines, revoked_record(found, client), as_json=as_json)
+
+
+def revoked_lines(found: RevokedAnswer) -> list[str]:
+    """Return what was revoked, one line each."""
+    lines = [f"fell         {membership_line(one)}" for one in found.memberships]
+    lines += [f"revoked      {one}" for one in found.ids]
+    lines += [
+        f"still open   {one.id} demands no test: a verifier that gets no list of this domain accepts it "
+        + ("for ever" if one.until is None else f"until {one.until}")
+        for one in found.still_open
+    ]
+    if found.closes_at is not None and len(found.ids) > len(found.still_open):
+        lines.append(f"at latest    {found.closes_at}: then a verifier that received nothing refuses it too")
+    if found.is_silent:
+        lines.append("warning      the list is full: every right goes stale when the present list ends")
+    return lines or ["nothing      rested on it"]
+
+
+def revoked_record(found: RevokedAnswer, client: DomainClient) -> dict[str, object]:
+    """Return what was revoked as named fields."""
+    return {
+        "revoked": list(found.ids),
+        "memberships": [record_of(one) for one in found.memberships],
+        "published": client.last.is_published,
+        "is_silent": found.is_silent,
+        "still_open": [record_of(one) for one in found.still_open],
+        "closes_at": found.closes_at,
+    }
+
+
+def published_line(client: DomainClient) -> list[str]:
+    """Return whether a broker has acted on the revocation."""
+    match client.last.is_published:
+        case True:
+            return ["published    the broker has acted on it"]
+        case False:
+            return ["published    no: no broker has accepted it yet; verifiers learn it with the next list"]
+        case _:
+            return []
+
+
+__all__ = [
+    "HINTS",
+    "BadArgumentWord",
+    "CallerKey",
+    "DomainKey",
+    "ReasonText",
+    "Server",
+    "Shown",
+    "Shows",
+    "Words",
+    "arguments_from_words",
+    "calling",
+    "every_item",
+    "shown_argument",
+    "shown_call",
+    "answer_revoked",
+    "bound_word",
+    "membership_line",
+    "published_line",
+    "record_of",
+    "revoked_lines",
+    "revoked_record",
+]

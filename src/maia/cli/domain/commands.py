@@ -1,0 +1,187 @@
+"""`maia domain`: run a domain's server, show its status, and query it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maia.cli.domain import audit, people, policy, rights
+from maia.cli.inputs import AsJson
+from maia.cli.key import open_key
+from maia.cli.output import answer
+from maia.cli.serving import (
+    CheckOnly,
+    CoordinatorWord,
+    CredentialWords,
+    LogFormat,
+    LogLevel,
+    NetworkWord,
+    StatusAddress,
+    prepared_lines,
+    prepared_record,
+    run_server,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from maia.domain.server.access_config import AccessConfig
+    from maia.domain.server.config import PreparedDomain
+
+
+app = typer.Typer(
+    help="Run a domain's server: key groups, access control, register; and ask it things.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+app.add_typer(policy.app, name="policy")
+app.add_typer(people.app, name="fact")
+people.add_commands(app)
+rights.add_commands(app)
+audit.add_commands(app)
+
+
+@app.command(
+    epilog="Examples: maia domain serve --config domain.toml; maia domain serve -c domain.toml --check; "
+    "maia domain serve --key pito-keys.key --network 'UK Police Network' --coordinator pito.pub "
+    "--credentials certs --listen 127.0.0.1:7500 --data pito-keys-data"
+)
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_DOMAIN_… win over it.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The server's signing key file.")] = None,
+    network: NetworkWord = None,
+    coordinator: CoordinatorWord = None,
+    credentials: CredentialWords = None,
+    data: Annotated[str | None, typer.Option(help="A folder for epochs and sealed keys.")] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7500.")
+    ] = None,
+    status: StatusAddress = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(help="A *.type file of a type whose old keys are kept. May be repeated."),
+    ] = None,
+    refresh_s: Annotated[
+        str | None, typer.Option("--refresh-s", help="Seconds between periodic refreshes.")
+    ] = None,
+    drift_s: Annotated[
+        str | None, typer.Option("--drift-s", help="Seconds for which old keys still open.")
+    ] = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    check: CheckOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a domain's server until Ctrl-C or SIGTERM; one line says when it is ready.
+
+    Without `[api]`, `[policy]` and the like in its configuration it is a key server and nothing else.
+    """
+    from maia.clock import system_now
+    from maia.domain.server.config import prepare_domain, read_domain_config
+
+    flags: dict[str, object] = {
+        "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
+        "data": data, "listen": listen, "status": status, "history": history, "refresh_s": refresh_s,
+        "drift_s": drift_s, "log_format": log_format, "log_level": log_level,
+    }  # fmt: skip
+    settings = read_domain_config(config, flags=flags, environment=os.environ)
+    prepared = prepare_domain(settings, now=system_now(), open_key=open_key)
+    if check:
+        _check_policy(prepared)
+        _answer_checked(prepared, as_json=as_json)
+        return
+    _run(prepared, as_json=as_json)
+
+
+@app.command(
+    name="status",
+    epilog="Examples: maia domain status --data pito-keys-data; maia domain status -c domain.toml --json",
+)
+def show_status(
+    data: Annotated[Path | None, typer.Option(help="The key server's data folder.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The server's configuration, which names the folder."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the types, epochs and members of a key server that runs on this machine."""
+    from maia.domain.server.config import read_domain_config
+    from maia.net.status_endpoint import fetch_status, read_door
+
+    if data is None and config is None and "MAIA_DOMAIN_DATA" in os.environ:
+        data = Path(os.environ["MAIA_DOMAIN_DATA"])
+    if data is None and config is None:
+        raise typer.BadParameter("say --data FOLDER or --config FILE")
+    folder = data or read_domain_config(config, flags={}, environment=os.environ).data
+    found = fetch_status(read_door(folder))
+    answer(_lines(found), found, as_json=as_json)
+
+
+def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
+    from maia.domain.server.process import serve_domain
+
+    run_server(prepared, prepared.config, serve_domain, as_json=as_json)
+
+
+def _check_policy(prepared: PreparedDomain) -> None:
+    from maia.domain.server.policy_file import check_policy_file
+
+    check_policy_file(prepared)
+
+
+def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
+    config = prepared.config
+    lines = [
+        *prepared_lines(prepared, what="key server"),
+        f"listen       {config.listen}",
+        f"refresh      every {config.refresh_s} s; old keys open for {config.drift_s} s",
+        f"history      kept for {len(prepared.history)} types",
+        f"data         {config.data}",
+        *_access_lines(config.access),
+        "checked      the key server can run with this configuration",
+    ]
+    record = {
+        **prepared_record(prepared), "listen": config.listen, "refresh_s": config.refresh_s,
+        "drift_s": config.drift_s, "history": len(prepared.history), "data": str(config.data),
+        "checked": True,
+    }  # fmt: skip
+    answer(lines, record, as_json=as_json)
+
+
+def _access_lines(access: AccessConfig | None) -> list[str]:
+    if access is None:
+        return []
+    database = "SQLite" if access.database_url is None else access.database_url.partition(":")[0]
+    return [
+        f"interface    {access.api_listen}, database {database}",
+        f"policy       {access.policy_file or 'by the interface'}",
+        f"broker       {' '.join(access.broker_addresses) or 'none: statements are fetched, not carried'}",
+        f"facts        {' '.join(one.name for one in access.facts) or 'by the interface'}",
+    ]
+
+
+def _lines(found: Mapping[str, object]) -> list[str]:
+    named = ("principal", "network", "address", "interface", "statements_carried", "members",
+             "links_waiting", "types", "versions", "evicted",
+             "revoked")  # fmt: skip
+    lines = [f"{name.replace('_', ' '):<20} {found[name]}" for name in named if name in found]
+    groups = found.get("groups")
+    for type_id, record in groups.items() if isinstance(groups, dict) else ():
+        if isinstance(record, dict):
+            lines.append(
+                f"{'type ' + str(type_id)[:12]:<20} epoch {record.get('epoch')} since {record.get('since')}, "
+                f"{record.get('groups')} groups, {record.get('members_here')} of "
+                f"{record.get('members')} members here"
+            )
+    return lines
+
+
+__all__ = ["app"]

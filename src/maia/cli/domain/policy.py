@@ -1,0 +1,171 @@
+"""`maia domain policy`: check a policy, put it in force, show the one that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, published_line
+from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from maia.api.responses import PolicyAnswer
+    from maia.roles import RoleDeclaration
+    from maia.types import VerifiedType
+
+
+app = typer.Typer(
+    help="Check policies, put them in force, show the one that is.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+PolicyPath: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="The policy.")]
+Parents: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--parent", metavar="NAME=FILE", help="A role set that it imports. May be repeated."),
+]
+
+
+@app.command(epilog="Example: maia domain policy check met.policy --types types --parent home=home.policy")
+def check(
+    file: PolicyPath,
+    parent: Parents = None,
+    types: Annotated[
+        list[Path] | None,
+        typer.Option("--types", help="Files, or folders of *.type and *.quorum. May be repeated."),
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Whom `here` means: key or .pub file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a policy on this machine: every error, with its line and its rule."""
+    from maia.keystore.key_files import new_signing_key
+    from maia.roles import Policy, parse_policy
+
+    # Without a domain, `here` is a key without an owner: everything can be checked but that key.
+    here = new_signing_key().principal if domain is None else read_principal(domain)
+    known, read = _types(types or []), dict[str, Policy]()
+    for name, path in _parents(parent).items():
+        read[name] = parse_policy(read_text(path), origin=name, domain=here, parents=dict(read), types=known)
+    found = parse_policy(read_text(file), origin=str(file), domain=here, parents=read, types=known)
+    roles = [shown_role(one) for one in found.roles.values()]
+    lines = [f"policy       {found.title}", *(f"role         {one}" for one in roles)]
+    lines.append("checked      the policy can be put in force")
+    answer(lines, {"title": found.title, "roles": roles, "checked": True}, as_json=as_json)
+
+
+@app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")
+def load(
+    file: PolicyPath,
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    credentials: Shown = None,
+    parent: Parents = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a policy in force; one with errors changes nothing. What it no longer grants ends."""
+    from maia.api.client import new_once
+    from maia.api.requests import PolicyBody
+    from maia.api.responses import PolicyAnswer
+
+    body = PolicyBody(read_text(file), {name: read_text(path) for name, path in _parents(parent).items()})
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("PUT", "/v1/policy", body, answer=PolicyAnswer, once=new_once())
+        lines = [*_lines(found), *_fallen(found), *published_line(client)]
+        answer(lines, _record(found) | {"published": client.last.is_published}, as_json=as_json)
+
+
+@app.command(epilog="Example: maia domain policy reload -k admin.key --credentials admin-certs")
+def reload(
+    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
+) -> None:
+    """Have the server read its policy's file again."""
+    from maia.api.responses import PolicyAnswer
+
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("POST", "/v1/policy/reload", answer=PolicyAnswer)
+        answer([*_lines(found), *_fallen(found)], _record(found), as_json=as_json)
+
+
+@app.command(epilog="Example: maia domain policy show -k admin.key --credentials admin-certs")
+def show(
+    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
+) -> None:
+    """Show the policy in force."""
+    from maia.api.responses import PolicyAnswer
+
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("GET", "/v1/policy", answer=PolicyAnswer)
+        answer([*_lines(found), "", *found.text.splitlines()], _record(found), as_json=as_json)
+
+
+def shown_role(role: RoleDeclaration) -> str:
+    """Return a role with its parameters, as a policy declares it."""
+    return f"{role.name}({', '.join(f'{one.name}: {one.kind.value}' for one in role.parameters)})"
+
+
+def _types(paths: list[Path]) -> dict[str, VerifiedType]:
+    """Verify definitions from files; the last part of a name is enough where no two types share it."""
+    from maia.config.constitutions import read_constitutions
+    from maia.config.input_files import QUORUM_SUFFIX, read_definitions
+    from maia.config.type_folder import verified_lineage
+
+    signed, now = read_definitions(one for one in paths if one.suffix != QUORUM_SUFFIX), moment(None)
+    quorums = read_constitutions(paths)
+    owned = {(one.definition.name.owner, one.definition.name.name) for one in signed}
+    full: dict[str, VerifiedType] = {}
+    for owner, name in owned:
+        lineage = verified_lineage(
+            signed, owner=owner, name=name, version=None, at=now, constitutions=quorums
+        )
+        full[name] = lineage[-1]
+    short: dict[str, list[VerifiedType]] = {}
+    for name, found in full.items():
+        short.setdefault(name.rpartition(".")[2], []).append(found)
+    return {word: found[0] for word, found in short.items() if len(found) == 1} | full
+
+
+def _parents(words: list[str] | None) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for word in words or ():
+        name, equals, file = word.partition("=")
+        if not equals or not name or not file or name in found:
+            raise BadFile(f"`{word[:80]}` is not NAME=FILE, each name once")
+        found[name] = Path(file)
+    return found
+
+
+def _lines(found: PolicyAnswer) -> list[str]:
+    unchanged = ", in force already" if found.is_unchanged else ""
+    return [
+        f"policy       version {found.version}, {found.digest}{unchanged}",
+        f"loaded       {found.loaded_at} by {found.loaded_by}",
+    ]
+
+
+def _fallen(found: PolicyAnswer) -> list[str]:
+    revoked = found.revoked
+    if not revoked.ids and not revoked.memberships:
+        return []
+    return [f"fell         {len(revoked.memberships)} memberships, {len(revoked.ids)} certificates"]
+
+
+def _record(found: PolicyAnswer) -> dict[str, object]:
+    return {
+        "version": found.version,
+        "digest": found.digest,
+        "loaded_by": found.loaded_by,
+        "loaded_at": found.loaded_at,
+        "text": found.text,
+        "revoked": list(found.revoked.ids),
+        "is_unchanged": found.is_unchanged,
+    }
+
+
+__all__ = ["app"]

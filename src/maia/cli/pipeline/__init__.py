@@ -1,0 +1,1 @@
+"""`maia pipeline`: events in Spark, under the rights of the caller."""

@@ -1,0 +1,385 @@
+"""`maia pipeline`: make events, run the papers' applications over them in Spark, and show the result."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.output import ANSWER_NO, answer
+from maia.cli.pipeline.source import (
+    Asked,
+    BatchBytes,
+    CredentialsOf,
+    From,
+    KeyOf,
+    KeysAt,
+    Log,
+    NetworkOf,
+    OwnerOf,
+    Signers,
+    StatementsOf,
+    TypeOf,
+)
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from maia.spark.applications import Application
+    from maia.spark.applications.runs import Finished
+
+
+_ROWS_SHOWN: Final = 5
+_GENERATE: Final = "Example: maia pipeline generate sightings city --rows 10000000"
+_RUN: Final = (
+    "Examples: maia pipeline run billing --from city --out charges --plot charges.png; "
+    "maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json"
+)
+
+app = typer.Typer(no_args_is_help=True, help="Run the papers' applications over events, in Spark.")
+
+
+class UnknownPipeline(BadInput):
+    """There is no application or generator of this name."""
+
+    code = "INPUT-PIPELINE-NAME"
+
+
+Name: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="Which; `maia pipeline list` lists them.")
+]
+Set: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="TERM=VALUE", help="Change a term of the application; may be repeated."),
+]
+Cores: TypeAlias = Annotated[int, typer.Option(min=1, max=1024, help="How many cores Spark may use.")]
+MemoryMib: TypeAlias = Annotated[
+    int, typer.Option("--memory", min=512, metavar="MIB", help="How much memory Spark may use.")
+]
+
+
+@app.command(name="list", epilog="Example: maia pipeline list --json")
+def list_(as_json: AsJson = False) -> None:
+    """List the applications with their terms, and the generators."""
+    from dataclasses import asdict
+
+    from maia.spark.applications import APPLICATIONS
+    from maia.spark.generators import GENERATORS
+
+    lines = ["applications"]
+    for application in APPLICATIONS.values():
+        lines.append(f"  {application.name:<12} {application.about}")
+        lines.append(f"  {'':<12} reads {', '.join(application.reads)}")
+        terms = ", ".join(f"{name}={_term(value)}" for name, value in asdict(application.terms).items())
+        lines.append(f"  {'':<12} terms {terms}")
+    lines.append("generators")
+    lines += [f"  {generator.name:<12} {generator.about}" for generator in GENERATORS.values()]
+    record = {
+        "applications": [
+            {
+                "name": one.name,
+                "about": one.about,
+                "reads": {name: kind.value for name, kind in one.reads.items()},
+                "terms": asdict(one.terms),
+            }
+            for one in APPLICATIONS.values()
+        ],
+        "generators": [{"name": one.name, "about": one.about} for one in GENERATORS.values()],
+    }
+    answer(lines, record, as_json=as_json)
+
+
+@app.command(epilog=_GENERATE)
+def generate(
+    name: Name,
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for Parquet files.")],
+    rows: Annotated[int, typer.Option(min=0, help="How many events.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 2003,
+    per_day: Annotated[int, typer.Option(min=1, help="How many events make a day.")] = 500_000,
+    as_json: AsJson = False,
+) -> None:
+    """Make realistic events, the same ones for the same seed; without Java."""
+    from time import perf_counter
+
+    from maia.cli.pipeline.source import counted
+    from maia.spark.generators import GENERATORS, Order
+    from maia.spark.generators.files import write_generated
+
+    generator = _one_of(name, GENERATORS, "generator")
+    began = perf_counter()
+    with counted(f"making {name}", rows, is_quiet=as_json) as made:
+        files = write_generated(out, generator, Order(rows, seed, per_day), made=made)
+    seconds = perf_counter() - began
+    size = sum(file.stat().st_size for file in files)
+    answer(
+        [f"{rows:,} {name} in {len(files)} files of `{out}`, {size / 1e6:,.1f} MB, {seconds:.1f} s"],
+        {"rows": rows, "files": len(files), "bytes": size, "seconds": round(seconds, 3), "folder": str(out)},
+        as_json=as_json,
+    )
+
+
+@app.command(epilog=_RUN)
+def run(
+    name: Name,
+    source: From = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the result in this new folder, as Parquet.")] = None,
+    plot: Annotated[
+        list[Path] | None, typer.Option(help="Draw the result: a .png, .svg or .pdf file. May be repeated.")
+    ] = None,
+    changes: Set = None,
+    is_stream: Annotated[
+        bool, typer.Option("--stream", help="Run as a stream, a file at a time, instead of as a batch.")
+    ] = False,
+    log: Log = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
+    statements: StatementsOf = None,
+    batch_bytes: BatchBytes = None,
+    cores: Cores = 2,
+    memory_mib: MemoryMib = 2048,
+    as_json: AsJson = False,
+) -> None:
+    """Run an application over events and print a summary of its result."""
+    from maia.spark.applications.runs import interruptible
+    from maia.spark.applications.runs import run as run_application
+
+    asked = Asked(
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        batch_bytes,
+    )  # fmt: skip
+
+    application, terms = _application(name, changes)
+    _check_plots(plot or [])
+    with _session(asked, application, cores, memory_mib) as spark, _folder_for(out) as result:
+        from maia.cli.pipeline.source import spark_steps
+
+        with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
+            step(f"running {name}")
+            finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
+            step("adding up")
+            rows = spark.read.parquet(str(result.resolve()))
+            record = interruptible(spark, lambda: _record(application, finished, rows))
+            for path in plot or []:
+                step(f"drawing {path.name}")
+                _draw(name, rows, path)
+            shown = [] if as_json else _first_rows(application, rows)
+    lines = [*shown, *_lines(record), *(f"drawn     {path}" for path in plot or [])]
+    answer(lines, record | ({"out": str(out)} if out else {}), as_json=as_json)
+
+
+@app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
+def explain(
+    name: Name,
+    source: From = None,
+    changes: Set = None,
+    log: Log = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
+    statements: StatementsOf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show Spark's plan: operators and columns, never a value that is compared with."""
+    asked = Asked(
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
+    )
+    application, terms = _application(name, changes)
+    with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
+        from maia.spark.applications.application import columns_read, plan_lines
+
+        result = application.of(events.table(), terms)
+        lines, read = plan_lines(result), sorted(events.attributes(columns_read(result)))
+    never = sorted(application.never_reads)
+    columns = [f"reads       {', '.join(read)}", f"never reads {', '.join(never) or '(nothing is left out)'}"]
+    answer([*lines, *columns], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
+
+
+@app.command(epilog="Example: maia pipeline verify billing --from city")
+def verify(
+    name: Name,
+    source: From = None,
+    changes: Set = None,
+    log: Log = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
+    statements: StatementsOf = None,
+    cores: Cores = 2,
+    memory_mib: MemoryMib = 2048,
+    as_json: AsJson = False,
+) -> int:
+    """Run as a batch and as a stream, compare row by row, and check for columns that must not be read."""
+    from maia.spark.applications.runs import run as run_application
+
+    asked = Asked(
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
+    )
+    application, terms = _application(name, changes)
+    with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
+        from maia.cli.pipeline.source import spark_steps
+        from maia.spark.applications.application import columns_read
+
+        with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
+            for way in ("batch", "stream"):
+                step(f"running {name} as a {way}")
+                run_application(
+                    spark, application, terms, events, result=Path(folder, way), is_stream=way == "stream"
+                )
+            step("comparing")
+            batch, stream = (spark.read.parquet(str(Path(folder, way))) for way in ("batch", "stream"))
+            record: dict[str, object] = {
+                "application": name,
+                "rows": batch.count(),
+                "only_in_batch": batch.exceptAll(stream).count(),
+                "only_in_stream": stream.exceptAll(batch).count(),
+                "rows_with_a_key_of_another": _doubled(application, batch),
+                "reads_what_it_must_not": sorted(
+                    events.attributes(columns_read(application.of(events.table(), terms)))
+                    & application.never_reads
+                ),
+            }
+    holds = not any(record[check] for check in _CHECKS)
+    answer(_lines(record | {"holds": holds}), record | {"holds": holds}, as_json=as_json)
+    return 0 if holds else ANSWER_NO
+
+
+_CHECKS: Final = ("only_in_batch", "only_in_stream", "rows_with_a_key_of_another", "reads_what_it_must_not")
+
+
+# ------------------------------------------------------------ what the words mean
+
+
+def _application(name: str, changes: list[str] | None) -> tuple[Application[Any], object]:
+    # Any: each application has terms of its own.
+    from maia.spark.applications import APPLICATIONS, BadTerm
+
+    application = _one_of(name, APPLICATIONS, "application")
+    words = [change.partition("=") for change in changes or []]
+    for term, equals, _ in words:
+        if not equals:
+            raise BadTerm(f"`{term[:80]}` is not `TERM=VALUE`")
+    return application, application.terms_with({term.strip(): value for term, _, value in words})
+
+
+def _one_of(name: str, known: Mapping[str, Any], what: str) -> Any:
+    # Any: applications and generators are looked up alike.
+    if name not in known:
+        raise UnknownPipeline(f"`{name[:40]}` is no {what}; there are {', '.join(known)}")
+    return known[name]
+
+
+def _check_plots(paths: Sequence[Path]) -> None:
+    """Refuse before the work begins what could not be drawn after it."""
+    from importlib.util import find_spec
+
+    from maia.spark.applications.plots import FORMS, BadPlot, PlotsUnavailable
+
+    for path in paths:
+        if path.suffix.lstrip(".") not in FORMS:
+            raise BadPlot(f"`{path}` does not end in .{', .'.join(FORMS)}")
+        if not path.parent.is_dir():
+            raise BadPlot(f"`{path.parent}` is no folder, so no picture can be written into it")
+    if paths and find_spec("matplotlib") is None:
+        raise PlotsUnavailable(
+            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia[plots]'"
+        )
+
+
+@contextmanager
+def _session(
+    asked: Asked, application: Application[Any], cores: int, memory_mib: int
+) -> Iterator[SparkSession]:
+    """Start Spark, here or on the cluster that the environment names, once there is something to read."""
+    # Any: each application has terms of its own.
+    from maia.spark.session.session import cluster_of, spark_session
+
+    asked.check(application)
+    with spark_session(
+        "maia-pipeline", cores=cores, memory_mib=memory_mib, long_running=True, cluster=cluster_of()
+    ) as spark:
+        yield spark
+
+
+@contextmanager
+def _folder_for(out: Path | None) -> Iterator[Path]:
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="maia-pipeline-") as folder:
+        yield Path(folder, "result")
+
+
+# ------------------------------------------------------------ what is said
+
+
+def _record(application: Application[Any], finished: Finished, rows: DataFrame) -> dict[str, object]:
+    totals = rows.agg(*(column.alias(name) for name, column in application.totals().items())).collect()[0]
+    record: dict[str, object] = {"application": application.name, "seconds": round(finished.seconds, 3)}
+    if finished.events is not None:
+        record |= {"events": finished.events, "events_per_s": round(finished.events / finished.seconds)}
+    return record | totals.asDict()
+
+
+def _lines(record: Mapping[str, object]) -> list[str]:
+    width = max(map(len, record)) + 2
+    return [f"{name.replace('_', ' '):<{width}} {_shown(value)}" for name, value in record.items()]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def _term(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _first_rows(application: Application[Any], rows: DataFrame) -> list[str]:
+    """Return the first rows as people read them, columns below each other."""
+    found = rows.orderBy(*application.keys).limit(_ROWS_SHOWN).collect()
+    cells = [rows.columns, *([_shown(value) for value in row] for row in found)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(rows.columns))]
+    table = [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells
+    ]
+    return [*(line.rstrip() for line in table), ""]
+
+
+def _draw(name: str, rows: DataFrame, path: Path) -> None:
+    from maia.private_files import create_private
+    from maia.spark.applications.plots import draw
+
+    drawn = draw(name, rows, form=path.suffix.lstrip("."))
+    with create_private(path, follow_links=True) as file:
+        file.write(drawn)
+
+
+def _doubled(application: Application[Any], rows: DataFrame) -> int:
+    """Return how many rows there are beyond one for each key; a path has many steps to a key."""
+    keys = [*application.keys, *(["step"] if "step" in rows.columns else [])]
+    return rows.count() - rows.select(*keys).distinct().count()
+
+
+__all__ = ["app"]
