@@ -317,16 +317,20 @@ def all_benchmarks(folder: Path = BENCH_FOLDER) -> list[Benchmark]:
 
 
 def chosen(benchmarks: Sequence[Benchmark], wanted: Sequence[str]) -> list[Benchmark]:
-    """Return the benchmarks with these numbers or names, or all of them when none is named."""
-    return [_one(benchmarks, name) for name in wanted] if wanted else list(benchmarks)
+    """Return the benchmarks with these numbers or names, or all of them when none is named.
+
+    Two benchmarks may share a number: they are halves of one question.
+    """
+    return [one for name in wanted for one in _called(benchmarks, name)] if wanted else list(benchmarks)
 
 
-def _one(benchmarks: Sequence[Benchmark], wanted: str) -> Benchmark:
+def _called(benchmarks: Sequence[Benchmark], wanted: str) -> list[Benchmark]:
     plain = wanted.lstrip("#")
-    for benchmark in benchmarks:
-        if plain == benchmark.name or (plain.isdecimal() and int(plain) == benchmark.number):
-            return benchmark
-    raise UnknownBenchmark(wanted, benchmarks)
+    number = int(plain) if plain.isdecimal() else None
+    found = [one for one in benchmarks if one.name == plain or one.number == number]
+    if not found:
+        raise UnknownBenchmark(wanted, benchmarks)
+    return found
 
 
 # ---------------------------------------------------------------- the machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,8 @@ def test_benchmarks_are_found_by_number_and_by_name(harness):
     )
     assert harness.chosen([one, two], ["2", "#1", "cold"]) == [two, one, two]
     assert harness.chosen([one, two], []) == [one, two]
+    half = replace(two, name="other-half")
+    assert harness.chosen([one, two, half], ["2"]) == [two, half]
     with pytest.raises(harness.UnknownBenchmark, match="no benchmark is called `3`"):
         harness.chosen([one, two], ["3"])
 
