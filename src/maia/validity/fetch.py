@@ -11,7 +11,7 @@ prove themselves, and only the tester itself is listened to, by its key; what
 a location answers can therefore shorten a right, never extend one.
 
 A client that connects shows what was fetched by itself (`api/validity.py`),
-and a job goes on asking while it runs (`governed/validity_watch.py`).
+and a job goes on asking while it runs (`governed/right_watch.py`).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class SealedColumn(AnyMessage, frozen=True):
     """One attribute of some rows, sealed; with an empty uid, all attributes together.
 
     `commitment` is what the signer said about its content, and `path` leads to
-    it from the blocks that are left of a frame that was cut (`frames/block_tree.py`).
+    it from the blocks that are left of a frame that was cut (`frames/blocks.py`).
     """
 
     uid: Uid

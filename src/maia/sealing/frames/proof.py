@@ -11,7 +11,7 @@ frames at once, through hashes:
 A leaf is salted with a key that the readers of its attribute alone have, so
 that no other broker can guess values from it. A reader that cannot open a column
 takes its commitment as it is, and the signature still holds. The tree over
-the blocks is in `frames/block_tree.py`.
+the blocks is in `frames/blocks.py`.
 """
 
 from __future__ import annotations

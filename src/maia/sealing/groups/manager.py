@@ -4,7 +4,7 @@ The manager of a type calls its `GroupManager`: a member joins, leaves, is put
 out, or time passes, and what comes back is what members must be sent.
 A member's right is the policy kernel's answer to the certificates shown
 (`groups/membership.py`), and a new key is made when, and only when, a member would
-otherwise read what it has no right to (`groups/refresh.py`). All groups of a type
+otherwise read what it has no right to (`groups/outcomes.py`). All groups of a type
 share one sequence of epochs, each signed and bound to the one before.
 
     manager.join(claim, head, now)   -> [NewEpoch(...), Delivery(...)]

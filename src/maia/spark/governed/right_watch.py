@@ -7,7 +7,7 @@
 Before every answer the desk looks whether the last statement has ended, to
 the microsecond of the driver's clock. The grants of a table whose right is gone end at the desk, so that its
 next batch fails; tables of other readers at the same desk go on. With
-`asking`, the driver asks testers by itself (`governed/validity_watch.py`).
+`asking`, the driver asks testers by itself (`governed/right_watch.py`).
 """
 
 from __future__ import annotations
