@@ -54,8 +54,14 @@ def test_a_hostile_operand_matches_itself_and_nothing_else(executors: Sequence[E
 def test_wildcards_are_not_special_in_any_question_about_text(executors: Sequence[Executor]):
     """A72: `%`, `_`, `.` and a backslash match themselves alone."""
     values = ["a%b", "axb", "a_b", "a\\b", "a.b", "%", "\\%", "b", "a% b", "a*"]
+    values += [f"/{value}" for value in values]
     operands = ("a%", "%b", "%", "_", "\\", ".", "a_b", "*")
-    atoms = [TextMatch(X, test, operand) for test in TextTest for operand in operands]
+    # A pattern of topics is a path: it begins with a slash.
+    atoms = [
+        TextMatch(X, test, f"/{operand}" if test is TextTest.LEVELS else operand)
+        for test in TextTest
+        for operand in operands
+    ]
     batch = Batch(
         tuple(View((Window(atom, ALL_ATTRIBUTES),)) for atom in atoms),
         tuple({ROW: i, X: value} for i, value in enumerate(values)),

@@ -148,7 +148,8 @@ class World:
         self.net = AgreeingNet(TypeDefinition(owner_name, None, first), self._pito, self.level)
         self.versions = self._verified(second)
         # In some worlds the camera publishes a sub-type, of which no reader knows. The other draws stay.
-        self.is_extended = Random(f"{seed}/sub-type").random() < 0.4  # noqa: S311 - test cases, not secrets
+        is_extended = Random(f"{seed}/sub-type").random() < 0.4  # noqa: S311 - test cases, not secrets
+        self.is_extended = is_extended and not self.has_topics  # a tree of topics has no sub-types
         self.spoken = self._sub_types() if self.is_extended else self.versions
         self.net.sub_type = self.spoken[0].type_id if self.is_extended and self.level else None
         self.held = self._held()

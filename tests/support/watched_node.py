@@ -92,7 +92,7 @@ def write_reprs(home: Path) -> None:
     """Write the text of everything of ours that is alive."""
     texts = set()
     for found in gc.get_objects():
-        if type(found).__module__.partition(".")[0] == "maia":
+        if str(type(found).__module__).partition(".")[0] == "maia":
             texts.add(repr(found)[:_REPR_MAX])
     part = home / "reprs.part"
     part.write_text("\n".join(sorted(texts)), encoding="utf-8", errors="replace")

@@ -31,7 +31,7 @@ from support.view_cases import random_event, random_predicate, random_view
 
 OUR_WORDS = re.compile(
     "def|bind|run|event|get|return|None|if|not|and|or|is|in|else|for|seen|shown|nothing|items|True|False|u|v"
-    "|startswith|endswith|split|type|(string|int|float|bool|timestamp|bytes)_|(k|v|sv|w)[0-9]+"
+    "|startswith|endswith|split|fullmatch|type|(string|int|float|bool|timestamp|bytes)_|(k|v|sv|w)[0-9]+"
 )
 
 
