@@ -1,7 +1,8 @@
 """How do two nodes prove their keys and agree on a secret with one message each?
 
 A poor network cannot afford the flights and certificates of TLS. On a statement
-link (Gismo 4, figure 4) the node that dials sends a request and gets a response:
+link (Gismo 4, figure 4) the node that dials sends a request and gets a response.
+STATEMENT is the short form of an identity statement.
 
     request   A1 LENGTH  EPHEMERAL(32) TIME(8) SIGNATURE(64) STATEMENT
     response  A2 LENGTH  HPKE to EPHEMERAL of  SECRET(32) SIGNATURE(64) STATEMENT
@@ -46,8 +47,8 @@ from maia.credentials.identity import (
     IDENTITY_BYTES_MAX,
     SignedIdentity,
     VerifiedIdentity,
-    identity_from_bytes,
-    identity_to_bytes,
+    pack_identity,
+    unpack_identity,
     verify_identity,
 )
 from maia.credentials.keys import SIGNATURE_BYTES, BadSignature
@@ -146,7 +147,7 @@ class LinkIdentity:
 
     def verified(self, data: bytes, subject: Principal | None, now: Instant) -> VerifiedIdentity:
         """Return the proof that a trusted provider vouches for the peer; `subject` if it is known before."""
-        signed = identity_from_bytes(data)
+        signed = unpack_identity(data)
         expected = signed.statement.subject if subject is None else subject
         return verify_identity(
             signed, subject=expected, community=self.community, providers=self.providers, now=now
@@ -289,7 +290,7 @@ class Request:
         """Ask `responder`, and no other, for a link."""
         self._identity, self._responder = identity, responder
         self._ephemeral: SessionKey | None = SessionKey(random)
-        statement = identity_to_bytes(identity.own)
+        statement = pack_identity(identity.own)
         asked = self._ephemeral.public + now.to_bytes(_TIME_BYTES, "big", signed=True)
         signature = identity.key.sign(SignedKind.LINK_REQUEST, _request_body(asked, responder, statement))
         self.data = _with_head(_REQUEST, asked + signature + statement)
@@ -335,7 +336,7 @@ class Responder:
         digest = sha256(request).digest()
         nonce = ephemeral[:NONCE_BYTES]
         # The cheap checks come before the signatures, and only what is signed is remembered.
-        subject = identity_from_bytes(statement).statement.subject
+        subject = unpack_identity(statement).statement.subject
         self._memory.forget_before(Instant(now - identity.window_s * SECOND))
         self._memory.check_unheard(subject, nonce, signed_at=signed_at)
         if subject == identity.key.principal:
@@ -343,7 +344,7 @@ class Responder:
         body = _request_body(asked, identity.key.principal, statement)
         _check_signature(subject, SignedKind.LINK_REQUEST, body, signature)
         peer = identity.verified(statement, subject, now)
-        secret, own = random(_SECRET_BYTES), identity_to_bytes(identity.own)
+        secret, own = random(_SECRET_BYTES), pack_identity(identity.own)
         signed = identity.key.sign(SignedKind.LINK_RESPONSE, _response_body(digest, secret, own))
         try:
             sealed = seal_to(ephemeral, secret + signed + own, _RESPONSE_FOR + digest, random)
