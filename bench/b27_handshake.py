@@ -118,7 +118,7 @@ def _responder() -> Responder:
 
 
 def _identity(key: SigningKey, attributes: int) -> LinkIdentity:
-    return LinkIdentity(key, _statement(key, attributes), "coalition.north", frozenset({PROVIDER.principal}))
+    return LinkIdentity(key, _statement(key, attributes), frozenset({PROVIDER.principal}))
 
 
 def _statement(key: SigningKey, attributes: int) -> SignedIdentity:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
+from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
 from maia.credentials.identity import Identity, SignedIdentity, issue_identity
 from maia.events import SECOND, AttributeUid, Instant
+from maia.net.statement_links import StatementLinks
 from maia.sealing.two_message import LinkIdentity, OpenLink, Request, Responder
 
 NORWAY, UK, ANNA, BROKER, OTHER_BROKER, EVE = (SigningKey.from_seed(bytes([n]) * 32) for n in range(1, 7))
@@ -55,11 +57,10 @@ def link_identity(
     own: SignedIdentity | None = None,
     providers: tuple[SigningKey, ...] = (NORWAY,),
     start: Instant = NOON,
-    community: str = COMMUNITY,
 ) -> LinkIdentity:
     """Return a node's identity; its clock agrees with the others' to a minute."""
     stated = statement(key, identifier, start=start) if own is None else own
-    return LinkIdentity(key, stated, community, frozenset(one.principal for one in providers))
+    return LinkIdentity(key, stated, frozenset(one.principal for one in providers))
 
 
 ANNAS = link_identity()
@@ -76,3 +77,32 @@ def open_links(seed: str = "a link", now: Instant = NOON) -> tuple[OpenLink, Ope
     request = Request(ANNAS, BROKER.principal, now, chance(seed + " of Anna"))
     response, accepted = responder().respond(BROKERS, request.data, now, chance(seed + " of the broker"))
     return request.open(response, now), accepted
+
+
+# ------------------------------------------------------------ on sockets, now
+
+
+def whole_second(moment: Instant) -> Instant:
+    """Return the beginning of a second: a statement says no more."""
+    return Instant(moment // SECOND * SECOND)
+
+
+def live_statement(
+    key: SigningKey, *, by: SigningKey = NORWAY, from_s: float = -60, until_s: float = 3600
+) -> SignedIdentity:
+    """Issue a statement around the present moment."""
+    now = whole_second(system_now())
+    return statement(key, "somebody@norway", by=by, start=seconds(from_s, now), until=seconds(until_s, now))
+
+
+def live_links(
+    key: SigningKey,
+    peers: dict[str, Principal] | None = None,
+    *,
+    own: SignedIdentity | None = None,
+    clock: Callable[[], Instant] = system_now,
+) -> StatementLinks:
+    """Return how a node opens statement links now."""
+    stated = live_statement(key) if own is None else own
+    identity = link_identity(key, own=stated)
+    return StatementLinks(lambda: identity, clock, peers or {})

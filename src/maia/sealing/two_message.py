@@ -137,11 +137,13 @@ class RecordsUsedUp(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
-    """What a node needs to open statement links: its key and statement, and the providers it trusts."""
+    """What a node needs to open statement links: its key and statement, and the providers it trusts.
+
+    Peers are of the community of the node's own statement.
+    """
 
     key: SigningKey
     own: SignedIdentity
-    community: str
     providers: frozenset[Principal]
     window_s: int = REQUEST_WINDOW_S
 
@@ -149,8 +151,9 @@ class LinkIdentity:
         """Return the proof that a trusted provider vouches for the peer; `subject` if it is known before."""
         signed = unpack_identity(data)
         expected = signed.statement.subject if subject is None else subject
+        community = self.own.statement.community
         return verify_identity(
-            signed, subject=expected, community=self.community, providers=self.providers, now=now
+            signed, subject=expected, community=community, providers=self.providers, now=now
         )
 
 
