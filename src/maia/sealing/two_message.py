@@ -338,15 +338,16 @@ class Responder:
         signed_at = _checked_time(asked[ENCRYPTION_KEY_BYTES:], now, identity.window_s)
         digest = sha256(request).digest()
         nonce = ephemeral[:NONCE_BYTES]
-        # The cheap checks come before the signatures, and only what is signed is remembered.
+        # A stranger without a statement of a trusted provider costs no signature check, one that forges
+        # such a statement costs one, and only what is signed is remembered.
         subject = unpack_identity(statement).statement.subject
         self._memory.forget_before(Instant(now - identity.window_s * SECOND))
         self._memory.check_unheard(subject, nonce, signed_at=signed_at)
         if subject == identity.key.principal:
             raise LinkNotProved("a request of this node's own key is a reflection")
+        peer = identity.verified(statement, subject, now)
         body = _request_body(asked, identity.key.principal, statement)
         _check_signature(subject, SignedKind.LINK_REQUEST, body, signature)
-        peer = identity.verified(statement, subject, now)
         secret, own = random(_SECRET_BYTES), pack_identity(identity.own)
         signed = identity.key.sign(SignedKind.LINK_RESPONSE, _response_body(digest, secret, own))
         try:
