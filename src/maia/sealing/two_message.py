@@ -182,7 +182,9 @@ class Records:
         try:
             return self._cipher.decrypt(self._nonce(), sealed, head)
         except InvalidTag:
-            raise BadLinkRecord("this is not the next record that the peer has sealed") from None
+            raise BadLinkRecord(
+                "this is not the next record that the peer has sealed; connect again"
+            ) from None
 
     def _nonce(self) -> bytes:
         if self._next >= self._records_max:
@@ -248,7 +250,7 @@ class OpenLink:
     def check_end(self) -> None:
         """Raise if the connection ended inside a record."""
         if self._held:
-            raise BadLinkRecord("the connection ended inside a record")
+            raise BadLinkRecord("the connection ended inside a record; connect again")
 
 
 def _record_length(head: bytes) -> int:
@@ -307,7 +309,9 @@ class Request:
         try:
             opened = ephemeral.open(sealed, _RESPONSE_FOR + asked)
         except BadDelivery:
-            raise LinkNotProved("the response is no answer to this request") from None
+            raise LinkNotProved(
+                "the response is no answer to this request; check the key in the address"
+            ) from None
         secret, rest = opened[:_SECRET_BYTES], opened[_SECRET_BYTES:]
         signature, statement = rest[:SIGNATURE_BYTES], rest[SIGNATURE_BYTES:]
         peer = self._identity.verified(statement, self._responder, now)
@@ -364,7 +368,9 @@ def message_length(head: bytes) -> int:
     lengths = _LENGTHS.get(head[0]) if len(head) == HEAD_BYTES else None
     length = int.from_bytes(head[1:], "big")
     if lengths is None or length not in lengths:
-        raise BadLinkMessage("this does not open a statement link")
+        raise BadLinkMessage(
+            "this does not open a statement link; is one of the two sides configured for TLS?"
+        )
     return length
 
 
@@ -391,7 +397,9 @@ def _check_signature(peer: Principal, kind: SignedKind, body: bytes, signature: 
     try:
         verify_signature(peer, kind, body, signature)
     except BadSignature:
-        raise LinkNotProved(f"`{peer}` has not signed this for this link and these two nodes") from None
+        raise LinkNotProved(
+            f"`{peer}` has not signed this for these two nodes; check the key in the address"
+        ) from None
 
 
 def _checked_time(data: bytes, now: Instant, window_s: int) -> Instant:
