@@ -103,6 +103,7 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         *prepared_lines(prepared, what="broker"),
         f"types        {len(prepared.definitions)} definitions",
         f"listen       {config.listen}",
+        f"statements   {_statement_line(prepared)}",
         f"join         {' '.join(config.join) or 'none: the first broker of its network'}",
         f"data         {config.data or 'none: nothing survives a restart'}",
         f"log          {_log_line(prepared)}",
@@ -111,9 +112,17 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
     record = {
         **prepared_record(prepared), "listen": config.listen, "join": list(config.join),
         "types": len(prepared.definitions), "data": None if config.data is None else str(config.data),
-        "log": None if config.log_folder is None else str(config.log_folder), "checked": True,
+        "log": None if config.log_folder is None else str(config.log_folder),
+        "statement_links": config.identity_listen, "checked": True,
     }  # fmt: skip
     answer(lines, record, as_json=as_json)
+
+
+def _statement_line(prepared: PreparedBroker) -> str:
+    if prepared.identity is None:
+        return "none: statement links are not accepted"
+    until = prepared.identity().own.statement.not_after
+    return f"links accepted at {prepared.config.identity_listen}; the broker's own holds until {until}"
 
 
 def _log_line(prepared: PreparedBroker) -> str:

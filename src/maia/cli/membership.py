@@ -15,13 +15,21 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import moment, read_certificates, read_definition, read_owner
+from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.key import open_key
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
     from maia.client.api.client import Client
-    from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+    from maia.credentials import (
+        NetworkName,
+        Principal,
+        SignedCertificate,
+        SigningKey,
+        VerifiedConstitution,
+    )
+    from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition, VerifiedType
 
 __all__ = [
@@ -29,9 +37,11 @@ __all__ = [
     "Coordinator",
     "CredentialFiles",
     "Definition",
+    "IdentityPath",
     "Membership",
     "Network",
     "Previous",
+    "Providers",
     "WaitS",
     "WalletPath",
     "history_of",
@@ -71,12 +81,29 @@ Brokers: TypeAlias = Annotated[
         "--broker",
         envvar="MAIA_ADDRESS",
         metavar="ADDRESS",
-        help="A broker, such as 127.0.0.1:7400; give several to go on when one fails.",
+        help="A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
+        "give several to go on when one fails.",
+    ),
+]
+IdentityPath: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--identity", envvar="MAIA_IDENTITY", help="Your identity statement, for statement links."),
+]
+Providers: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--provider", envvar="MAIA_PROVIDERS", help="A provider that is trusted: key or .pub file. Repeat."
     ),
 ]
 WaitS: TypeAlias = Annotated[
     float, typer.Option("--wait", min=0.1, max=3600.0, help="Seconds to wait for a broker and for answers.")
 ]
+
+
+class LinkWithoutIdentity(BadInput):
+    """A statement link was asked for without a statement, or without a provider that is trusted."""
+
+    code = "INPUT-LINK-IDENTITY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +117,7 @@ class Membership:
     wait_s: float
     wallet: Path | None = None
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    by_statement: StatementLinks | None = field(default=None, repr=False)
 
     def settings(self) -> ClientSettings:
         """Return the settings of a session of this member."""
@@ -110,6 +138,7 @@ class Membership:
             credentials=self.credentials,
             constitutions=self.constitutions,
             timeout_s=self.wait_s,
+            by_statement=self.by_statement,
         )
 
     @asynccontextmanager
@@ -129,6 +158,7 @@ class Membership:
                 statements=kept.statements,
                 constitutions=self.constitutions,
                 timeout_s=self.wait_s,
+                by_statement=self.by_statement,
             ) as client,
             following(client, wallet, shown=kept),
         ):
@@ -144,15 +174,42 @@ def membership(
     brokers: list[str],
     wait_s: float,
     wallet: Path | None = None,
+    identity: Path | None = None,
+    providers: list[str] | None = None,
 ) -> Membership:
-    """Open the key and the certificates that the options name."""
+    """Open the key, the certificates and the statement that the options name."""
     from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName
 
     name = NetworkName(read_owner(coordinator), network)
     shown = tuple(read_certificates(credentials))
     constitutions = read_constitutions([*credentials, *([] if wallet is None else [wallet])])
-    return Membership(open_key(key), name, shown, tuple(brokers), wait_s, wallet, constitutions)
+    signing = open_key(key)
+    peers = {address: read_principal(word) for word, at, address in map(_parted, brokers) if at}
+    links = _statement_links(signing, peers, identity, providers or []) if peers else None
+    addresses = tuple(address for _, _, address in map(_parted, brokers))
+    return Membership(signing, name, shown, addresses, wait_s, wallet, constitutions, links)
+
+
+def _parted(broker: str) -> tuple[str, str, str]:
+    """Return the key, the `@` and the address of a broker; the first two are empty for a TLS link."""
+    return broker.rpartition("@")
+
+
+def _statement_links(
+    key: SigningKey, peers: dict[str, Principal], identity: Path | None, providers: list[str]
+) -> StatementLinks:
+    from maia.clock import system_now
+    from maia.config.identity_file import IdentityFile
+    from maia.net.statement_links import StatementLinks
+
+    if identity is None or not providers:
+        raise LinkWithoutIdentity(
+            "a broker `KEY@HOST:PORT` is reached by a statement link: "
+            "name your statement with `--identity` and the providers that you trust with `--provider`"
+        )
+    file = IdentityFile(identity, key, [read_principal(one) for one in providers])
+    return StatementLinks(file, system_now, peers)
 
 
 def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:

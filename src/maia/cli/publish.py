@@ -20,9 +20,11 @@ from maia.cli.membership import (
     Coordinator,
     CredentialFiles,
     Definition,
+    IdentityPath,
     Membership,
     Network,
     Previous,
+    Providers,
     WaitS,
     WalletPath,
     history_of,
@@ -79,6 +81,8 @@ def publish(
     ] = "true",
     previous: Previous = None,
     wallet: WalletPath = None,
+    identity: IdentityPath = None,
+    provider: Providers = None,
     wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -93,6 +97,8 @@ def publish(
         brokers=broker,
         wait_s=wait_s,
         wallet=wallet,
+        identity=identity,
+        providers=provider,
     )
     history = history_of(definition, previous)
     event_type = verified(history, member.constitutions)

@@ -99,11 +99,14 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
         api = getattr(listening, "api", None)  # only a domain's server has one, and not every one
         lines = [f"listening on {listening.address} as {listening.principal}"]
         lines += [] if api is None else [f"answering at https://{api}"]
+        statements = getattr(listening, "statement_address", None)  # only a broker has one
+        lines += [] if statements is None else [f"statement links at {listening.principal}@{statements}"]
         record = {
             "listening": listening.address,
             "principal": listening.principal,
             "status": listening.status,
             **({} if api is None else {"api": api}),
+            **({} if statements is None else {"statement_links": statements}),
         }
         answer(lines, record, as_json=as_json)
 

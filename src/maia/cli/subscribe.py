@@ -16,9 +16,11 @@ from maia.cli.membership import (
     Coordinator,
     CredentialFiles,
     Definition,
+    IdentityPath,
     Membership,
     Network,
     Previous,
+    Providers,
     WaitS,
     WalletPath,
     history_of,
@@ -91,6 +93,8 @@ def subscribe(
     ] = False,
     previous: Previous = None,
     wallet: WalletPath = None,
+    identity: IdentityPath = None,
+    provider: Providers = None,
     wait_s: WaitS = 30.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Also print who published each event, and when, and warnings.")
@@ -107,6 +111,8 @@ def subscribe(
         brokers=broker,
         wait_s=wait_s,
         wallet=wallet,
+        identity=identity,
+        providers=provider,
     )
     history = history_of(definition, previous)
     event_type = verified(history, member.constitutions)

@@ -16,6 +16,7 @@ from maia.errors import BadInput, MaiaError
 if TYPE_CHECKING:
     from maia.credentials import Owner, Principal, SignedCertificate
     from maia.credentials.appointments import SignedAppointment
+    from maia.credentials.identity import SignedIdentity
     from maia.types import SignedDefinition
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "read_certificates",
     "read_definition",
     "read_definitions",
+    "read_identity",
     "read_owner",
     "read_principal",
     "read_text",
@@ -53,6 +55,7 @@ _KINDS: Final = (
     ("(signed (event-type", "a type definition"),
     ("(signed (appointment", "an appointment certificate"),
     ("(signed (role-membership", "a role membership certificate"),
+    ("(signed (identity", "an identity statement"),
     ("(quorum", "a constitution"),
     ("policy ", "a policy"),
 )
@@ -130,6 +133,13 @@ def read_appointments(paths: Iterable[Path]) -> list[SignedAppointment]:
     if len(files) > FILES_MAX:
         raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
     return [_named(file, appointment_from_text, "an appointment certificate") for file in files]
+
+
+def read_identity(path: Path) -> SignedIdentity:
+    """Read an identity statement from a file; nothing is verified yet."""
+    from maia.credentials.identity import identity_from_text
+
+    return _named(path, identity_from_text, "an identity statement")
 
 
 def read_definition(path: Path) -> SignedDefinition:

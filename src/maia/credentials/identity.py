@@ -14,10 +14,14 @@ provider that withdraws an attribute stops issuing it.
 its home is a home statement. A guest statement has another issuer: a provider
 that trusts the home provider directly has issued the same content again. It
 says so in what is signed, so it never becomes the ground for another one.
+
+The short form, for poor links, has the same fields without their names; the
+reader makes the signed bytes again.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Mapping
 from dataclasses import InitVar, dataclass, field, replace
 from hashlib import sha256
@@ -34,10 +38,17 @@ from maia.credentials.encoding.certificates import NotTheIssuer
 from maia.credentials.encoding.errors import BadCertificate
 from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.validity import instant_from_bytes, instant_to_bytes
-from maia.credentials.keys import Principal, SignedKind, SigningKey, verify_signature
+from maia.credentials.keys import (
+    KEY_BYTES,
+    Principal,
+    SignedKind,
+    SigningKey,
+    principal_from_bytes,
+    verify_signature,
+)
 from maia.credentials.names import checked_label
 from maia.credentials.proof import Proof
-from maia.errors import BadInput, BrokenCredential
+from maia.errors import BadInput, BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant, PresentValue, attribute_uid
 from maia.predicates import Predicate, admits
 
@@ -60,6 +71,8 @@ __all__ = [
     "identity_to_text",
     "issue_identity",
     "meets_requirement",
+    "pack_identity",
+    "unpack_identity",
     "verify_identity",
 ]
 
@@ -68,6 +81,8 @@ IDENTIFIER_BYTES_MAX: Final = 256
 IDENTITY_ATTRIBUTES_MAX: Final = 64
 
 _LIMITS: Final = Limits(size_max=IDENTITY_BYTES_MAX, depth_max=8, atom_max=4096)
+_PACKED: Final = struct.Struct(">32s32s64sqq?BH")
+"""Issuer, subject, signature, beginning, end, whether a home follows, and the lengths of two texts."""
 _VERSION: Final = (b"version", b"1")
 _SEAL: Final = object()
 
@@ -256,6 +271,49 @@ def identity_from_bytes(data: bytes) -> SignedIdentity:
     return SignedIdentity(identity, body, signature, sha256(body).digest())
 
 
+def pack_identity(signed: SignedIdentity) -> bytes:
+    """Return the short form of a signed statement, about half as long as its bytes."""
+    said = signed.statement
+    head = _PACKED.pack(
+        said.issuer.key,
+        said.subject.key,
+        signed.signature,
+        said.not_before,
+        said.not_after,
+        said.is_guest,
+        len(said.community.encode()),
+        len(said.identifier.encode()),
+    )
+    texts = said.community.encode() + said.identifier.encode()
+    return head + (said.home.key if said.is_guest else b"") + texts + write_canonical(_attributes_to(said))
+
+
+def unpack_identity(data: bytes) -> SignedIdentity:
+    """Read the short form, strictly. The signature is not verified here."""
+    try:
+        issuer, subject, signature, starts, ends, is_guest, community, identifier = _PACKED.unpack_from(data)
+        at = _PACKED.size + (KEY_BYTES if is_guest else 0)
+        texts_end = at + community + identifier
+        identity = Identity(
+            principal_from_bytes(issuer),
+            checked_label(text_from_atom(data[at : at + community])),
+            principal_from_bytes(subject),
+            _checked_identifier(text_from_atom(data[at + community : texts_end])),
+            _attributes_from(read_canonical(data[texts_end:], _LIMITS)),
+            Instant(starts),
+            Instant(ends),
+            principal_from_bytes(data[_PACKED.size : at] if is_guest else issuer),
+        )
+        body = write_canonical(_to_expression(identity))
+    except (struct.error, BadInput, BrokenCredential) as problem:
+        reason = problem.message if isinstance(problem, MaiaError) else "it is cut off"
+        raise BadIdentity(f"the short form of a statement cannot be read: {reason}") from problem
+    signed = SignedIdentity(identity, body, signature, sha256(body).digest())
+    if pack_identity(signed) != data:
+        raise BadIdentity("the short form of a statement is not written in its one way")
+    return signed
+
+
 def identity_to_text(signed: SignedIdentity) -> str:
     """Return a signed statement as people read it in a file; the signature is over the canonical form."""
     return write_advanced(read_canonical(identity_to_bytes(signed), _LIMITS)) + "\n"
@@ -278,13 +336,7 @@ def _to_expression(identity: Identity) -> SExpression:
         (b"community", checked_label(identity.community).encode()),
         (b"subject", principal_to_expression(identity.subject)),
         (b"identifier", _checked_identifier(identity.identifier).encode()),
-        (
-            b"attributes",
-            *(
-                (attribute_uid(uid).encode(), argument_to_expression(value))
-                for uid, value in sorted(identity.attributes.items())
-            ),
-        ),
+        _attributes_to(identity),
         (b"not-before", instant_to_bytes(identity.not_before)),
         (b"not-after", instant_to_bytes(identity.not_after)),
     )
@@ -300,7 +352,7 @@ def _from_expression(expression: SExpression) -> Identity:
             (b"community", community),
             (b"subject", subject),
             (b"identifier", identifier),
-            (b"attributes", *attributes),
+            attributes,
             (b"not-before", bytes(not_before)),
             (b"not-after", bytes(not_after)),
         ):
@@ -312,7 +364,7 @@ def _from_expression(expression: SExpression) -> Identity:
                 checked_label(text_from_atom(community)),
                 principal_from_expression(subject),
                 _checked_identifier(text_from_atom(identifier)),
-                _attributes(attributes),
+                _attributes_from(attributes),
                 starts,
                 ends,
                 principal_from_expression(home),
@@ -323,7 +375,17 @@ def _from_expression(expression: SExpression) -> Identity:
     raise BadIdentity("a field of the identity statement is missing, unknown, repeated or out of order")
 
 
-def _attributes(expressions: list[SExpression]) -> dict[AttributeUid, Argument]:
+def _attributes_to(identity: Identity) -> SExpression:
+    found = sorted(identity.attributes.items())
+    return b"attributes", *((attribute_uid(uid).encode(), argument_to_expression(one)) for uid, one in found)
+
+
+def _attributes_from(written: SExpression) -> dict[AttributeUid, Argument]:
+    match written:
+        case (b"attributes", *expressions):
+            pass
+        case _:
+            raise BadIdentity("a field of the identity statement is missing, unknown or out of order")
     if len(expressions) > IDENTITY_ATTRIBUTES_MAX:
         raise BadIdentity(f"an identity statement has at most {IDENTITY_ATTRIBUTES_MAX} attributes")
     found: dict[AttributeUid, Argument] = {}

@@ -123,6 +123,8 @@ class SignedKind(Enum):
     VALIDITY_STATEMENT = b"validity-statement"
     ONE_TIME_ANSWER = b"one-time-answer"
     IDENTITY = b"identity"
+    LINK_REQUEST = b"link-request"
+    LINK_RESPONSE = b"link-response"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

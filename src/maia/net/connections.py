@@ -1,7 +1,7 @@
 """Which connections does a node have, how are new ones made, and when is one too many?
 
 A node's runner asks here to listen and to dial. Connections that have not
-ended their TLS handshake are counted apart from the others. When there are
+ended their handshake are counted apart from the others. When there are
 too many of them one goes, the oldest from where most of them come, so that a
 flood of silent strangers costs them their places and nobody else theirs (A74).
 """
@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from itertools import count
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from maia.back_off import doubled, jittered
 from maia.credentials import SigningKey
+from maia.credentials.identity import IdentityNotInForce
 from maia.errors import MaiaError, Unavailable
+from maia.events import Instant
 from maia.net.addresses import host_and_port
 from maia.net.links import LinkLimits, SlowLink, TlsLink
 from maia.net.tls import accepting_context, dialling_context
-from maia.net.tls_stream import open_stream
+from maia.net.tls_stream import SocketStream, open_stream
 from maia.wire.effects import LinkId
 from maia.wire.places import Places
+
+if TYPE_CHECKING:
+    from maia.net.statement_links import StatementLinks
 
 __all__ = ["BackOff", "ConnectionOwner", "Connections", "TooManyConnections"]
 
@@ -87,10 +91,16 @@ class Connections:
     """The connections of one node. All of its tasks live in the task group that it is given."""
 
     def __init__(
-        self, owner: ConnectionOwner, key: SigningKey, limits: LinkLimits, back_off: BackOff
+        self,
+        owner: ConnectionOwner,
+        key: SigningKey,
+        limits: LinkLimits,
+        back_off: BackOff,
+        by_statement: StatementLinks | None = None,
     ) -> None:
         """Prove on every connection that this node holds `key`."""
         self._owner = owner
+        self._by_statement = by_statement
         self._limits = limits
         self._back_off = back_off
         self._accepting = accepting_context(key)
@@ -137,9 +147,9 @@ class Connections:
     def __len__(self) -> int:
         return len(self._links)
 
-    def listen(self, listening: socket.socket) -> None:
-        """Accept connections at a socket that listens already."""
-        self._listening.append(self._spawn(self._accept(listening)))
+    def listen(self, listening: socket.socket, *, by_statement: bool = False) -> None:
+        """Accept links at a socket that listens already: TLS links, or else statement links."""
+        self._listening.append(self._spawn(self._accept(listening, by_statement)))
 
     def stop_listening(self) -> None:
         """Accept nobody else."""
@@ -216,8 +226,18 @@ class Connections:
             await asyncio.sleep(_SWEEP_S)
             for link in list(self._links.values()):
                 link.check_deadlines(loop.time())
+            if self._by_statement is not None:
+                self._end_expired(self._by_statement.clock())
 
-    async def _accept(self, listening: socket.socket) -> None:
+    def _end_expired(self, now: Instant) -> None:
+        """End links with the statements that opened them; who dials again shows a new one."""
+        for link in list(self._links.values()):
+            if link.not_after is not None and link.not_after < now and not link.is_closing:
+                link.fail(
+                    IdentityNotInForce(f"the link held until {link.not_after}; renew the statement and dial")
+                )
+
+    async def _accept(self, listening: socket.socket, by_statement: bool) -> None:
         loop = asyncio.get_running_loop()
         with listening:
             while True:
@@ -227,10 +247,10 @@ class Connections:
                     self._owner.refused(problem, None)
                     await asyncio.sleep(_ACCEPT_PAUSE_S)
                 else:
-                    self._take_on(connection, str(where[0]))
+                    self._take_on(connection, str(where[0]), by_statement)
 
-    def _take_on(self, connection: socket.socket, address: str) -> None:
-        task = self._spawn(self._shake_hands(connection))
+    def _take_on(self, connection: socket.socket, address: str, by_statement: bool) -> None:
+        task = self._spawn(self._shake_hands(connection, by_statement))
         self._half_open.take(task, address)
         waits = self._half_open.next_to_go() if self._half_open.is_overfull else None
         if waits is not None:
@@ -244,17 +264,29 @@ class Connections:
 
         task.add_done_callback(done)
 
-    async def _shake_hands(self, connection: socket.socket) -> None:
+    async def _shake_hands(self, connection: socket.socket, by_statement: bool) -> None:
         try:
-            await self._open(connection, self._accepting, None)
-        except OSError as problem:  # that of TLS is one
+            await self._open(connection, None, by_statement)
+        except (OSError, MaiaError) as problem:  # that of TLS is an OSError
             self._owner.refused(problem, None)
 
-    async def _open(self, connection: socket.socket, context: ssl.SSLContext, dialled: str | None) -> None:
+    async def _open(self, connection: socket.socket, dialled: str | None, by_statement: bool) -> None:
         """Make a link of a connected socket; who does not end the handshake in time never was one."""
         async with asyncio.timeout(self._limits.handshake_s):
-            stream = await open_stream(connection, context, accepts=dialled is None)
+            opening = self._open_by_statement if by_statement else self._open_by_tls
+            stream = await opening(connection, dialled)
         self._new_link(dialled).open(stream)
+
+    async def _open_by_tls(self, connection: socket.socket, dialled: str | None) -> SocketStream:
+        context = self._accepting if dialled is None else self._dialling
+        return await open_stream(connection, context, accepts=dialled is None)
+
+    async def _open_by_statement(self, connection: socket.socket, dialled: str | None) -> SocketStream:
+        from maia.net.statement_links import open_statement_stream
+
+        assert self._by_statement is not None  # noqa: S101 - the configuration named what is needed
+        responder = None if dialled is None else self._by_statement.peers[dialled]
+        return await open_statement_stream(connection, self._by_statement, responder)
 
     async def _dial(self, address: str) -> None:
         try:
@@ -271,7 +303,8 @@ class Connections:
         host, port = host_and_port(address)
         async with asyncio.timeout(self._limits.dial_s):
             connection = await _connected(host, port)
-            await self._open(connection, self._dialling, address)
+            by_statement = self._by_statement is not None and address in self._by_statement.peers
+            await self._open(connection, address, by_statement)
 
 
 async def _connected(host: str, port: int) -> socket.socket:

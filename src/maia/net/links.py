@@ -1,6 +1,7 @@
 """How do messages cross one connection, within limits?
 
-A node's runner holds one `TlsLink` for each connection. A link cuts the bytes
+A node's runner holds one `TlsLink` for each connection, whether TLS or the records
+of a statement link seal its bytes. A link cuts the bytes
 that arrive into messages and hands them on at once, so that there is no inbox
 to fill: a node that is busy reads later, and TCP slows the sender down. What waits
 to be written is counted in bytes; a peer that does not read fast enough is
@@ -16,8 +17,8 @@ from typing import Final, Protocol
 
 from maia.credentials import Principal
 from maia.errors import MaiaError, Unavailable
-from maia.net.tls import proved_principal
-from maia.net.tls_stream import TlsStream
+from maia.events import Instant
+from maia.net.tls_stream import SocketStream
 from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, length_prefix
@@ -88,7 +89,7 @@ class TlsLink:
         self._splitter = Splitter()
         self._outbox: deque[bytes] = deque()
         self._waiting = 0
-        self._stream: TlsStream | None = None
+        self._stream: SocketStream | None = None
         self._is_paused = False
         self._is_closing = False
         self._has_sent = False
@@ -98,12 +99,12 @@ class TlsLink:
 
     # -------------------------------------------------------- called by the stream
 
-    def open(self, stream: TlsStream) -> None:
+    def open(self, stream: SocketStream) -> None:
         """Read who proved its key; a peer whose leaf is odd is never announced."""
         self._stream = stream
         stream.start(self)
         try:
-            self.peer, self.remote = proved_principal(stream.tls), stream.remote
+            self.peer, self.remote = stream.peer(), stream.remote
         except MaiaError as problem:
             self.fail(problem)
             return
@@ -157,6 +158,11 @@ class TlsLink:
     def is_hanging_up(self) -> bool:
         """Say whether this side has said its last word, and waits for the peer to take it and go."""
         return self._closing_ends is not None
+
+    @property
+    def not_after(self) -> Instant | None:
+        """Return when the link ends because a statement expires; None on a TLS link."""
+        return None if self._stream is None else self._stream.not_after
 
     def send(self, message: bytes) -> None:
         """Put one message behind those that wait; `flush` writes them."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Protocol, assert_never, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, assert_never, runtime_checkable
 
 from maia.clock import system_now
 from maia.credentials import SigningKey
@@ -45,6 +45,9 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
+
+if TYPE_CHECKING:
+    from maia.net.statement_links import StatementLinks
 
 __all__ = ["AlarmClock", "Node", "NodeFailed", "NodeRunner", "Recorder", "Timer"]
 
@@ -212,13 +215,15 @@ class NodeRunner:
         after_inputs: Callable[[], None] = lambda: None,
         recorder: Recorder | None = None,
         stops_when_it_fails: bool = False,
+        by_statement: StatementLinks | None = None,
     ) -> None:
         """Drive `node`, which proves on every connection that it holds `key`.
 
         `recorder` does what a node with an event log asks of it. `after_inputs`
         is called when the node has taken some inputs on, and when a link has
         room again. A node that `stops_when_it_fails` does not outlive an
-        exception: its state may be torn, and its store is not.
+        exception: its state may be torn, and its store is not. `by_statement`
+        says which of its links are statement links; the others are TLS.
         """
         self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
@@ -242,7 +247,8 @@ class NodeRunner:
         self._stops_when_it_fails = stops_when_it_fails
         self._is_reading = True
         back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
-        self.connections = Connections(self, key, LinkLimits() if limits is None else limits, back_off)
+        link_limits = LinkLimits() if limits is None else limits
+        self.connections = Connections(self, key, link_limits, back_off, by_statement)
 
     # -------------------------------------------------------- life
 
@@ -300,9 +306,9 @@ class NodeRunner:
         if self._body is not None:
             self._body.cancel()
 
-    def listen(self, listening: socket.socket) -> None:
-        """Accept connections at a socket that listens already."""
-        self.connections.listen(listening)
+    def listen(self, listening: socket.socket, *, by_statement: bool = False) -> None:
+        """Accept links at a socket that listens already: TLS links, or else statement links."""
+        self.connections.listen(listening, by_statement=by_statement)
 
     async def drain(self, effects: Iterable[Effect]) -> None:
         """Accept no more connections, perform a node's last effects, and wait until its links are closed."""

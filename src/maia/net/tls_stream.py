@@ -1,4 +1,4 @@
-"""How do bytes cross one TLS connection, at the least cost for each?
+"""How do bytes cross one connection, at the least cost for each?
 
 Links ask here, and nobody else reads or writes a socket. asyncio has TLS of
 its own; it passes every write through three layers of Python and reserves
@@ -6,7 +6,8 @@ its own; it passes every write through three layers of Python and reserves
 that does, and all streams of a loop receive into the same memory, because
 each is done with it before another one's turn comes. OpenSSL does the
 handshake, the records and the checks, as it does for asyncio
-(docs/decisions/tls.md).
+(docs/decisions/tls.md). A `SocketStream` moves the bytes; its two kinds seal them,
+with TLS here, and with the records of a statement link in `statement_links.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-__all__ = ["StreamOwner", "TlsStream", "open_stream"]
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.net.tls import proved_principal
+
+__all__ = ["SocketStream", "StreamOwner", "TlsStream", "open_stream"]
 
 _RECEIVE_BYTES: Final = 256 << 10
 """How much is received at a time; less of it costs more turns of the loop for large frames."""
@@ -72,40 +79,58 @@ async def open_stream(connection: socket.socket, context: ssl.SSLContext, *, acc
     return stream
 
 
-class TlsStream:
-    """One connection whose peer has proved a key."""
+class SocketStream(ABC):
+    """One connection whose peer has proved a key: what is sealed leaves, what arrives is opened."""
 
     __slots__ = (
-        "_answers",
         "_backlog",
-        "_incoming",
         "_is_closing",
         "_is_lost",
         "_is_reading",
         "_loop",
         "_memory",
-        "_outgoing",
         "_owner",
         "_socket",
-        "tls",
+        "not_after",
     )
 
-    def __init__(self, connection: socket.socket, context: ssl.SSLContext, *, accepts: bool) -> None:
-        """Take a socket over, whose handshake comes next."""
+    def __init__(self, connection: socket.socket) -> None:
+        """Take a socket over."""
         self._loop = asyncio.get_running_loop()
         memory = _MEMORIES.get(self._loop)
         if memory is None:
             memory = _MEMORIES[self._loop] = _Memory()
         self._memory = memory
         self._socket = connection
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=accepts)
         self._owner: StreamOwner | None = None
         self._backlog = memoryview(b"")
-        self._answers = 0
         self._is_reading = False
         self._is_closing = False
         self._is_lost = False
+        self.not_after: Instant | None = None
+        """When what the peer has proved expires, if it does."""
+
+    # -------------------------------------------------------- what each kind does
+
+    @abstractmethod
+    def peer(self) -> Principal:
+        """Return the key that the peer has proved; raise if it has proved none."""
+
+    @abstractmethod
+    def _seal(self, data: bytes) -> bytes:
+        """Return what is sent for these bytes."""
+
+    @abstractmethod
+    def _seal_end(self) -> bytes:
+        """Return what is sent to say that nothing follows."""
+
+    @abstractmethod
+    def _open(self, sealed: memoryview) -> None:
+        """Hand what arrived to the owner, as far as it is whole."""
+
+    def _cut_off(self) -> Exception | None:
+        """Return the problem if the connection must not end here."""
+        return None
 
     @property
     def remote(self) -> str | None:
@@ -116,37 +141,12 @@ class TlsStream:
             return None
         return str(found[0]) if isinstance(found, tuple) else None
 
-    async def shake_hands(self) -> None:
-        """Let TLS end its handshake; whoever waits sets the time that it may take."""
-        while True:
-            is_done = self._step_of_handshake()
-            if said := self._outgoing.read():
-                await self._loop.sock_sendall(self._socket, said)
-            if is_done:
-                return
-            heard = await self._loop.sock_recv(self._socket, _RECORD_BYTES)
-            if not heard:
-                raise ConnectionResetError("the peer left in the middle of the handshake")
-            self._incoming.write(heard)
-
-    def _step_of_handshake(self) -> bool:
-        try:
-            self.tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        except ssl.SSLError:
-            with suppress(OSError):  # tell the peer why, if it still listens
-                self._socket.send(self._outgoing.read())
-            raise
-        return True
-
     # -------------------------------------------------------- reading
 
     def start(self, owner: StreamOwner) -> None:
         """Tell `owner` what arrives from here on."""
         self._owner = owner
         self.resume_reading()
-        self._loop.call_soon(self._decrypt)  # what came right behind the handshake
 
     @property
     def is_reading(self) -> bool:
@@ -175,64 +175,27 @@ class TlsStream:
             self._lose(problem)
             return
         if not received:
-            self._lose(None)
+            self._lose(None if self._is_closing else self._cut_off())
         elif not self._is_closing:  # after our close notice only the peer's is read
-            self._incoming.write(sealed[:received])
-            self._decrypt()
-
-    def _decrypt(self) -> None:
-        if self._is_lost:
-            return
-        tls, incoming, plain = self.tls, self._incoming, self._memory.plain
-        size, has_ended = 0, False
-        try:
-            # Asking for a record that is not there costs an exception, so we look first.
-            while incoming.pending or tls.pending():
-                # With a buffer it returns how many bytes there were, which its stub does not say.
-                read: int = tls.read(_RECORD_BYTES, plain[size:])  # type: ignore[assignment]
-                if not read:
-                    has_ended = True
-                    break
-                size += read
-        except ssl.SSLWantReadError:
-            pass  # the rest of a record is on its way
-        except ssl.SSLError as problem:
-            self._lose(problem)
-            return
-        if self._outgoing.pending:
-            self._send_answers()
-        if size and self._owner is not None:
-            self._owner.data_received(plain[:size])
-        if has_ended:
-            self._lose(None)
+            self._open(sealed[:received])
 
     # -------------------------------------------------------- writing
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send; what TCP does not take waits here, and `pause_writing` says so."""
+        """Seal and send; what TCP does not take waits here, and `pause_writing` says so."""
         if self._is_closing or self._is_lost:
             return
         try:
-            written = self.tls.write(data)
-            while written < len(data):  # one record each time
-                written += self.tls.write(memoryview(data)[written : written + _RECORD_BYTES])
-        except ssl.SSLError as problem:
+            sealed = self._seal(data)
+        except (ssl.SSLError, MaiaError) as problem:
             self._lose(problem)
             return
-        self._send()
+        self._send(sealed)
         if self._backlog and self._owner is not None:
             self._owner.pause_writing()
 
-    def _send_answers(self) -> None:
-        self._answers = self._answers + self._outgoing.pending if self._backlog else 0
-        if self._answers > _ANSWER_BYTES_MAX:
-            self._lose(ConnectionAbortedError("the peer makes TLS answer and does not read"))
-        else:
-            self._send()
-
-    def _send(self) -> None:
-        """Send what TLS has ready, behind what waits."""
-        sealed = self._outgoing.read()
+    def _send(self, sealed: bytes) -> None:
+        """Send what is sealed, behind what waits."""
         if self._backlog:
             self._backlog = memoryview(bytes(self._backlog) + sealed)  # seldom: writers wait for room
             return
@@ -277,9 +240,7 @@ class TlsStream:
             return
         self.resume_reading()
         self._is_closing = True
-        with suppress(ssl.SSLError):  # it wants the peer's goodbye, and we wait for the end of TCP instead
-            self.tls.unwrap()
-        self._send()
+        self._send(self._seal_end())
         if not self._backlog and not self._is_lost:
             self._say_end()
 
@@ -303,3 +264,97 @@ class TlsStream:
         if self._owner is not None:
             # Later, because the caller is in the middle of something.
             self._loop.call_soon(self._owner.connection_lost, problem)
+
+
+class TlsStream(SocketStream):
+    """A connection whose bytes OpenSSL seals."""
+
+    __slots__ = ("_answers", "_incoming", "_outgoing", "tls")
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, *, accepts: bool) -> None:
+        """Take a socket over, whose handshake comes next."""
+        super().__init__(connection)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=accepts)
+        self._answers = 0
+
+    async def shake_hands(self) -> None:
+        """Let TLS end its handshake; whoever waits sets the time that it may take."""
+        while True:
+            is_done = self._step_of_handshake()
+            if said := self._outgoing.read():
+                await self._loop.sock_sendall(self._socket, said)
+            if is_done:
+                return
+            heard = await self._loop.sock_recv(self._socket, _RECORD_BYTES)
+            if not heard:
+                raise ConnectionResetError("the peer left in the middle of the handshake")
+            self._incoming.write(heard)
+
+    def _step_of_handshake(self) -> bool:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError:
+            with suppress(OSError):  # tell the peer why, if it still listens
+                self._socket.send(self._outgoing.read())
+            raise
+        return True
+
+    def peer(self) -> Principal:
+        """Return whose leaf the peer has shown and proved."""
+        return proved_principal(self.tls)
+
+    def start(self, owner: StreamOwner) -> None:
+        """Tell `owner` what arrives from here on."""
+        super().start(owner)
+        self._loop.call_soon(self._decrypt)  # what came right behind the handshake
+
+    def _open(self, sealed: memoryview) -> None:
+        self._incoming.write(sealed)
+        self._decrypt()
+
+    def _decrypt(self) -> None:
+        if self._is_lost:
+            return
+        tls, incoming, plain = self.tls, self._incoming, self._memory.plain
+        size, has_ended = 0, False
+        try:
+            # Asking for a record that is not there costs an exception, so we look first.
+            while incoming.pending or tls.pending():
+                # With a buffer it returns how many bytes there were, which its stub does not say.
+                read: int = tls.read(_RECORD_BYTES, plain[size:])  # type: ignore[assignment]
+                if not read:
+                    has_ended = True
+                    break
+                size += read
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is on its way
+        except ssl.SSLError as problem:
+            self._lose(problem)
+            return
+        if self._outgoing.pending:
+            self._send_answers()
+        if size and self._owner is not None:
+            self._owner.data_received(plain[:size])
+        if has_ended:
+            self._lose(None)
+
+    def _send_answers(self) -> None:
+        self._answers = self._answers + self._outgoing.pending if self._backlog else 0
+        if self._answers > _ANSWER_BYTES_MAX:
+            self._lose(ConnectionAbortedError("the peer makes TLS answer and does not read"))
+        else:
+            self._send(self._outgoing.read())
+
+    def _seal(self, data: bytes) -> bytes:
+        written = self.tls.write(data)
+        while written < len(data):  # one record each time
+            written += self.tls.write(memoryview(data)[written : written + _RECORD_BYTES])
+        return self._outgoing.read()
+
+    def _seal_end(self) -> bytes:
+        with suppress(ssl.SSLError):  # it wants the peer's goodbye, and we wait for the end of TCP instead
+            self.tls.unwrap()
+        return self._outgoing.read()

@@ -6,7 +6,7 @@
     Hello  -> admit, Welcome, ready              Greeting -> admit, Show, Hello, await Welcome
                                                  Welcome  -> ready
 
-TLS has proved the peer's key before. Each side then admits the peer to this
+The link has proved the peer's key before. Each side then admits the peer to this
 very network, by the certificates and validity statements that the peer shows,
 before it sends or believes anything else (A11, A12). The side that dials shows
 its certificates only to a peer that has shown its own (A19). Where a right to

@@ -28,8 +28,11 @@ from maia.credentials.identity import (
     identity_to_text,
     issue_identity,
     meets_requirement,
+    pack_identity,
+    unpack_identity,
     verify_identity,
 )
+from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.predicates import parse_predicate
 
@@ -172,3 +175,36 @@ def test_no_changed_byte_of_a_statement_is_believed(data):
     changed = whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :]
     with pytest.raises((BadIdentity, BadSignature, ProviderNotTrusted, OtherCommunity, IdentityNotInForce)):
         verified(identity_from_bytes(changed))
+
+
+# ------------------------------------------------------------ the short form
+
+
+def test_the_short_form_is_read_back_as_the_same_signed_statement():
+    home = issue_identity(identity(), NORWAY)
+    guest = guest_statement(verified(home), UK, not_after=END)
+    bare = issue_identity(identity(attributes={}), NORWAY)
+    for signed in (home, guest, bare):
+        assert unpack_identity(pack_identity(signed)) == signed
+        assert len(pack_identity(signed)) < 0.6 * len(identity_to_bytes(signed))
+
+
+@given(st.integers(0, 400), st.integers(1, 255))
+def test_an_altered_short_form_is_refused_or_is_another_statement(at, change):
+    signed = issue_identity(identity(), NORWAY)
+    data = bytearray(pack_identity(signed))
+    data[at % len(data)] ^= change
+    try:
+        read = unpack_identity(bytes(data))
+    except BadIdentity:
+        return
+    with pytest.raises(BrokenCredential):
+        verified(read, subject=read.statement.subject)
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_no_bytes_are_read_as_a_short_form_by_accident(data, end):
+    whole = pack_identity(issue_identity(identity(), NORWAY))
+    for bad in (data, whole + b"\0", whole[: end % len(whole)]):
+        with pytest.raises(BadIdentity):
+            unpack_identity(bad)

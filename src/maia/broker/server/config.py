@@ -22,13 +22,15 @@ from msgspec import field
 from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
-from maia.config.input_files import read_certificates, read_owner
+from maia.config.identity_file import IdentityFile
+from maia.config.input_files import read_certificates, read_owner, read_principal
 from maia.config.settings import (
     Address,
     Addresses,
     BadConfig,
     Fraction,
     Positive,
+    PrincipalWord,
     ServerConfig,
     Text,
     Whole,
@@ -81,6 +83,12 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """How many megabytes of segments are kept of each type; without a number, all."""
     statements_fetch_from: Addresses = field(name="statements.fetch_from", default=())
     """Domains' servers that may be asked for statements which are missed here; none by default."""
+    identity_listen: Address | None = field(name="identity.listen", default=None)
+    """Where to accept statement links, beside the TLS links at `listen`; without an address nowhere."""
+    identity_statement: Path | None = field(name="identity.statement", default=None)
+    """The broker's own identity statement; a renewed one is put in its place."""
+    identity_providers: tuple[PrincipalWord, ...] = field(name="identity.providers", default=())
+    """The providers whose statements are believed: keys or .pub files."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
 
 
@@ -117,6 +125,7 @@ class PreparedBroker:
     may_connect_until: Instant | None
     quorums: Quorums = data_field(default_factory=dict, repr=False)
     bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
+    identity: IdentityFile | None = data_field(default=None, repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -165,8 +174,38 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
     _check_log(config)
     return PreparedBroker(
-        config, key, network, credentials, definitions, until, quorums=quorums, bounds=bounds
+        config,
+        key,
+        network,
+        credentials,
+        definitions,
+        until,
+        quorums=quorums,
+        bounds=bounds,
+        identity=_identity(config, key, now),
     )
+
+
+def _identity(config: BrokerConfig, key: SigningKey, now: Instant) -> IdentityFile | None:
+    """Return what statement links are accepted with; None if they are not."""
+    said = [name for name in config.origins if name.startswith("identity.")]
+    if not said:
+        return None
+    if config.identity_listen is None or config.identity_statement is None or not config.identity_providers:
+        raise config.wrong(said[0], "needs all of `listen`, `statement` and `providers` beside it")
+    providers = opened(
+        config, "identity.providers", lambda: [read_principal(one) for one in config.identity_providers]
+    )
+    path = config.identity_statement
+    identity = opened(
+        config, "identity.statement", lambda: IdentityFile(path, key, providers, window_s=config.skew_s)
+    )
+    statement = identity().own.statement
+    if not statement.is_in_force(now):
+        raise config.wrong(
+            "identity.statement", f"holds from {statement.not_before} to {statement.not_after}; renew it"
+        )
+    return identity
 
 
 def _check_log(config: BrokerConfig) -> None:

@@ -38,6 +38,7 @@ from maia.validity.fetch import fetching
 
 if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder
+    from maia.net.statement_links import StatementLinks
 
 __all__ = [
     "DataFolderInUse",
@@ -66,6 +67,7 @@ class Listening:
     address: str
     principal: str
     status: str | None
+    statement_address: str | None = None
 
 
 async def serve(
@@ -90,6 +92,8 @@ async def serve(
                 records=telemetry,
                 overhear=overhear,
                 recorder=recorder,
+                by_statement=_statement_links(prepared),
+                listen_by_statement=config.identity_listen,
             ) as running:
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
@@ -97,6 +101,14 @@ async def serve(
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
         raise one_of(group) from group
+
+
+def _statement_links(prepared: PreparedBroker) -> StatementLinks | None:
+    if prepared.identity is None:
+        return None
+    from maia.net.statement_links import StatementLinks
+
+    return StatementLinks(prepared.identity, system_now)
 
 
 @asynccontextmanager
@@ -151,7 +163,8 @@ async def _answer_until_stopped(
         if config.data is not None:
             new_door(config.data, address, token)
     try:
-        ready(Listening(running.address, str(prepared.key.principal), address))
+        principal = str(prepared.key.principal)
+        ready(Listening(running.address, principal, address, running.statement_address))
         await until_told_to_stop()
         telemetry.note("stopping", {"address": running.address})
     finally:

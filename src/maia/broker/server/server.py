@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from maia.broker import Broker, BrokerSettings
 from maia.broker.durable.recording import NO_LOG, first_to_reread
@@ -32,6 +32,9 @@ from maia.net.observer import Records
 from maia.net.stores import MemoryStore, Store
 from maia.validity.revalidation import AskingTesters, Revalidator
 from maia.wire.effects import Effect, Input, Received
+
+if TYPE_CHECKING:
+    from maia.net.statement_links import StatementLinks
 
 __all__ = [
     "HEARD_BYTES_MAX",
@@ -142,6 +145,8 @@ class RunningBroker:
     runner: NodeRunner
     clock: Callable[[], Instant]
     recorder: Recorder | None = None
+    statement_address: str | None = None
+    """Where statement links are accepted, if they are."""
 
     def status(self) -> dict[str, object]:
         """Return links, tables, leases, counters, and how far the event log is."""
@@ -164,13 +169,16 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     clock: Callable[[], Instant] = system_now,
     overhear: Callable[[bytes], None] | None = None,
     recorder: Recorder | None = None,
+    by_statement: StatementLinks | None = None,
+    listen_by_statement: str | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker while the body runs, and say goodbye on every link at the end.
 
     It listens at `listen`, or else at the settings' address. Port 0 stands for
     any free port, and the broker is then known by the one it found. A demonstration
     may `overhear` its messages. A broker whose
-    settings say that it records needs a `recorder`.
+    settings say that it records needs a `recorder`. Statement links are accepted
+    at `listen_by_statement`, beside the TLS links; they need `by_statement`.
     """
     if settings.recording is not None and recorder is None:
         raise BadSettings("a broker that records needs an event log")
@@ -195,6 +203,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
             clock=clock,
             recorder=recorder,
             after_inputs=lambda: _take_challenges(broker, revalidator),
+            by_statement=by_statement,
         )
         # A broker asks about its own certificates alone, where these say: it is its own wallet.
         revalidator = Revalidator(
@@ -204,8 +213,12 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
         async with runner.running():
             runner.perform(broker.start(clock()))
             runner.listen(listening)
+            statement_address = None
+            if listen_by_statement is not None:
+                also, statement_address = bind(listen_by_statement)
+                runner.listen(also, by_statement=True)
             try:
-                yield RunningBroker(bound, broker, runner, clock, recorder)
+                yield RunningBroker(bound, broker, runner, clock, recorder, statement_address)
             finally:
                 await revalidator.stop()
                 if recorder is not None:

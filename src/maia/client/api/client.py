@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
@@ -36,6 +37,9 @@ from maia.net.observer import Records
 from maia.types import SignedDefinition
 from maia.validity.revalidation import AskingTesters, Revalidate
 
+if TYPE_CHECKING:
+    from maia.net.statement_links import StatementLinks
+
 __all__ = ["ANSWER_S", "Client", "EventType", "connect"]
 
 
@@ -56,6 +60,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     clock: Callable[[], Instant] = system_now,
     timeout_s: float = ANSWER_S,
     revalidate: Revalidate | None = None,
+    by_statement: StatementLinks | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -66,7 +71,8 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     it still count. Where none of them does, their testers are asked at the
     locations in the certificates; of newer ones brokers hear by themselves.
     Where one must be vouched for anew for each request, its tester is asked,
-    or `revalidate` is.
+    or `revalidate` is. `by_statement` says which of the addresses are dialled by
+    statement links and not by TLS.
     """
     addresses = (address,) if isinstance(address, str) else tuple(address)
     pinned = None if brokers is None else frozenset(brokers)
@@ -91,6 +97,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         clock=clock,
         dial_again_s=0.0,  # the session itself waits before it dials again
         after_inputs=client.take_notices,
+        by_statement=by_statement,
     )
     async with runner.running():
         try:
