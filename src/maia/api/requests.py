@@ -31,7 +31,9 @@ __all__ = [
     "FactBody",
     "FactRows",
     "FactsQuestion",
+    "GuestBody",
     "HolderQuestion",
+    "IdentityBody",
     "LoginBody",
     "OneTimeQuestion",
     "PageQuestion",
@@ -42,6 +44,8 @@ __all__ = [
     "RegisterQuestion",
     "Revocation",
     "StatementBody",
+    "SubjectBody",
+    "TrustBody",
     "TypeBody",
     "TypedArgument",
     "WhoCanQuestion",
@@ -181,6 +185,32 @@ class OneTimeQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     certificate: Annotated[bytes, Meta(min_length=32, max_length=32)]
     request: Annotated[bytes, Meta(min_length=32, max_length=32)]
     nonce: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class SubjectBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A subject of the identity provider: what it is called, and all of its attributes."""
+
+    identifier: _Name
+    attributes: dict[str, ApiArgument] = {}
+
+
+class IdentityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For how long the caller wants an identity statement; at most, and unsaid, what the domain allows."""
+
+    lifetime_s: Annotated[int, Meta(ge=1, le=86_400)] | None = None
+
+
+class GuestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The caller's identity statement of its home provider, in base64."""
+
+    statement: Annotated[bytes, Meta(max_length=1 << 14)]
+
+
+class TrustBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trusted identity provider is called here, and until when it is trusted."""
+
+    identifier: _Name
+    until: _Moment = "unbounded"
 
 
 class WouldBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,17 +26,23 @@ __all__ = [
     "EntryAnswer",
     "EntryPage",
     "FactPage",
+    "GuestAnswer",
     "HolderAnswer",
     "HolderPage",
+    "IdentityAnswer",
     "MembershipAnswer",
     "MembershipPage",
     "News",
     "PolicyAnswer",
+    "ProviderAnswer",
+    "ProviderPage",
     "RevokedAnswer",
     "RightAnswer",
     "RightsAnswer",
     "StatementAnswer",
     "StatementPage",
+    "SubjectAnswer",
+    "SubjectPage",
     "TypeAnswer",
     "TypePage",
     "WalletAnswer",
@@ -309,4 +315,51 @@ class TypePage(msgspec.Struct, frozen=True):
     """Some types."""
 
     items: list[TypeAnswer]
+    next: str | None
+
+
+class SubjectAnswer(msgspec.Struct, frozen=True):
+    """A registered subject of the identity provider."""
+
+    principal: str
+    identifier: str
+    attributes: dict[str, ApiArgument]
+    registered_by: str
+    registered_at: str
+
+
+class SubjectPage(msgspec.Struct, frozen=True):
+    """Some subjects."""
+
+    items: list[SubjectAnswer]
+    next: str | None
+
+
+class IdentityAnswer(msgspec.Struct, frozen=True):
+    """An identity statement."""
+
+    statement: bytes
+
+
+class GuestAnswer(msgspec.Struct, frozen=True):
+    """A guest statement, and what this provider says of the guest's home provider."""
+
+    statement: bytes
+    home: bytes
+
+
+class ProviderAnswer(msgspec.Struct, frozen=True):
+    """An identity provider that this domain trusts."""
+
+    principal: str
+    identifier: str
+    trusted_by: str
+    since: str
+    until: _Moment
+
+
+class ProviderPage(msgspec.Struct, frozen=True):
+    """Some trusted providers."""
+
+    items: list[ProviderAnswer]
     next: str | None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli import domain_audit, domain_facts, domain_people, domain_policy, domain_rights
+from maia.cli import domain_audit, domain_facts, domain_identity, domain_people, domain_policy, domain_rights
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
@@ -42,6 +42,9 @@ app = typer.Typer(
 
 app.add_typer(domain_policy.app, name="policy")
 app.add_typer(domain_facts.app, name="fact")
+app.add_typer(domain_identity.subjects, name="subject")
+app.add_typer(domain_identity.trust, name="trust")
+domain_identity.add_commands(app)
 domain_people.add_commands(app)
 domain_rights.add_commands(app)
 domain_audit.add_commands(app)

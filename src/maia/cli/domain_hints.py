@@ -29,6 +29,14 @@ HINTS: Final[Mapping[str, str]] = {
     "INPUT-UNKNOWN-APPOINTMENT": "`maia domain policy show` shows them; the domain's own are `by here`",
     "REFUSED-ACTIVATION": _RESTS_ON,
     "REFUSED-LOGIN": _RESTS_ON,
+    "REFUSED-NO-IDENTITY-PROVIDER": "`community` under `[identity]` in the configuration of "
+    "`maia domain serve` names its community of interest",
+    "REFUSED-NOT-REGISTERED": "an administrator registers a key with `maia domain subject add`",
+    "INPUT-UNKNOWN-SUBJECT": "`maia domain subject list` and `maia domain trust list` show the keys",
+    "CREDENTIAL-IDENTITY-PROVIDER": "an administrator trusts a provider with `maia domain trust add`",
+    "CREDENTIAL-IDENTITY-COMMUNITY": "ask your home domain for a statement in the community of this one",
+    "CREDENTIAL-IDENTITY-EXPIRED": "ask your home domain for a new one with `maia domain identity`",
+    "CREDENTIAL-IDENTITY-GUEST": "show the statement of the home domain, and not a guest statement",
     "REQUEST-TOO-LATE": _CLOCKS,
     "REQUEST-TOO-EARLY": _CLOCKS,
 }

@@ -54,6 +54,8 @@ __all__ = [
     "ProviderNotTrusted",
     "SignedIdentity",
     "VerifiedIdentity",
+    "attributes_from_bytes",
+    "attributes_to_bytes",
     "guest_statement",
     "identity_from_bytes",
     "identity_from_text",
@@ -270,6 +272,32 @@ def identity_from_text(text: str) -> SignedIdentity:
         raise BadIdentity(f"the statement cannot be read: {problem.message}") from problem
 
 
+def attributes_to_bytes(attributes: Mapping[AttributeUid, Argument]) -> bytes:
+    """Return attributes in the canonical form in which a provider keeps them."""
+    return write_canonical(_attributes_expression(attributes))
+
+
+def attributes_from_bytes(data: bytes) -> dict[AttributeUid, Argument]:
+    """Read attributes as a provider keeps them, as strictly as in a statement."""
+    try:
+        match read_canonical(data, _LIMITS):
+            case (b"attributes", *attributes):
+                return _attributes(attributes)
+    except (BadInput, BadCertificate) as problem:
+        raise BadIdentity(f"the attributes cannot be read: {problem.message}") from problem
+    raise BadIdentity("attributes are written `(attributes (NAME (KIND VALUE)) ...)`")
+
+
+def _attributes_expression(attributes: Mapping[AttributeUid, Argument]) -> SExpression:
+    return (
+        b"attributes",
+        *(
+            (attribute_uid(uid).encode(), argument_to_expression(value))
+            for uid, value in sorted(attributes.items())
+        ),
+    )
+
+
 def _to_expression(identity: Identity) -> SExpression:
     return (
         b"identity",
@@ -279,13 +307,7 @@ def _to_expression(identity: Identity) -> SExpression:
         (b"community", checked_label(identity.community).encode()),
         (b"subject", principal_to_expression(identity.subject)),
         (b"identifier", _checked_identifier(identity.identifier).encode()),
-        (
-            b"attributes",
-            *(
-                (attribute_uid(uid).encode(), argument_to_expression(value))
-                for uid, value in sorted(identity.attributes.items())
-            ),
-        ),
+        _attributes_expression(identity.attributes),
         (b"not-before", instant_to_bytes(identity.not_before)),
         (b"not-after", instant_to_bytes(identity.not_after)),
     )

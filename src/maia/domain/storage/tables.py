@@ -47,11 +47,13 @@ __all__ = [
     "META",
     "NONCES",
     "POLICIES",
+    "PROVIDERS",
     "REVOKED",
     "RIGHTS",
     "SCHEMA",
     "SCHEMA_VERSION",
     "STATEMENTS",
+    "SUBJECTS",
     "SUPPORTS",
     "TESTERS",
     "TYPES",
@@ -66,9 +68,11 @@ __all__ = [
     "MetaRow",
     "NonceRow",
     "PolicyRow",
+    "ProviderRow",
     "RevokedRow",
     "RightRow",
     "StatementRow",
+    "SubjectRow",
     "SupportRow",
     "Table",
     "TesterRow",
@@ -368,6 +372,30 @@ class NonceRow:
     until: int
 
 
+@dataclass(frozen=True, slots=True)
+class SubjectRow:
+    """A subject of the identity provider; `attributes` are in their canonical form."""
+
+    key: bytes
+    number: int
+    identifier: str
+    attributes: bytes
+    registered_by: bytes
+    registered_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRow:
+    """An identity provider whose subjects get guest statements here, from `since` to `until`."""
+
+    key: bytes
+    number: int
+    identifier: str
+    trusted_by: bytes
+    since: int
+    until: int
+
+
 META: Final = Table("meta", MetaRow, ("name",))
 POLICIES: Final = Table("policies", PolicyRow, ("version",))
 TYPES: Final = Table("types", TypeRow, ("id",), (("number",), ("owner", "name", "version")))
@@ -421,6 +449,8 @@ RECEIVED: Final = Table("received", ReceivedRow, ("issuer", "number"))
 AUDIT: Final = Table("audit", AuditRow, ("number",))
 ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
 NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
+SUBJECTS: Final = Table("subjects", SubjectRow, ("key",), (("number",), ("identifier",)))
+PROVIDERS: Final = Table("providers", ProviderRow, ("key",), (("number",),))
 
 ALL_TABLES: Final = (
     META,
@@ -440,6 +470,8 @@ ALL_TABLES: Final = (
     AUDIT,
     ANSWERS,
     NONCES,
+    SUBJECTS,
+    PROVIDERS,
 )
 
 
