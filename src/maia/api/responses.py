@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from maia.api.requests import ApiArgument, Period
+from maia.api.requests import ApiArgument, BootConfiguration, Period
 
 __all__ = [
     "AbilitiesAnswer",
@@ -18,10 +18,13 @@ __all__ = [
     "ActivationAnswer",
     "AppointmentAnswer",
     "AppointmentPage",
+    "ApprovedAnswer",
+    "AttestedAnswer",
     "AuditAnswer",
     "AuditHeadAnswer",
     "AuditPage",
     "Count",
+    "CredentialAnswer",
     "DomainAnswer",
     "EntryAnswer",
     "EntryPage",
@@ -33,6 +36,7 @@ __all__ = [
     "MembershipAnswer",
     "MembershipPage",
     "News",
+    "NonceAnswer",
     "PolicyAnswer",
     "ProviderAnswer",
     "ProviderPage",
@@ -363,3 +367,35 @@ class ProviderPage(msgspec.Struct, frozen=True):
 
     items: list[ProviderAnswer]
     next: str | None
+
+
+class ApprovedAnswer(msgspec.Struct, frozen=True):
+    """Which boots are approved, and the SHA-256 digests of the roots; `version` counts the changes."""
+
+    version: int
+    pcrs: list[int]
+    configurations: list[BootConfiguration]
+    roots: list[str]
+
+
+class CredentialAnswer(msgspec.Struct, frozen=True):
+    """A credential that only the caller's TPM opens: a file for `tpm2_activatecredential`."""
+
+    credential: bytes
+
+
+class NonceAnswer(msgspec.Struct, frozen=True):
+    """For which nonce, over which registers of the SHA-256 bank, and until when a quote is expected."""
+
+    nonce: str
+    pcrs: list[int]
+    until: str
+
+
+class AttestedAnswer(msgspec.Struct, frozen=True):
+    """Which approved boot a quote proves, its level, and until when it counts."""
+
+    configuration: str
+    level: int
+    until: str
+    is_rebooted: bool

@@ -37,6 +37,12 @@ HINTS: Final[Mapping[str, str]] = {
     "CREDENTIAL-IDENTITY-COMMUNITY": "ask your home domain for a statement in the community of this one",
     "CREDENTIAL-IDENTITY-EXPIRED": "ask your home domain for a new one with `maia domain identity`",
     "CREDENTIAL-IDENTITY-GUEST": "show the statement of the home domain, and not a guest statement",
+    "CREDENTIAL-TPM-ENDORSEMENT": "`maia tpm approve --root` approves a maker of TPMs",
+    "CREDENTIAL-TPM-KEY": "`tpm2_createak` makes an attestation key",
+    "CREDENTIAL-TPM-QUOTE": "ask for a new nonce with `maia tpm quote --nonce-out`, and quote once more",
+    "CREDENTIAL-TPM-LOG": "the log is `binary_bios_measurements` of this boot",
+    "REFUSED-TPM-NOT-APPROVED": "an administrator approves a boot with `maia tpm approve`",
+    "REFUSED-TPM-NOT-ENROLLED": "`maia tpm enrol` comes first, then `maia tpm quote --nonce-out`",
     "REQUEST-TOO-LATE": _CLOCKS,
     "REQUEST-TOO-EARLY": _CLOCKS,
 }

@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "topic": "topics.app",
     "filter": "filters.app",
     "domain": "domain.app",
+    "tpm": "tpm.app",
     "pipeline": "pipeline.app",
     "log": "log.app",
 }

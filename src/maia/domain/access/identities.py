@@ -26,6 +26,7 @@ from maia.credentials.identity import (
     issue_identity,
     verify_identity,
 )
+from maia.domain.access.attestations import TPM_ATTRIBUTE, level_of
 from maia.domain.access.core import AccessCore
 from maia.domain.access.refusals import (
     BadSubject,
@@ -37,14 +38,14 @@ from maia.domain.access.refusals import (
 from maia.domain.access.results import Page
 from maia.domain.access.unit_of_work import end_of, next_number
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, ProviderRow, SubjectRow
+from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, TPMS, ProviderRow, SubjectRow
 from maia.errors import BrokenCredential
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
 
 __all__ = ["RESERVED_ATTRIBUTES", "AccessIdentities", "Guest", "Subject", "TrustedProvider"]
 
 PROVIDER_ATTRIBUTE: Final = AttributeUid("identity-provider")
-RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, AttributeUid("tpm-integrity")})
+RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
 """Attributes that only the provider itself gives, after a check of its own."""
 
 
@@ -132,6 +133,7 @@ class AccessIdentities(AccessCore):
         with self._begin(actor, now) as work:
             if not work.tables.delete(SUBJECTS, SUBJECTS.c.key == principal.key):
                 raise UnknownSubject("no subject is registered with this key")
+            work.tables.delete(TPMS, TPMS.c.subject == principal.key)
             reason = reason[: self._settings.limits.reason]
             work.record("subject.remove", ("subject", str(principal)), ("reason", reason))
 
@@ -157,6 +159,10 @@ class AccessIdentities(AccessCore):
                 raise NotRegistered("no subject is registered with your key; an administrator registers it")
             attributes = attributes_from_bytes(row.attributes)
             seconds = min(lifetime_s or self._settings.identity_s, self._settings.identity_s)
+            level, until = level_of(tables, principal, now)
+            if level:
+                attributes[TPM_ATTRIBUTE] = level
+                seconds = min(seconds, (until - _whole(now)) // SECOND)
             return self._stated(principal, row.identifier, attributes, now, seconds)
 
     # ------------------------------------------------------------ guests

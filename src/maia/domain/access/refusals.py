@@ -19,6 +19,7 @@ __all__ = [
     "ReplayedRequest",
     "ServiceFull",
     "TooManyShown",
+    "TpmNotEnrolled",
     "UnknownCertificate",
     "UnknownMembership",
     "UnknownSubject",
@@ -90,6 +91,12 @@ class NotRegistered(Refusal):
     """The identity provider has registered no subject with this key."""
 
     code = "REFUSED-NOT-REGISTERED"
+
+
+class TpmNotEnrolled(Refusal):
+    """No TPM is enrolled for this subject, or no quote is expected of it now."""
+
+    code = "REFUSED-TPM-NOT-ENROLLED"
 
 
 class UnknownSubject(BadInput):

@@ -59,6 +59,8 @@ class AdminAct(Enum):
     READ_SUBJECTS = ("/admin/subjects", Action.SUBSCRIBE)
     CHANGE_TRUST = ("/admin/trust", Action.PUBLISH)
     READ_TRUST = ("/admin/trust", Action.SUBSCRIBE)
+    CHANGE_TPM = ("/admin/tpm", Action.PUBLISH)
+    READ_TPM = ("/admin/tpm", Action.SUBSCRIBE)
 
     @property
     def topic(self) -> str:

@@ -24,6 +24,7 @@ from maia.credentials.appointments import (
 from maia.credentials.arguments import Argument, Given, Word, read_word
 from maia.credentials.validity.online_tests import TestKind
 from maia.domain.access import unit_of_work as remembering
+from maia.domain.access.attestations import AccessAttestations
 from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
 from maia.domain.access.core import rule_name
 from maia.domain.access.identities import AccessIdentities
@@ -78,7 +79,7 @@ __all__ = ["AccessControl"]
 _NO_PARENTS: Final[Mapping[str, str]] = {}
 
 
-class AccessControl(AccessStatements, AccessQuestions, AccessIdentities):
+class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessAttestations):
     """The access control service of the domain that holds `key`."""
 
     # ------------------------------------------------------------ types, certificates, policy

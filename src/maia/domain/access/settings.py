@@ -63,6 +63,8 @@ class AccessSettings:
     """The community of interest that identity statements are for; without one the domain issues none."""
     identity_s: int = 3_600
     """How long an identity statement holds at most: what is removed from a subject is gone by then."""
+    attested_s: int = 900
+    """How long a verified quote counts: a statement with its level ends then, too."""
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
     limits: AccessLimits = field(default_factory=AccessLimits)
@@ -77,5 +79,7 @@ class AccessSettings:
             raise BadDomainSettings("the next list is signed within the period of the present one")
         if not 1 <= self.identity_s <= 86_400:
             raise BadDomainSettings("an identity statement holds for one second to one day")
+        if not 1 <= self.attested_s <= 86_400:
+            raise BadDomainSettings("a verified quote counts for one second to one day")
         if self.right_s < 1 or self.answers_kept_s < 1:
             raise BadDomainSettings("rights and remembered answers last at least one second")

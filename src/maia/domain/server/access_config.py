@@ -124,5 +124,6 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     rights_seconds: Positive = field(name="rights.seconds", default=86_400)
     identity_community: Text | None = field(name="identity.community", default=None)
     identity_lifetime_s: Positive = field(name="identity.lifetime_s", default=3_600)
+    identity_attested_s: Positive = field(name="identity.attested_s", default=900)
     facts: tuple[FactConfig, ...] = ()
     push: tuple[PushConfig, ...] = ()

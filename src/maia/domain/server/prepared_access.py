@@ -52,6 +52,7 @@ class PreparedAccess:
             right_s=config.rights_seconds,
             community=None if config.identity_community is None else checked_label(config.identity_community),
             identity_s=config.identity_lifetime_s,
+            attested_s=config.identity_attested_s,
             constitutions=self.constitutions,
             locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
         )

@@ -56,6 +56,7 @@ __all__ = [
     "SUBJECTS",
     "SUPPORTS",
     "TESTERS",
+    "TPMS",
     "TYPES",
     "WITNESSED",
     "AnswerRow",
@@ -76,6 +77,7 @@ __all__ = [
     "SupportRow",
     "Table",
     "TesterRow",
+    "TpmRow",
     "TypeRow",
     "WitnessRow",
     "active_memberships",
@@ -396,6 +398,28 @@ class ProviderRow:
     until: int
 
 
+@dataclass(frozen=True, slots=True)
+class TpmRow:
+    """The TPM of a subject: its keys, what it is asked at present, and what its last quote was worth.
+
+    `challenge` is the digest of a secret that only this TPM can open, until `is_bound`; `nonce` is
+    empty where no quote is expected. `level` is 0 without a boot that counts.
+    """
+
+    subject: bytes
+    endorsement: bytes
+    key: bytes
+    challenge: bytes
+    is_bound: int
+    nonce: bytes
+    nonce_until: int
+    resets: int
+    clock_ms: int
+    configuration: str
+    level: int
+    until: int
+
+
 META: Final = Table("meta", MetaRow, ("name",))
 POLICIES: Final = Table("policies", PolicyRow, ("version",))
 TYPES: Final = Table("types", TypeRow, ("id",), (("number",), ("owner", "name", "version")))
@@ -451,6 +475,7 @@ ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
 NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
 SUBJECTS: Final = Table("subjects", SubjectRow, ("key",), (("number",), ("identifier",)))
 PROVIDERS: Final = Table("providers", ProviderRow, ("key",), (("number",),))
+TPMS: Final = Table("tpms", TpmRow, ("subject",), (("endorsement",), ("level", "subject")))
 
 ALL_TABLES: Final = (
     META,
@@ -472,6 +497,7 @@ ALL_TABLES: Final = (
     NONCES,
     SUBJECTS,
     PROVIDERS,
+    TPMS,
 )
 
 
