@@ -174,7 +174,9 @@ def refusal(met: DomainAtWork, method: str, path: str, *shown: SignedCertificate
     """Ask for a page as the office, with these certificates; return the code of the refusal."""
     # A body is not read before the caller may do it.
     body = None if method == "GET" or path.endswith("/reload") else bodies.Reason("")
-    target = path.replace("{id}", "00" * 32).replace("{name}", "detective")
+    target = (
+        path.replace("{id}", "00" * 32).replace("{name}", "detective").replace("{principal}", str(POLICE))
+    )
     with met.client("office", *shown) as client, pytest.raises(MaiaError) as refused:
         client.call(method, target, body, answer=answers.PolicyAnswer, query=QUESTIONS.get((method, path)))
     return refused.value.code

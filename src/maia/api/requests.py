@@ -23,25 +23,34 @@ from maia.events import Instant
 
 __all__ = [
     "Activation",
+    "ActivationBody",
     "ApiArgument",
     "Appointing",
+    "ApprovedBody",
     "AuditQuestion",
+    "BootConfiguration",
     "CertificatesBody",
     "DelegationBody",
+    "EnrolBody",
     "FactBody",
     "FactRows",
     "FactsQuestion",
+    "GuestBody",
     "HolderQuestion",
+    "IdentityBody",
     "LoginBody",
     "OneTimeQuestion",
     "PageQuestion",
     "Period",
     "PolicyBody",
     "Question",
+    "QuoteBody",
     "Reason",
     "RegisterQuestion",
     "Revocation",
     "StatementBody",
+    "SubjectBody",
+    "TrustBody",
     "TypeBody",
     "TypedArgument",
     "WhoCanQuestion",
@@ -181,6 +190,72 @@ class OneTimeQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     certificate: Annotated[bytes, Meta(min_length=32, max_length=32)]
     request: Annotated[bytes, Meta(min_length=32, max_length=32)]
     nonce: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class SubjectBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A subject of the identity provider: what it is called, and all of its attributes."""
+
+    identifier: _Name
+    attributes: dict[str, ApiArgument] = {}
+
+
+class IdentityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For how long the caller wants an identity statement; at most, and unsaid, what the domain allows."""
+
+    lifetime_s: Annotated[int, Meta(ge=1, le=86_400)] | None = None
+
+
+class GuestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The caller's identity statement of its home provider, in base64."""
+
+    statement: Annotated[bytes, Meta(max_length=1 << 14)]
+
+
+class TrustBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trusted identity provider is called here, and until when it is trusted."""
+
+    identifier: _Name
+    until: _Moment = "unbounded"
+
+
+class BootConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An approved boot: its name, what it is worth, and its registers in hexadecimal digits, by number."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    level: Annotated[int, Meta(ge=1, le=255)]
+    values: dict[str, str]
+
+
+class ApprovedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which registers are asked for, which boots are approved, and which makers of TPMs (DER, base64)."""
+
+    pcrs: Annotated[list[Annotated[int, Meta(ge=0, le=15)]], Meta(min_length=1, max_length=16)]
+    configurations: Annotated[list[BootConfiguration], Meta(max_length=256)]
+    roots: Annotated[list[bytes], Meta(max_length=64)]
+
+
+class EnrolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The caller's TPM: endorsement certificate and those that lead to a root (DER), and the
+    attestation key as a TPM2B_PUBLIC; in base64.
+    """
+
+    endorsement: bytes
+    attestation_key: bytes
+    intermediates: Annotated[list[bytes], Meta(max_length=4)] = []
+
+
+class ActivationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The secret that the caller's TPM found in the credential, in base64."""
+
+    secret: Annotated[bytes, Meta(max_length=64)]
+
+
+class QuoteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A TPMS_ATTEST, its TPMT_SIGNATURE, and the event log of the boot, in base64."""
+
+    quoted: bytes
+    signature: bytes
+    log: bytes
 
 
 class WouldBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from maia.api.requests import ApiArgument, Period
+from maia.api.requests import ApiArgument, BootConfiguration, Period
 
 __all__ = [
     "AbilitiesAnswer",
@@ -18,25 +18,35 @@ __all__ = [
     "ActivationAnswer",
     "AppointmentAnswer",
     "AppointmentPage",
+    "ApprovedAnswer",
+    "AttestedAnswer",
     "AuditAnswer",
     "AuditHeadAnswer",
     "AuditPage",
     "Count",
+    "CredentialAnswer",
     "DomainAnswer",
     "EntryAnswer",
     "EntryPage",
     "FactPage",
+    "GuestAnswer",
     "HolderAnswer",
     "HolderPage",
+    "IdentityAnswer",
     "MembershipAnswer",
     "MembershipPage",
     "News",
+    "NonceAnswer",
     "PolicyAnswer",
+    "ProviderAnswer",
+    "ProviderPage",
     "RevokedAnswer",
     "RightAnswer",
     "RightsAnswer",
     "StatementAnswer",
     "StatementPage",
+    "SubjectAnswer",
+    "SubjectPage",
     "TypeAnswer",
     "TypePage",
     "WalletAnswer",
@@ -310,3 +320,82 @@ class TypePage(msgspec.Struct, frozen=True):
 
     items: list[TypeAnswer]
     next: str | None
+
+
+class SubjectAnswer(msgspec.Struct, frozen=True):
+    """A registered subject of the identity provider."""
+
+    principal: str
+    identifier: str
+    attributes: dict[str, ApiArgument]
+    registered_by: str
+    registered_at: str
+
+
+class SubjectPage(msgspec.Struct, frozen=True):
+    """Some subjects."""
+
+    items: list[SubjectAnswer]
+    next: str | None
+
+
+class IdentityAnswer(msgspec.Struct, frozen=True):
+    """An identity statement."""
+
+    statement: bytes
+
+
+class GuestAnswer(msgspec.Struct, frozen=True):
+    """A guest statement, and what this provider says of the guest's home provider."""
+
+    statement: bytes
+    home: bytes
+
+
+class ProviderAnswer(msgspec.Struct, frozen=True):
+    """An identity provider that this domain trusts."""
+
+    principal: str
+    identifier: str
+    trusted_by: str
+    since: str
+    until: _Moment
+
+
+class ProviderPage(msgspec.Struct, frozen=True):
+    """Some trusted providers."""
+
+    items: list[ProviderAnswer]
+    next: str | None
+
+
+class ApprovedAnswer(msgspec.Struct, frozen=True):
+    """Which boots are approved, and the SHA-256 digests of the roots; `version` counts the changes."""
+
+    version: int
+    pcrs: list[int]
+    configurations: list[BootConfiguration]
+    roots: list[str]
+
+
+class CredentialAnswer(msgspec.Struct, frozen=True):
+    """A credential that only the caller's TPM opens: a file for `tpm2_activatecredential`."""
+
+    credential: bytes
+
+
+class NonceAnswer(msgspec.Struct, frozen=True):
+    """For which nonce, over which registers of the SHA-256 bank, and until when a quote is expected."""
+
+    nonce: str
+    pcrs: list[int]
+    until: str
+
+
+class AttestedAnswer(msgspec.Struct, frozen=True):
+    """Which approved boot a quote proves, its level, and until when it counts."""
+
+    configuration: str
+    level: int
+    until: str
+    is_rebooted: bool

@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "topic": "topics.app",
     "filter": "filters.app",
     "domain": "domain.commands.app",
+    "tpm": "tpm.app",
     "pipeline": "pipeline.commands.app",
     "log": "log.app",
 }

@@ -64,6 +64,8 @@ __all__ = [
     "ProviderNotTrusted",
     "SignedIdentity",
     "VerifiedIdentity",
+    "attributes_from_bytes",
+    "attributes_to_bytes",
     "guest_statement",
     "identity_from_bytes",
     "identity_from_text",
@@ -285,7 +287,12 @@ def pack_identity(signed: SignedIdentity) -> bytes:
         len(said.identifier.encode()),
     )
     texts = said.community.encode() + said.identifier.encode()
-    return head + (said.home.key if said.is_guest else b"") + texts + write_canonical(_attributes_to(said))
+    return (
+        head
+        + (said.home.key if said.is_guest else b"")
+        + texts
+        + write_canonical(_attributes_expression(said.attributes))
+    )
 
 
 def unpack_identity(data: bytes) -> SignedIdentity:
@@ -327,6 +334,29 @@ def identity_from_text(text: str) -> SignedIdentity:
         raise BadIdentity(f"the statement cannot be read: {problem.message}") from problem
 
 
+def attributes_to_bytes(attributes: Mapping[AttributeUid, Argument]) -> bytes:
+    """Return attributes in the canonical form in which a provider keeps them."""
+    return write_canonical(_attributes_expression(attributes))
+
+
+def attributes_from_bytes(data: bytes) -> dict[AttributeUid, Argument]:
+    """Read attributes as a provider keeps them, as strictly as in a statement."""
+    try:
+        return _attributes_from(read_canonical(data, _LIMITS))
+    except (BadInput, BadCertificate) as problem:
+        raise BadIdentity(f"the attributes cannot be read: {problem.message}") from problem
+
+
+def _attributes_expression(attributes: Mapping[AttributeUid, Argument]) -> SExpression:
+    return (
+        b"attributes",
+        *(
+            (attribute_uid(uid).encode(), argument_to_expression(value))
+            for uid, value in sorted(attributes.items())
+        ),
+    )
+
+
 def _to_expression(identity: Identity) -> SExpression:
     return (
         b"identity",
@@ -336,7 +366,7 @@ def _to_expression(identity: Identity) -> SExpression:
         (b"community", checked_label(identity.community).encode()),
         (b"subject", principal_to_expression(identity.subject)),
         (b"identifier", _checked_identifier(identity.identifier).encode()),
-        _attributes_to(identity),
+        _attributes_expression(identity.attributes),
         (b"not-before", instant_to_bytes(identity.not_before)),
         (b"not-after", instant_to_bytes(identity.not_after)),
     )
@@ -373,11 +403,6 @@ def _from_expression(expression: SExpression) -> Identity:
             shown = version[:64].decode("ascii", "backslashreplace")
             raise BadIdentity(f"version `{shown}` of the identity statement is unknown")
     raise BadIdentity("a field of the identity statement is missing, unknown, repeated or out of order")
-
-
-def _attributes_to(identity: Identity) -> SExpression:
-    found = sorted(identity.attributes.items())
-    return b"attributes", *((attribute_uid(uid).encode(), argument_to_expression(one)) for uid, one in found)
 
 
 def _attributes_from(written: SExpression) -> dict[AttributeUid, Argument]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.domain import audit, people, policy, rights
+from maia.cli.domain import audit, identity, people, policy, rights
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
@@ -41,6 +41,9 @@ app = typer.Typer(
 
 app.add_typer(policy.app, name="policy")
 app.add_typer(people.app, name="fact")
+app.add_typer(identity.subjects, name="subject")
+app.add_typer(identity.trust, name="trust")
+identity.add_commands(app)
 people.add_commands(app)
 rights.add_commands(app)
 audit.add_commands(app)

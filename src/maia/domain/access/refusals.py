@@ -9,15 +9,20 @@ __all__ = [
     "AnswerBelongsToAnotherRequest",
     "BadPage",
     "BadRegistration",
+    "BadSubject",
     "DomainStoreUnavailable",
+    "NoIdentityProvider",
     "NoPolicy",
     "NotOurs",
+    "NotRegistered",
     "NotTheirMembership",
     "ReplayedRequest",
     "ServiceFull",
     "TooManyShown",
+    "TpmNotEnrolled",
     "UnknownCertificate",
     "UnknownMembership",
+    "UnknownSubject",
     "UnknownType",
 ]
 
@@ -74,6 +79,36 @@ class UnknownType(BadInput):
     """The domain knows no such event type, or attribute of it."""
 
     code = "INPUT-TYPE-NOT-REGISTERED"
+
+
+class NoIdentityProvider(Refusal):
+    """The domain has no community of interest, so it issues no identity statements."""
+
+    code = "REFUSED-NO-IDENTITY-PROVIDER"
+
+
+class NotRegistered(Refusal):
+    """The identity provider has registered no subject with this key."""
+
+    code = "REFUSED-NOT-REGISTERED"
+
+
+class TpmNotEnrolled(Refusal):
+    """No TPM is enrolled for this subject, or no quote is expected of it now."""
+
+    code = "REFUSED-TPM-NOT-ENROLLED"
+
+
+class UnknownSubject(BadInput):
+    """No subject of the identity provider, or no provider that it trusts, has this key."""
+
+    code = "INPUT-UNKNOWN-SUBJECT"
+
+
+class BadSubject(BadInput):
+    """A subject cannot be registered as it was given, or a provider cannot be trusted so."""
+
+    code = "INPUT-SUBJECT"
 
 
 class TooManyShown(BadInput):

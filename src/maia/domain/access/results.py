@@ -55,6 +55,12 @@ class AdminAct(Enum):
     READ_REGISTER = ("/admin/register", Action.SUBSCRIBE)
     CHANGE_REGISTER = ("/admin/register", Action.PUBLISH)
     READ_AUDIT = ("/admin/audit", Action.SUBSCRIBE)
+    CHANGE_SUBJECTS = ("/admin/subjects", Action.PUBLISH)
+    READ_SUBJECTS = ("/admin/subjects", Action.SUBSCRIBE)
+    CHANGE_TRUST = ("/admin/trust", Action.PUBLISH)
+    READ_TRUST = ("/admin/trust", Action.SUBSCRIBE)
+    CHANGE_TPM = ("/admin/tpm", Action.PUBLISH)
+    READ_TPM = ("/admin/tpm", Action.SUBSCRIBE)
 
     @property
     def topic(self) -> str:

@@ -27,8 +27,10 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.validity.period import TestKind
 from maia.domain.access import unit_of_work as remembering
+from maia.domain.access.attestations import AccessAttestations
 from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
 from maia.domain.access.core import rule_name
+from maia.domain.access.identities import AccessIdentities
 from maia.domain.access.issuance import held_certificates, row_of
 from maia.domain.access.memberships import StoreWorld, membership_from_bytes
 from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
@@ -80,7 +82,7 @@ __all__ = ["AccessControl"]
 _NO_PARENTS: Final[Mapping[str, str]] = {}
 
 
-class AccessControl(AccessStatements, AccessQuestions):
+class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessAttestations):
     """The access control service of the domain that holds `key`."""
 
     # ------------------------------------------------------------ types, certificates, policy

@@ -40,6 +40,9 @@ class AccessLimits:
     answers_each: int = 10_000
     """Answers that are remembered for one principal, so that no principal uses up the room of all."""
     answer_bytes: int = 1 << 20
+    subjects: int = 1_000_000
+    providers: int = 1_024
+    """Identity providers of other domains that this one trusts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,12 @@ class AccessSettings:
     """How long an answer is remembered under its idempotency key."""
     kept_s: int = 7 * 86_400
     """How long after its end something is still kept, so that no clock set back brings it to life."""
+    community: str | None = None
+    """The community of interest that identity statements are for; without one the domain issues none."""
+    identity_s: int = 3_600
+    """How long an identity statement holds at most: what is removed from a subject is gone by then."""
+    attested_s: int = 900
+    """How long a verified quote counts: a statement with its level ends then, too."""
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
     limits: AccessLimits = field(default_factory=AccessLimits)
@@ -68,5 +77,9 @@ class AccessSettings:
             raise BadDomainSettings("a timed list holds for one second to one day")
         if not 0 <= self.lead_s < self.period_s:
             raise BadDomainSettings("the next list is signed within the period of the present one")
+        if not 1 <= self.identity_s <= 86_400:
+            raise BadDomainSettings("an identity statement holds for one second to one day")
+        if not 1 <= self.attested_s <= 86_400:
+            raise BadDomainSettings("a verified quote counts for one second to one day")
         if self.right_s < 1 or self.answers_kept_s < 1:
             raise BadDomainSettings("rights and remembered answers last at least one second")

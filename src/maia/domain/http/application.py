@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from maia.api.problems import PROBLEM_JSON, ApiProblem, BadCall, NoSuchPage, problem_of
-from maia.domain.http import pages_domain, pages_register, pages_rights
+from maia.domain.http import pages_domain, pages_identity, pages_register, pages_rights, pages_tpm
 from maia.domain.http.authentication import Caller, read_body, signed_body
 from maia.domain.http.openapi import openapi_document
 from maia.domain.http.pages import Call, Endpoint, Handler, Pages
@@ -46,6 +46,8 @@ ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {
     **pages_domain.PAGES,
     **pages_rights.PAGES,
     **pages_register.PAGES,
+    **pages_identity.PAGES,
+    **pages_tpm.PAGES,
 }
 """Every page, in the order in which the OpenAPI document lists them."""
 

@@ -5,6 +5,7 @@
     [broker]      which broker carries statements, and whose are subscribed to
     [policy]      the policy's file, the role sets it imports, types and certificates it depends on
     [statements]  the rhythm of lists
+    [identity]    the community of interest, and how long identity statements hold
     [[facts]]     where facts come from
     [[push]]      which brokers' credential folders are kept fresh
 
@@ -121,5 +122,8 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     statements_period_s: Positive = field(name="statements.period_s", default=30)
     statements_lead_s: Whole = field(name="statements.lead_s", default=5)
     rights_seconds: Positive = field(name="rights.seconds", default=86_400)
+    identity_community: Text | None = field(name="identity.community", default=None)
+    identity_lifetime_s: Positive = field(name="identity.lifetime_s", default=3_600)
+    identity_attested_s: Positive = field(name="identity.attested_s", default=900)
     facts: tuple[FactConfig, ...] = ()
     push: tuple[PushConfig, ...] = ()

@@ -42,6 +42,7 @@ from maia.config.settings import (
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import in_order_of_making
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+from maia.credentials.names import checked_label
 from maia.domain import DomainLimits, DomainSettings
 from maia.domain.server.access_config import AccessConfig, FactConfig
 from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
@@ -175,6 +176,8 @@ def _prepared_access(
         config, "push", lambda: tuple((read_principal(one.subject), one.folder) for one in access.push)
     )
     prepared = PreparedAccess(access, hear, held, types, streams, pushes, constitutions)
+    if access.identity_community is not None:
+        opened(config, "identity.community", lambda: checked_label(access.identity_community or ""))
     opened(config, "statements.period_s", lambda: prepared.settings)
     return prepared
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from maia.credentials import Principal, SignedCertificate, VerifiedConstitution
 from maia.credentials.appointments import ParameterKind
+from maia.credentials.names import checked_label
 from maia.domain.access.settings import AccessSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.types import SignedDefinition
@@ -49,6 +50,9 @@ class PreparedAccess:
             period_s=config.statements_period_s,
             lead_s=config.statements_lead_s,
             right_s=config.rights_seconds,
+            community=None if config.identity_community is None else checked_label(config.identity_community),
+            identity_s=config.identity_lifetime_s,
+            attested_s=config.identity_attested_s,
             constitutions=self.constitutions,
             locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
         )

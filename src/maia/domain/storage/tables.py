@@ -47,13 +47,16 @@ __all__ = [
     "META",
     "NONCES",
     "POLICIES",
+    "PROVIDERS",
     "REVOKED",
     "RIGHTS",
     "SCHEMA",
     "SCHEMA_VERSION",
     "STATEMENTS",
+    "SUBJECTS",
     "SUPPORTS",
     "TESTERS",
+    "TPMS",
     "TYPES",
     "WITNESSED",
     "AnswerRow",
@@ -66,12 +69,15 @@ __all__ = [
     "MetaRow",
     "NonceRow",
     "PolicyRow",
+    "ProviderRow",
     "RevokedRow",
     "RightRow",
     "StatementRow",
+    "SubjectRow",
     "SupportRow",
     "Table",
     "TesterRow",
+    "TpmRow",
     "TypeRow",
     "WitnessRow",
     "active_memberships",
@@ -368,6 +374,52 @@ class NonceRow:
     until: int
 
 
+@dataclass(frozen=True, slots=True)
+class SubjectRow:
+    """A subject of the identity provider; `attributes` are in their canonical form."""
+
+    key: bytes
+    number: int
+    identifier: str
+    attributes: bytes
+    registered_by: bytes
+    registered_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRow:
+    """An identity provider whose subjects get guest statements here, from `since` to `until`."""
+
+    key: bytes
+    number: int
+    identifier: str
+    trusted_by: bytes
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class TpmRow:
+    """The TPM of a subject: its keys, what it is asked at present, and what its last quote was worth.
+
+    `challenge` is the digest of a secret that only this TPM can open, until `is_bound`; `nonce` is
+    empty where no quote is expected. `level` is 0 without a boot that counts.
+    """
+
+    subject: bytes
+    endorsement: bytes
+    key: bytes
+    challenge: bytes
+    is_bound: int
+    nonce: bytes
+    nonce_until: int
+    resets: int
+    clock_ms: int
+    configuration: str
+    level: int
+    until: int
+
+
 META: Final = Table("meta", MetaRow, ("name",))
 POLICIES: Final = Table("policies", PolicyRow, ("version",))
 TYPES: Final = Table("types", TypeRow, ("id",), (("number",), ("owner", "name", "version")))
@@ -421,6 +473,9 @@ RECEIVED: Final = Table("received", ReceivedRow, ("issuer", "number"))
 AUDIT: Final = Table("audit", AuditRow, ("number",))
 ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
 NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
+SUBJECTS: Final = Table("subjects", SubjectRow, ("key",), (("number",), ("identifier",)))
+PROVIDERS: Final = Table("providers", ProviderRow, ("key",), (("number",),))
+TPMS: Final = Table("tpms", TpmRow, ("subject",), (("endorsement",), ("level", "subject")))
 
 ALL_TABLES: Final = (
     META,
@@ -440,6 +495,9 @@ ALL_TABLES: Final = (
     AUDIT,
     ANSWERS,
     NONCES,
+    SUBJECTS,
+    PROVIDERS,
+    TPMS,
 )
 
 

@@ -1,0 +1,338 @@
+"""`maia domain subject`, `trust` and `identity`: the identity provider of a domain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from maia.cli.domain.calls import (
+    BadArgumentWord,
+    CallerKey,
+    DomainKey,
+    ReasonText,
+    Server,
+    Shown,
+    arguments_from_words,
+    calling,
+    every_item,
+    record_of,
+    shown_argument,
+)
+from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
+from maia.cli.key import Force
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from maia.api.requests import ApiArgument
+    from maia.api.responses import ProviderAnswer, SubjectAnswer
+    from maia.credentials.identity import SignedIdentity
+
+__all__ = ["add_commands", "subjects", "trust"]
+
+subjects = typer.Typer(
+    help="Register the subjects of the identity provider.", no_args_is_help=True, rich_markup_mode=None
+)
+trust = typer.Typer(
+    help="Trust the identity providers of other domains: their subjects can be guests here.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+SubjectKey: TypeAlias = Annotated[str, typer.Argument(metavar="SUBJECT", help="Whom: key or .pub file.")]
+ProviderKey: TypeAlias = Annotated[
+    str, typer.Argument(metavar="PROVIDER", help="The other domain: key or .pub file.")
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add `maia domain identity`."""
+    app.command(
+        epilog="Examples: maia domain identity -k anna.key -o anna.identity; "
+        "maia domain identity --guest anna.identity -k anna.key -o anna-guest.identity "
+        "--home-out norway.identity"
+    )(identity)
+
+
+# ------------------------------------------------------------ subjects
+
+
+@subjects.command(
+    epilog="Example: maia domain subject add anna.pub anna@norway -a nationality=no -a clearance=3 "
+    "-k desk.key --credentials certs"
+)
+def add(
+    subject: SubjectKey,
+    identifier: Annotated[str, typer.Argument(help="What the subject is called, such as anna@norway.")],
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            "-a",
+            metavar="NAME=VALUE",
+            help="text; 42; 1.5; true; time:2026-11-15T08:30:00Z; in quotes always text. May be repeated.",
+        ),
+    ] = None,
+    credentials: Shown = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register a subject, or replace all that is registered about it."""
+    from maia.api.client import new_once
+    from maia.api.requests import SubjectBody
+    from maia.api.responses import SubjectAnswer
+
+    body = SubjectBody(identifier, _attributes(attribute or ()))
+    path = f"/v1/subjects/{read_principal(subject)}"
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("PUT", path, body, answer=SubjectAnswer, once=new_once())
+    answer(_subject_lines(found), record_of(found), as_json=as_json)
+
+
+@subjects.command(
+    epilog="Example: maia domain subject remove anna.pub --reason 'went home' -k desk.key --credentials certs"
+)
+def remove(
+    subject: SubjectKey,
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    credentials: Shown = None,
+    reason: ReasonText = "",
+    as_json: AsJson = False,
+) -> None:
+    """Remove a subject; statements that it has end within one lifetime."""
+    from maia.api.client import new_once
+    from maia.api.requests import Reason
+    from maia.api.responses import News
+
+    principal = read_principal(subject)
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        path = f"/v1/subjects/{principal}/removal"
+        client.call("POST", path, Reason(reason), answer=News, once=new_once())
+    answer([f"removed      {principal}"], {"removed": str(principal)}, as_json=as_json)
+
+
+@subjects.command(name="list", epilog="Example: maia domain subject list -k desk.key --credentials certs")
+def list_subjects(
+    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
+) -> None:
+    """List the subjects, with their attributes."""
+    from maia.api.responses import SubjectPage
+
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = every_item(client, "/v1/subjects", SubjectPage)
+    lines = [f"{one.identifier}  {one.principal}  {_shown(one.attributes)}".rstrip() for one in found]
+    answer(lines, {"subjects": [record_of(one) for one in found]}, as_json=as_json)
+
+
+@subjects.command(epilog="Example: maia domain subject show anna.pub -k desk.key --credentials certs")
+def show(
+    subject: SubjectKey,
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    credentials: Shown = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a subject: yourself, or any if you may read subjects."""
+    from maia.api.responses import SubjectAnswer
+
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("GET", f"/v1/subjects/{read_principal(subject)}", answer=SubjectAnswer)
+    answer(_subject_lines(found), record_of(found), as_json=as_json)
+
+
+# ------------------------------------------------------------ trust
+
+
+@trust.command(
+    name="add",
+    epilog="Example: maia domain trust add norway.pub norway --until 2027-01-01T00:00:00Z "
+    "-k desk.key --credentials certs",
+)
+def add_provider(
+    provider: ProviderKey,
+    identifier: Annotated[str, typer.Argument(help="What the other domain's provider is called here.")],
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    until: Annotated[str, typer.Option(help="A moment, or 'unbounded'.")] = "unbounded",
+    credentials: Shown = None,
+    as_json: AsJson = False,
+) -> None:
+    """Trust the provider of another domain; it need not trust this one."""
+    from maia.api.client import new_once
+    from maia.api.requests import TrustBody
+    from maia.api.responses import ProviderAnswer
+
+    path = f"/v1/trusted-providers/{read_principal(provider)}"
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        body = TrustBody(identifier, until)
+        found = client.call("PUT", path, body, answer=ProviderAnswer, once=new_once())
+    answer([_provider_line(found)], record_of(found), as_json=as_json)
+
+
+@trust.command(
+    name="remove",
+    epilog="Example: maia domain trust remove norway.pub --reason 'the exercise is over' "
+    "-k desk.key --credentials certs",
+)
+def remove_provider(
+    provider: ProviderKey,
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    credentials: Shown = None,
+    reason: ReasonText = "",
+    as_json: AsJson = False,
+) -> None:
+    """Trust a provider no more; guest statements on it end within one lifetime."""
+    from maia.api.client import new_once
+    from maia.api.requests import Reason
+    from maia.api.responses import News
+
+    principal = read_principal(provider)
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        path = f"/v1/trusted-providers/{principal}/removal"
+        client.call("POST", path, Reason(reason), answer=News, once=new_once())
+    answer([f"removed      {principal}"], {"removed": str(principal)}, as_json=as_json)
+
+
+@trust.command(name="list", epilog="Example: maia domain trust list -k desk.key --credentials certs")
+def list_providers(
+    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
+) -> None:
+    """List the trusted providers: since when, until when, by whose act."""
+    from maia.api.responses import ProviderPage
+
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = every_item(client, "/v1/trusted-providers", ProviderPage)
+    lines = [_provider_line(one) for one in found]
+    answer(lines, {"providers": [record_of(one) for one in found]}, as_json=as_json)
+
+
+# ------------------------------------------------------------ statements
+
+
+def identity(
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write the statement to.")],
+    lifetime_s: Annotated[
+        int | None,
+        typer.Option("--lifetime-s", min=1, max=86_400, help="Seconds; the domain may give fewer."),
+    ] = None,
+    guest: Annotated[
+        Path | None,
+        typer.Option("--guest", metavar="FILE", help="Your home domain's statement: ask for a guest's."),
+    ] = None,
+    home_out: Annotated[
+        Path | None,
+        typer.Option("--home-out", help="With --guest: where to write what is said of your home provider."),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for an identity statement about yourself: at home, or as a guest."""
+    from maia.api.requests import GuestBody, IdentityBody
+    from maia.api.responses import GuestAnswer, IdentityAnswer
+    from maia.credentials.identity import (
+        identity_from_bytes,
+        identity_from_text,
+        identity_to_bytes,
+        identity_to_text,
+    )
+
+    if guest is None and home_out is not None:
+        raise typer.BadParameter("--home-out goes with --guest")
+    if guest is not None and lifetime_s is not None:
+        raise typer.BadParameter("a guest statement ends with the one of the home domain: no --lifetime-s")
+    for file in (out, home_out):
+        if file is not None and file.exists() and not force:
+            raise BadFile(f"`{file}` is already there; `--force` replaces it")
+    home: bytes | None = None
+    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+        if guest is None:
+            body = IdentityBody(lifetime_s)
+            given = client.call("POST", "/v1/identity", body, answer=IdentityAnswer).statement
+        else:
+            shown = GuestBody(identity_to_bytes(identity_from_text(read_text(guest))))
+            found = client.call("POST", "/v1/identity/guest", shown, answer=GuestAnswer)
+            given, home = found.statement, found.home
+    signed = identity_from_bytes(given)
+    write_new(out, identity_to_text(signed), overwrite=force)
+    if home_out is not None and home is not None:
+        write_new(home_out, identity_to_text(identity_from_bytes(home)), overwrite=force)
+    lines = [*_identity_lines(signed), f"written      {out}"]
+    answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
+
+
+def _attributes(words: list[str] | tuple[str, ...]) -> dict[str, ApiArgument]:
+    found: dict[str, ApiArgument] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name in found:
+            problem = "is given twice" if equals else "is not NAME=VALUE"
+            raise BadArgumentWord(f"the attribute `{word[:64]}` {problem}")
+        (found[name],) = arguments_from_words([value])
+    return found
+
+
+def _shown(attributes: dict[str, ApiArgument]) -> str:
+    return " ".join(f"{name}={shown_argument(value)}" for name, value in attributes.items())
+
+
+def _subject_lines(found: SubjectAnswer) -> list[str]:
+    return [
+        f"subject      {found.principal}",
+        f"identifier   {found.identifier}",
+        *(f"attribute    {name} = {shown_argument(value)}" for name, value in found.attributes.items()),
+        f"registered   {found.registered_at} by {found.registered_by}",
+    ]
+
+
+def _provider_line(one: ProviderAnswer) -> str:
+    until = one.until or "unbounded"
+    return f"{one.identifier}  {one.principal}  since {one.since} until {until} by {one.trusted_by}"
+
+
+def _identity_lines(signed: SignedIdentity) -> list[str]:
+    from maia.api.requests import written
+
+    said = signed.statement
+    return [
+        f"subject      {said.subject}",
+        f"identifier   {said.identifier}",
+        *(
+            f"attribute    {uid} = {shown_argument(written(value))}"
+            for uid, value in sorted(said.attributes.items())
+        ),
+        f"community    {said.community}",
+        f"issuer       {said.issuer}",
+        *([f"guest of     {said.home}"] if said.is_guest else []),
+        f"valid        {said.not_before} to {said.not_after}",
+    ]
+
+
+def _identity_record(signed: SignedIdentity) -> dict[str, object]:
+    import msgspec
+
+    from maia.api.requests import written
+
+    said = signed.statement
+    return {
+        "subject": str(said.subject),
+        "identifier": said.identifier,
+        "attributes": msgspec.to_builtins({uid: written(value) for uid, value in said.attributes.items()}),
+        "community": said.community,
+        "issuer": str(said.issuer),
+        "home": str(said.home),
+        "is_guest": said.is_guest,
+        "not_before": str(said.not_before),
+        "not_after": str(said.not_after),
+        "id": signed.id.hex(),
+    }

@@ -1,0 +1,205 @@
+"""`maia tpm`: a router proves with its TPM 2.0 how it has booted.
+
+The TPM itself is used with the commands of tpm2-tools; files go back and forth between them and these.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, record_of
+from maia.cli.inputs import AsJson, BadFile, read_text, write_new
+from maia.cli.key import Force
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from maia.api.responses import ApprovedAnswer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Prove with a TPM 2.0 how a router has booted, and approve boots.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+_BYTES_MAX: Final = 1 << 20
+
+
+@app.command(
+    epilog="Examples: maia tpm enrol --endorsement ek.der --attestation-key ak.pub -k router.key "
+    "-o credential.bin; maia tpm enrol --secret secret.bin -k router.key   "
+    "(in between: tpm2_activatecredential -c ak.ctx -C ek.ctx -i credential.bin -o secret.bin)"
+)
+def enrol(
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    endorsement: Annotated[
+        Path | None, typer.Option(help="The TPM's endorsement certificate, in DER.")
+    ] = None,
+    attestation_key: Annotated[
+        Path | None,
+        typer.Option(help="The public part of the attestation key, as `tpm2_createak -u` writes it."),
+    ] = None,
+    intermediate: Annotated[
+        list[Path] | None, typer.Option(help="A certificate that leads to a root, in DER. May be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write the credential for the TPM to open.")
+    ] = None,
+    secret: Annotated[
+        Path | None, typer.Option(help="What the TPM found in the credential: ends the enrolment.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it."""
+    from maia.api.requests import ActivationBody, EnrolBody
+    from maia.api.responses import CredentialAnswer, News
+
+    first = (endorsement, attestation_key, out)
+    if secret is not None:
+        if any(one is not None for one in first):
+            raise typer.BadParameter("--secret is the second step: it goes with no other file")
+        with calling(server=server, domain=domain, key=key, credentials=None) as client:
+            client.call("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
+        answer(["enrolled     the TPM has opened its credential"], {"enrolled": True}, as_json=as_json)
+        return
+    if endorsement is None or attestation_key is None or out is None:
+        raise typer.BadParameter("say --endorsement, --attestation-key and --out; or --secret, afterwards")
+    if out.exists() and not force:
+        raise BadFile(f"`{out}` is already there; `--force` replaces it")
+    body = EnrolBody(
+        _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
+    )
+    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+        found = client.call("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
+    try:
+        out.write_bytes(found.credential)
+    except OSError as problem:
+        raise BadFile(f"`{out}` cannot be written: {problem.strerror}") from None
+    lines = [f"written      {out}", "next         tpm2_activatecredential, then `maia tpm enrol --secret`"]
+    answer(lines, {"file": str(out), "enrolled": False}, as_json=as_json)
+
+
+@app.command(
+    epilog="Examples: maia tpm quote --nonce-out nonce -k router.key; "
+    "maia tpm quote --quoted q.msg --signature q.sig "
+    "--log /sys/kernel/security/tpm0/binary_bios_measurements -k router.key   "
+    "(in between: tpm2_quote -c ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)"
+)
+def quote(
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    nonce_out: Annotated[
+        Path | None, typer.Option(help="First step: where to write the nonce, in hexadecimal digits.")
+    ] = None,
+    quoted: Annotated[Path | None, typer.Option(help="What `tpm2_quote -m` wrote.")] = None,
+    signature: Annotated[Path | None, typer.Option(help="What `tpm2_quote -s` wrote.")] = None,
+    log: Annotated[Path | None, typer.Option(help="The event log of the boot.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it."""
+    from maia.api.requests import QuoteBody
+    from maia.api.responses import AttestedAnswer, NonceAnswer
+
+    if nonce_out is not None:
+        if nonce_out.exists() and not force:
+            raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
+        with calling(server=server, domain=domain, key=key, credentials=None) as client:
+            given = client.call("POST", "/v1/tpm/nonce", answer=NonceAnswer)
+        write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
+        registers = ",".join(map(str, given.pcrs))
+        lines = [
+            f"nonce        {given.nonce}",
+            f"registers    sha256:{registers}",
+            f"until        {given.until}",
+        ]
+        answer(lines, record_of(given), as_json=as_json)
+        return
+    if quoted is None or signature is None or log is None:
+        raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
+    body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
+    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+        found = client.call("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
+    lines = [
+        f"boot         {found.configuration}",
+        f"level        {found.level}",
+        f"until        {found.until}",
+        *(["rebooted     since the quote before"] if found.is_rebooted else []),
+    ]
+    answer(lines, record_of(found), as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia tpm approve boots.json --root maker.pem -k desk.key --credentials certs   "
+    '({"pcrs": [0], "configurations": [{"name": "v5", "level": 2, "values": {"0": "00…"}}]})'
+)
+def approve(
+    file: Annotated[Path, typer.Argument(help="A JSON file with `pcrs` and `configurations`.")],
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(help="A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
+    ] = None,
+    credentials: Shown = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve exactly these boots and makers of TPMs; routers prove their boot again."""
+    import json
+
+    import msgspec
+
+    from maia.api.client import new_once
+    from maia.api.requests import ApprovedBody
+    from maia.api.responses import ApprovedAnswer
+
+    try:
+        said = json.loads(read_text(file))
+        body = msgspec.convert({**said, "roots": [_root(one) for one in root or ()]}, ApprovedBody)
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer, once=new_once())
+    answer(_approved_lines(found), record_of(found), as_json=as_json)
+
+
+def _approved_lines(found: ApprovedAnswer) -> list[str]:
+    return [
+        f"version      {found.version}",
+        f"registers    sha256:{','.join(map(str, found.pcrs))}",
+        *(f"boot         {one.name}, level {one.level}" for one in found.configurations),
+        *(f"root         {one}" for one in found.roots),
+    ]
+
+
+def _root(file: Path) -> bytes:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    data = _bytes(file)
+    if not data.startswith(b"-----"):
+        return data
+    try:
+        return x509.load_pem_x509_certificate(data).public_bytes(Encoding.DER)
+    except ValueError:
+        raise BadFile(f"`{file}` holds no certificate in PEM") from None
+
+
+def _bytes(file: Path) -> bytes:
+    """Read a file of bytes; files of the kernel say no size, so the limit is on what is read."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_BYTES_MAX + 1)
+    except OSError as problem:
+        raise BadFile(f"`{file}` cannot be read: {problem.strerror}") from None
+    if len(data) > _BYTES_MAX:
+        raise BadFile(f"`{file}` has more than {_BYTES_MAX} bytes")
+    return data

@@ -1,0 +1,282 @@
+"""Whom does this domain know, with which attributes, and whose guests does it accept?
+
+The identity provider of a domain (Gismo 4). An administrator registers
+subjects; a registered subject asks for a short-lived statement about itself
+whenever it needs one. Nothing of a statement is kept: an attribute that is
+removed is in no statement from then on, and in none at all once the last one
+with it has expired. A trust relation with another provider is an act of an
+administrator: dated, revocable, one-way, in the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from maia.credentials import Principal, principal_from_bytes
+from maia.credentials.appointments import Argument, Given, Word, read_word
+from maia.credentials.identity import (
+    Identity,
+    ProviderNotTrusted,
+    SignedIdentity,
+    attributes_from_bytes,
+    attributes_to_bytes,
+    guest_statement,
+    issue_identity,
+    verify_identity,
+)
+from maia.domain.access.attestations import TPM_ATTRIBUTE, level_of
+from maia.domain.access.core import AccessCore
+from maia.domain.access.refusals import (
+    BadSubject,
+    NoIdentityProvider,
+    NotRegistered,
+    ServiceFull,
+    UnknownSubject,
+)
+from maia.domain.access.results import Page
+from maia.domain.access.unit_of_work import end_of, next_number
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, TPMS, ProviderRow, SubjectRow
+from maia.errors import BrokenCredential
+from maia.events import SECOND, AttributeUid, Instant, attribute_uid
+
+__all__ = ["RESERVED_ATTRIBUTES", "AccessIdentities", "Guest", "Subject", "TrustedProvider"]
+
+PROVIDER_ATTRIBUTE: Final = AttributeUid("identity-provider")
+RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
+"""Attributes that only the provider itself gives, after a check of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A registered subject."""
+
+    principal: Principal
+    identifier: str
+    attributes: Mapping[AttributeUid, Argument]
+    registered_by: Principal
+    registered_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedProvider:
+    """A provider of another domain, and how long this one has trusted it and will."""
+
+    principal: Principal
+    identifier: str
+    trusted_by: Principal
+    since: Instant
+    until: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A guest statement, and this provider's own statement about the guest's home provider."""
+
+    statement: SignedIdentity
+    home: SignedIdentity
+
+
+class AccessIdentities(AccessCore):
+    """The identity provider of a domain."""
+
+    # ------------------------------------------------------------ subjects
+
+    def register_subject(
+        self,
+        principal: Principal,
+        identifier: str,
+        attributes: Mapping[str, Given],
+        *,
+        actor: Principal,
+        now: Instant,
+    ) -> Subject:
+        """Register a subject, or replace what is registered about it; attributes left out are gone."""
+        read = {
+            attribute_uid(name): read_word(value, None) if isinstance(value, Word) else value
+            for name, value in attributes.items()
+        }
+        for name in RESERVED_ATTRIBUTES & read.keys():
+            raise BadSubject(f"the attribute `{name}` is given by the provider itself, after a check")
+        with self._begin(actor, now) as work:
+            known = work.tables.get(SUBJECTS, principal.key)
+            others = work.tables.find(SUBJECTS, SUBJECTS.c.identifier == identifier, limit=2)
+            if any(row.key != principal.key for row in others):
+                raise BadSubject(f"another key is registered as `{identifier}`")
+            if known is None and work.tables.count(SUBJECTS) >= self._settings.limits.subjects:
+                raise ServiceFull(f"a provider has at most {self._settings.limits.subjects} subjects")
+            # A statement is made for the trial: what cannot be stated is not registered.
+            trial = (principal, identifier, read, now, self._settings.identity_s)
+            try:
+                self._stated(*trial, community=self._settings.community or "trial")
+            except BrokenCredential as problem:
+                raise BadSubject(f"the subject cannot be registered: {problem.message}") from problem
+            number = next_number(work.tables, "subjects") if known is None else known.number
+            row = SubjectRow(
+                principal.key, number, identifier, attributes_to_bytes(read), actor.key, int(now)
+            )
+            work.tables.put(SUBJECTS, [row])
+            # Names, not values: the audit is read by more people than the register of subjects.
+            names = " ".join(sorted(read))
+            work.record(
+                "subject.register",
+                ("subject", str(principal)),
+                ("identifier", identifier),
+                ("attributes", names),
+            )
+            return _subject(row)
+
+    def remove_subject(self, principal: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
+        """Remove a subject: it gets no statement from now on."""
+        with self._begin(actor, now) as work:
+            if not work.tables.delete(SUBJECTS, SUBJECTS.c.key == principal.key):
+                raise UnknownSubject("no subject is registered with this key")
+            work.tables.delete(TPMS, TPMS.c.subject == principal.key)
+            reason = reason[: self._settings.limits.reason]
+            work.record("subject.remove", ("subject", str(principal)), ("reason", reason))
+
+    def subject(self, principal: Principal) -> Subject:
+        """Return a registered subject."""
+        with self._reading() as tables:
+            row = tables.get(SUBJECTS, principal.key)
+            if row is None:
+                raise UnknownSubject("no subject is registered with this key")
+            return _subject(row)
+
+    def subjects(self, *, after: str | None = None, limit: int = 100) -> Page[Subject]:
+        """Return the registered subjects, in the order of registration."""
+        return self._page(SUBJECTS, after=after, limit=limit, shape=lambda _, row: _subject(row))
+
+    def identity(
+        self, principal: Principal, *, now: Instant, lifetime_s: int | None = None
+    ) -> SignedIdentity:
+        """Issue a statement about a registered subject, for at most the lifetime of the settings."""
+        with self._reading() as tables:
+            row = tables.get(SUBJECTS, principal.key)
+            if row is None:
+                raise NotRegistered("no subject is registered with your key; an administrator registers it")
+            attributes = attributes_from_bytes(row.attributes)
+            seconds = min(lifetime_s or self._settings.identity_s, self._settings.identity_s)
+            level, until = level_of(tables, principal, now)
+            if level:
+                attributes[TPM_ATTRIBUTE] = level
+                seconds = min(seconds, (until - _whole(now)) // SECOND)
+            return self._stated(principal, row.identifier, attributes, now, seconds)
+
+    # ------------------------------------------------------------ guests
+
+    def trust_provider(
+        self, provider: Principal, identifier: str, until: Instant | None, *, actor: Principal, now: Instant
+    ) -> TrustedProvider:
+        """Trust a provider of another domain from now on; its subjects can be guests here."""
+        if provider == self.principal:
+            raise BadSubject("a domain's own provider needs no trust relation")
+        if until is not None and until <= now:
+            raise BadSubject("the trust relation would have ended already")
+        with self._begin(actor, now) as work:
+            known = work.tables.get(PROVIDERS, provider.key)
+            if known is None and work.tables.count(PROVIDERS) >= self._settings.limits.providers:
+                raise ServiceFull(f"a domain trusts at most {self._settings.limits.providers} providers")
+            number = next_number(work.tables, "providers") if known is None else known.number
+            row = ProviderRow(provider.key, number, identifier, actor.key, int(now), end_of(until))
+            try:
+                self._about_provider(row, now, self._settings.community or "trial")
+            except BrokenCredential as problem:
+                raise BadSubject(f"the provider cannot be trusted as that: {problem.message}") from problem
+            work.tables.put(PROVIDERS, [row])
+            ends = "unbounded" if until is None else str(until)
+            work.record(
+                "provider.trust", ("provider", str(provider)), ("identifier", identifier), ("until", ends)
+            )
+            return _provider(row)
+
+    def distrust_provider(self, provider: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
+        """Trust a provider no more: its subjects get no guest statement from now on."""
+        with self._begin(actor, now) as work:
+            if not work.tables.delete(PROVIDERS, PROVIDERS.c.key == provider.key):
+                raise UnknownSubject("no provider with this key is trusted here")
+            reason = reason[: self._settings.limits.reason]
+            work.record("provider.distrust", ("provider", str(provider)), ("reason", reason))
+
+    def providers(self, *, after: str | None = None, limit: int = 100) -> Page[TrustedProvider]:
+        """Return the trusted providers, also those whose time is over."""
+        return self._page(PROVIDERS, after=after, limit=limit, shape=lambda _, row: _provider(row))
+
+    def guest_identity(self, principal: Principal, signed: SignedIdentity, *, now: Instant) -> Guest:
+        """Issue a guest statement to the subject of a home statement of a provider that is trusted here."""
+        community = self._community()
+        with self._reading() as tables:
+            row = self._trusted(tables, signed.statement.issuer, now)
+            verified = verify_identity(
+                signed,
+                subject=principal,
+                community=community,
+                providers=() if row is None else (signed.statement.issuer,),
+                now=now,
+            )
+            if row is None:  # the verification above has refused it already
+                raise ProviderNotTrusted("the provider is not trusted here")
+            ends = min(int(now) + self._settings.identity_s * SECOND, row.until)
+            statement = guest_statement(verified, self._key, not_after=_whole(Instant(ends)))
+            return Guest(statement, self._about_provider(row, now, community))
+
+    # ------------------------------------------------------------ the parts
+
+    def _community(self) -> str:
+        if self._settings.community is None:
+            raise NoIdentityProvider("this domain issues no identity statements: it has no community")
+        return self._settings.community
+
+    def _trusted(self, tables: Tables, provider: Principal, now: Instant) -> ProviderRow | None:
+        row = tables.get(PROVIDERS, provider.key)
+        return None if row is None or row.until < now else row
+
+    def _about_provider(self, row: ProviderRow, now: Instant, community: str) -> SignedIdentity:
+        attributes: dict[AttributeUid, Argument] = {PROVIDER_ATTRIBUTE: True}
+        left = max(1, min(self._settings.identity_s, (row.until - int(now)) // SECOND))
+        provider = principal_from_bytes(row.key)
+        return self._stated(provider, row.identifier, attributes, now, left, community=community)
+
+    def _stated(
+        self,
+        subject: Principal,
+        identifier: str,
+        attributes: Mapping[AttributeUid, Argument],
+        now: Instant,
+        seconds: int,
+        *,
+        community: str | None = None,
+    ) -> SignedIdentity:
+        community = self._community() if community is None else community
+        starts = _whole(now)
+        ends = Instant(starts + seconds * SECOND)
+        home = self.principal
+        said = Identity(home, community, subject, identifier, attributes, starts, ends, home)
+        return issue_identity(said, self._key)
+
+
+def _whole(moment: Instant) -> Instant:
+    """Return the whole second that a moment lies in: statements have no finer ones."""
+    return Instant(moment - moment % SECOND)
+
+
+def _subject(row: SubjectRow) -> Subject:
+    return Subject(
+        principal_from_bytes(row.key),
+        row.identifier,
+        attributes_from_bytes(row.attributes),
+        principal_from_bytes(row.registered_by),
+        Instant(row.registered_at),
+    )
+
+
+def _provider(row: ProviderRow) -> TrustedProvider:
+    return TrustedProvider(
+        principal_from_bytes(row.key),
+        row.identifier,
+        principal_from_bytes(row.trusted_by),
+        Instant(row.since),
+        None if row.until == FOR_EVER else Instant(row.until),
+    )
