@@ -24,6 +24,7 @@ from maia.credentials.identity import (
 )
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.keys.refusals import BadDomainSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.domain.storage.store import memory_store
 from maia.errors import MaiaError
@@ -363,3 +364,12 @@ def test_the_commands_register_issue_and_trust(
     assert "maia domain subject add" in gone.stderr
     wrong = run(norway, "domain", "subject", "add", "kari.pub", "kari@no", "-a", "clearance")
     assert (wrong.returncode, "INPUT-ARGUMENT-WORD" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["identity_s", "attested_s"])
+def test_statements_and_quotes_hold_for_a_second_to_a_day(name: str) -> None:
+    for good in (1, 86_400):
+        assert AccessSettings(**{name: good})  # type: ignore[arg-type]
+    for wrong in (0, 86_401):
+        with pytest.raises(BadDomainSettings):
+            AccessSettings(**{name: wrong})  # type: ignore[arg-type]
