@@ -34,6 +34,7 @@ from maia.events import Instant
 __all__ = [
     "CERTIFICATE_BYTES_MAX",
     "CONFIGURATIONS_MAX",
+    "INTERMEDIATES_MAX",
     "LOG_BYTES_MAX",
     "LOG_EVENTS_MAX",
     "NONCE_BYTES",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from hashlib import sha256
 from struct import pack
@@ -17,6 +17,7 @@ from maia.clock import system_now
 from maia.credentials.attestation import (
     CERTIFICATE_BYTES_MAX,
     CONFIGURATIONS_MAX,
+    INTERMEDIATES_MAX,
     LOG_BYTES_MAX,
     LOG_EVENTS_MAX,
     STRUCTURE_BYTES_MAX,
@@ -151,6 +152,9 @@ def test_an_endorsement_certificate_may_have_an_intermediate_authority():
     assert verify_endorsement(tpm.certificate, [link], [MAKER.root], now=NOW)
     with pytest.raises(EndorsementNotTrusted):
         verify_endorsement(tpm.certificate, [], [MAKER.root], now=NOW)
+    for number, is_read in ((INTERMEDIATES_MAX, True), (INTERMEDIATES_MAX + 1, False)):
+        with nullcontext() if is_read else pytest.raises(EndorsementNotTrusted):
+            verify_endorsement(tpm.certificate, [link] * number, [MAKER.root], now=NOW)
     leaf = MAKER.certificate(middle.key.public_key(), middle.name, usage=None)
     with pytest.raises(EndorsementNotTrusted):
         verify_endorsement(tpm.certificate, [leaf], [MAKER.root], now=NOW)

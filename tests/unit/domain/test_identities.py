@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from maia.api import responses as answers
 from maia.api.client import DomainClient
 from maia.clock import system_now
 from maia.credentials import Principal, certificate_to_text
+from maia.credentials.attestation import Approved, Configuration
 from maia.credentials.identity import (
     SignedIdentity,
     identity_from_bytes,
@@ -24,13 +26,15 @@ from maia.credentials.identity import (
 )
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.keys.refusals import BadDomainSettings
 from maia.domain.server.access_config import AccessConfig
-from maia.domain.storage.store import memory_store
+from maia.domain.storage.store import memory_store, postgres_store
 from maia.errors import MaiaError
 from maia.events import SECOND, AttributeUid, Instant
 from maia.keystore.key_files import create_key_file
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import maia
+from support.software_tpm import Maker, SoftwareTpm
 
 COMMUNITY = "coalition.north"
 START = Instant.parse("2026-11-16T08:00:00Z")
@@ -363,3 +367,38 @@ def test_the_commands_register_issue_and_trust(
     assert "maia domain subject add" in gone.stderr
     wrong = run(norway, "domain", "subject", "add", "kari.pub", "kari@no", "-a", "clearance")
     assert (wrong.returncode, "INPUT-ARGUMENT-WORD" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["identity_s", "attested_s"])
+def test_statements_and_quotes_hold_for_a_second_to_a_day(name: str) -> None:
+    for good in (1, 86_400):
+        assert AccessSettings(**{name: good})  # type: ignore[arg-type]
+    for wrong in (0, 86_401):
+        with pytest.raises(BadDomainSettings):
+            AccessSettings(**{name: wrong})  # type: ignore[arg-type]
+
+
+def test_a_provider_on_postgresql_keeps_subjects_trust_and_tpms(postgres_server: str) -> None:
+    maker = Maker()
+    tpm = SoftwareTpm(maker)
+    log = tpm.boot((0, b"firmware"))
+    boots = Approved((0,), (Configuration("good", 2, {0: tpm.pcrs[0]}),))
+    anna, now, actor = principal("anna"), START, principal("admin")
+    with closing(postgres_store(postgres_server, "identities")) as store:
+        access = AccessControl(key_of("no"), store, AccessSettings(community="c"))
+        access.register_subject(anna, "anna", {"clearance": 3}, actor=actor, now=now)
+        access.trust_provider(principal("uk"), "uk", None, actor=actor, now=now)
+        access.approve_boots(boots, [maker.root], actor=actor, now=now)
+        secret = bytes(range(32))
+        sent = access.enrol_tpm(
+            anna, tpm.certificate, [], tpm.attestation_key, now=now, secret=secret, seed=bytes(32)
+        )
+        access.activate_tpm(anna, tpm.activate(sent), now=now)
+        access.expect_quote(anna, secret, now=now)
+        access.attest(anna, *tpm.quote(secret, (0,)), log, now=now)
+    with closing(postgres_store(postgres_server, "identities")) as store:
+        access = AccessControl(key_of("no"), store, AccessSettings(community="c"))
+        assert access.identity(anna, now=now).statement.attributes == {"clearance": 3, "tpm-integrity": 2}
+        assert [one.identifier for one in access.providers().rows] == ["uk"]
+        access.remove_subject(anna, "left", actor=actor, now=now)
+        assert access.subjects().rows == ()
