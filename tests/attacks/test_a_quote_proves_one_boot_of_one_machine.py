@@ -41,8 +41,19 @@ class SetClock:
     def __call__(self) -> Instant:
         return self.now
 
+    def caught_up(self) -> SetClock:
+        """Return the clock, not behind the certificates that a domain gets when it is started now."""
+        self.now = max(self.now, system_now())
+        return self
+
 
 CLOCK = SetClock()
+
+
+@pytest.fixture(autouse=True)
+def clock() -> SetClock:
+    """Let no test begin behind the certificates that are made in it, however late the suite comes to it."""
+    return CLOCK.caught_up()
 
 
 @pytest.fixture
@@ -55,7 +66,7 @@ def domain(tmp_path: Path) -> Iterator[DomainAtWork]:
         api_skew_s=86_400,
     )
     (tmp_path / "data").mkdir()
-    with domain_at_work(tmp_path / "data", config=config, clock=CLOCK) as found:
+    with domain_at_work(tmp_path / "data", config=config, clock=CLOCK.caught_up()) as found:
         with found.admin() as admin:
             for who in ("router", "other"):
                 path = f"/v1/subjects/{key_of(who).principal}"

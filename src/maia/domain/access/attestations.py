@@ -13,7 +13,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from hmac import compare_digest
 from typing import Final
 
 from maia.credentials import Principal
@@ -29,6 +28,7 @@ from maia.credentials.attestation import (
     verify_endorsement,
     verify_quote,
 )
+from maia.credentials.keys import same_secret
 from maia.domain.access.core import AccessCore
 from maia.domain.access.refusals import NotRegistered, TpmNotEnrolled
 from maia.domain.access.unit_of_work import UnitOfWork
@@ -120,7 +120,7 @@ class AccessAttestations(AccessCore):
         """Bind the attestation key to the endorsed TPM, which has opened the credential."""
         with self._begin(subject, now) as work:
             row = work.tables.get(TPMS, subject.key)
-            if row is None or row.is_bound or not compare_digest(row.challenge, sha256(secret).digest()):
+            if row is None or row.is_bound or not same_secret(row.challenge, sha256(secret).digest()):
                 raise TpmNotEnrolled("this is not the secret of a credential that was issued to you")
             self._check_unshared(work.tables, subject, row.endorsement)
             work.tables.put(TPMS, [replace(row, is_bound=1, challenge=b"")])
