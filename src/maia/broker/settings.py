@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+from maia.credentials.identity import IdentityTrust
 from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sessions.challenges import OneTimeLimits
@@ -137,6 +138,8 @@ class BrokerSettings:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    identity: IdentityTrust | None = None
+    """Whose identity statements are believed; None for a broker that takes none."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""

@@ -27,6 +27,7 @@ from maia.broker.routing.replication import maintain_routing
 from maia.broker.sealed.cover import next_slot, send_due_slots
 from maia.broker.sealed.key_events import maintain_keys, next_key_moment
 from maia.broker.sessions.close import close_link
+from maia.broker.sessions.identities import expire_identity
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.sessions.links import Link, Role, Stage
 from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_every_peer
@@ -34,6 +35,7 @@ from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
 from maia.broker.timers import (
     CatchUp,
     CheckLink,
+    IdentityExpires,
     KeepAlive,
     OneTimeAnswers,
     RecheckEntries,
@@ -96,6 +98,8 @@ def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
             return recheck_entries(state, link, now)
         case CheckLink():
             return _check_link(state, link, now)
+        case IdentityExpires():
+            return expire_identity(state, link, now)
 
 
 def recheck_everything(state: BrokerState, now: Instant) -> list[Effect]:

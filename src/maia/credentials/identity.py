@@ -60,6 +60,7 @@ __all__ = [
     "GuestOfGuest",
     "Identity",
     "IdentityNotInForce",
+    "IdentityTrust",
     "OtherCommunity",
     "ProviderNotTrusted",
     "SignedIdentity",
@@ -226,6 +227,24 @@ def verify_identity(
         )
     verify_signature(statement.issuer, SignedKind.IDENTITY, understood.body, understood.signature)
     return VerifiedIdentity(understood, _SEAL)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityTrust:
+    """Whose identity statements a node believes: those of these providers, for this community."""
+
+    community: str
+    providers: frozenset[Principal]
+
+    def verified(self, data: bytes, subject: Principal, now: Instant) -> VerifiedIdentity:
+        """Return the proof that a trusted provider vouches for `subject`, from the short form."""
+        return verify_identity(
+            unpack_identity(data),
+            subject=subject,
+            community=self.community,
+            providers=self.providers,
+            now=now,
+        )
 
 
 def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: Instant) -> SignedIdentity:

@@ -101,7 +101,7 @@ class StatementStream(SocketStream):
         """Take a socket over, on which the two messages have been exchanged."""
         super().__init__(connection)
         self._link = link
-        self.not_after = link.not_after
+        self.identity = link.peer
 
     def peer(self) -> Principal:
         """Return the key that signed one of the two messages."""

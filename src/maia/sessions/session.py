@@ -36,6 +36,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
+from maia.credentials.identity import VerifiedIdentity
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
@@ -169,6 +170,10 @@ class Session:
     received_bytes: int = 0
     """How many bytes the peer has sent before its welcome."""
     silent_rounds: int = 0
+    identity: VerifiedIdentity | None = None
+    """The peer's identity statement in force, as this node has verified it; its attributes act now."""
+    ends_with_identity: bool = False
+    """Whether the link was opened by a statement, and lasts as long as one is in force."""
 
     @property
     def is_ready(self) -> bool:

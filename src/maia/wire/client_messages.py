@@ -18,6 +18,7 @@ from maia.wire.message_fields import (
     Credentials,
     Digest,
     DurableName,
+    IdentityBytes,
     Key,
     Moment,
     Number,
@@ -45,6 +46,7 @@ __all__ = [
     "ForgetDurable",
     "Greeting",
     "Hello",
+    "Identify",
     "Missed",
     "PROTOCOL_VERSION",
     "Ping",
@@ -374,3 +376,17 @@ class Vouched(AnyMessage, tag=91, frozen=True):
 
     id: Number
     answers: Annotated[list[AnswerBytes], Meta(max_length=64)]
+
+
+# ------------------------------------------------------------ identity statements
+
+
+class Identify(AnyMessage, tag=92, frozen=True):
+    """The sender's own identity statement, in its short form, in place of the one that it showed before.
+
+    On any ready link, by either side. `Accepted` says until when it holds; after `Failed`, the one
+    before it counts until it expires.
+    """
+
+    id: Number
+    statement: IdentityBytes

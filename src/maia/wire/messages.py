@@ -55,6 +55,7 @@ from maia.wire.client_messages import (
     ForgetDurable,
     Greeting,
     Hello,
+    Identify,
     Missed,
     Ping,
     Pong,
@@ -113,6 +114,7 @@ __all__ = [
     "Hello",
     "HistoryKeys",
     "HistoryKeysReply",
+    "Identify",
     "Interest",
     "JoinGroups",
     "KeyTermsRecord",
@@ -179,6 +181,6 @@ Message: TypeAlias = (
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply
-    | Show | Changed | Challenge | Vouched
+    | Show | Changed | Challenge | Vouched | Identify
     | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip

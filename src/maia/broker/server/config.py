@@ -42,6 +42,7 @@ from maia.config.settings import (
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
 from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
+from maia.credentials.identity import IdentityTrust
 from maia.events import Instant
 from maia.policy import BoundRule
 from maia.types import SignedDefinition, definition_to_bytes
@@ -87,6 +88,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """Where to accept statement links, beside the TLS links at `listen`; without an address nowhere."""
     identity_statement: Path | None = field(name="identity.statement", default=None)
     """The broker's own identity statement; a renewed one is put in its place."""
+    identity_community: Text | None = field(name="identity.community", default=None)
+    """For which community of interest statements count; default: that of the broker's own statement."""
     identity_providers: tuple[PrincipalWord, ...] = field(name="identity.providers", default=())
     """The providers whose statements are believed: keys or .pub files."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
@@ -126,6 +129,7 @@ class PreparedBroker:
     quorums: Quorums = data_field(default_factory=dict, repr=False)
     bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
     identity: IdentityFile | None = data_field(default=None, repr=False)
+    trust: IdentityTrust | None = None
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -148,6 +152,7 @@ class PreparedBroker:
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
+            identity=self.trust,
         )
 
     def types_to_keep(self) -> dict[str, bytes]:
@@ -173,6 +178,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     if config.types is not None:
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
     _check_log(config)
+    identity, trust = _identity(config, key, now)
     return PreparedBroker(
         config,
         key,
@@ -182,21 +188,30 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         until,
         quorums=quorums,
         bounds=bounds,
-        identity=_identity(config, key, now),
+        identity=identity,
+        trust=trust,
     )
 
 
-def _identity(config: BrokerConfig, key: SigningKey, now: Instant) -> IdentityFile | None:
-    """Return what statement links are accepted with; None if they are not."""
+def _identity(
+    config: BrokerConfig, key: SigningKey, now: Instant
+) -> tuple[IdentityFile | None, IdentityTrust | None]:
+    """Return what statement links are opened with, and whose statements are believed."""
     said = [name for name in config.origins if name.startswith("identity.")]
     if not said:
-        return None
-    if config.identity_listen is None or config.identity_statement is None or not config.identity_providers:
-        raise config.wrong(said[0], "needs all of `listen`, `statement` and `providers` beside it")
+        return None, None
+    if not config.identity_providers:
+        raise config.wrong(said[0], "needs `providers` beside it: whose statements are believed")
     providers = opened(
         config, "identity.providers", lambda: [read_principal(one) for one in config.identity_providers]
     )
     path = config.identity_statement
+    if path is None:
+        if config.identity_listen is not None:
+            raise config.wrong("identity.listen", "needs `statement` beside it: statement links show one")
+        if config.identity_community is None:
+            raise config.wrong(said[0], "needs `statement` or `community` beside it")
+        return None, IdentityTrust(config.identity_community, frozenset(providers))
     identity = opened(
         config, "identity.statement", lambda: IdentityFile(path, key, providers, window_s=config.skew_s)
     )
@@ -205,7 +220,11 @@ def _identity(config: BrokerConfig, key: SigningKey, now: Instant) -> IdentityFi
         raise config.wrong(
             "identity.statement", f"holds from {statement.not_before} to {statement.not_after}; renew it"
         )
-    return identity
+    if config.identity_community not in {None, statement.community}:
+        raise config.wrong(
+            "identity.community", f"is not `{statement.community}`, the community of `identity.statement`"
+        )
+    return identity, identity().trust
 
 
 def _check_log(config: BrokerConfig) -> None:

@@ -25,6 +25,11 @@ from maia.broker.sealed.interests import receive_doubted, receive_sealed_interes
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.credentials import price_of_showing, show
+from maia.broker.sessions.identities import (
+    receive_identity,
+    receive_identity_answer,
+    receive_identity_of_broker,
+)
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
 from maia.broker.sessions.shares import KEPT, check_share
@@ -38,6 +43,7 @@ from maia.types import definition_to_bytes
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
+    Accepted,
     Advertise,
     Announce,
     AskState,
@@ -46,6 +52,7 @@ from maia.wire.messages import (
     Failed,
     FindClosest,
     ForgetDurable,
+    Identify,
     Interest,
     Message,
     Nodes,
@@ -182,6 +189,7 @@ def _refused(
             | RenewAll()
             | Show()
             | AskState()
+            | Identify()
         ):
             return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
         case _:
@@ -223,6 +231,7 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Unsubscribe: unsubscribe,
     RenewAll: renew_all,
     Show: show,
+    Identify: receive_identity,
     Vouched: hear_vouched,
     AskState: ask_state,
     Publish: publish,
@@ -260,4 +269,7 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     StateFrame: receive_state_frame,
     StateDone: receive_state_done,
     StateGone: receive_state_gone,
+    Identify: receive_identity_of_broker,
+    Accepted: receive_identity_answer,
+    Failed: receive_identity_answer,
 }

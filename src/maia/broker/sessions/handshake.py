@@ -13,6 +13,7 @@ from maia.broker.revocation.streams import receive_held
 from maia.broker.routing.peers import broker_known, broker_ready, superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import session_limits
+from maia.broker.sessions.identities import hold_identity
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.sessions.links import Held, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
@@ -51,6 +52,9 @@ class BrokerSessions(Endpoint[Link]):
         link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
         link.remote = opened.remote
         state.links[link.id] = link
+        if opened.identity is not None:
+            link.ends_with_identity = True
+            hold_identity(state, link, opened.identity)
         if link.peer == state.principal:
             return close_link(state, link, OutOfTurn("a broker does not connect to itself"), now)
         if link.dialled is None:

@@ -1,0 +1,95 @@
+"""Who is the peer of a link, by which identity statement, and what happens when that changes?
+
+A peer shows its statement when it opens a statement link, or with `Identify` on any ready link, and
+renews it there (Gismo 4). `hold_identity` is the one place where `Link.identity` changes, so the
+attributes of a new statement act from the next frame on. A statement that is refused changes nothing:
+the one before it counts until it expires. Expiry ends a link that a statement has opened; a TLS
+link goes on without attributes, because its peer was admitted by certificates alone.
+"""
+
+from __future__ import annotations
+
+from maia.broker.sessions.close import close_link
+from maia.broker.sessions.links import Link
+from maia.broker.state import BrokerState, just_after
+from maia.broker.timers import IdentityExpires
+from maia.credentials.chains.budget import BYTES_PER_STEP, STEPS_PER_CHECK
+from maia.credentials.identity import IdentityNotInForce, VerifiedIdentity
+from maia.errors import MaiaError, Refusal
+from maia.events import Instant
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.messages import Accepted, Failed, Identify
+
+__all__ = [
+    "NoIdentityTrust",
+    "expire_identity",
+    "hold_identity",
+    "receive_identity",
+    "receive_identity_answer",
+    "receive_identity_of_broker",
+]
+
+
+class NoIdentityTrust(Refusal):
+    """A peer showed an identity statement, and this broker's configuration trusts no identity provider."""
+
+    code = "REFUSED-NO-IDENTITY-TRUST"
+
+
+def hold_identity(state: BrokerState, link: Link, identity: VerifiedIdentity | None) -> None:
+    """Let a verified statement take the place of the one before it, and expire with it."""
+    link.identity = identity
+    ends = None if identity is None else just_after(identity.statement.not_after)
+    state.timers.reset(IdentityExpires(link.id), ends)
+
+
+def receive_identity(state: BrokerState, link: Link, message: Identify, now: Instant) -> list[Effect]:
+    """Verify a statement that a peer shows about itself, and hold it; raise if it does not count here."""
+    trust = state.settings.identity
+    if trust is None:
+        raise NoIdentityTrust("this broker believes no identity provider; see `identity.providers`")
+    state.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
+    verified = trust.verified(message.statement, link.peer, now)
+    hold_identity(state, link, verified)
+    said = verified.statement
+    fields = {"link": link.id, "peer": str(link.peer), "identifier": said.identifier}
+    return [
+        Send(link.id, encode(Accepted(message.id, said.not_after))),
+        Note("identified", {**fields, "until": str(said.not_after)}),
+    ]
+
+
+def receive_identity_of_broker(
+    state: BrokerState, link: Link, message: Identify, now: Instant
+) -> list[Effect]:
+    """Take the statement of a neighbour; a bad one is answered, and costs it neither link nor routes."""
+    try:
+        return receive_identity(state, link, message, now)
+    except MaiaError as problem:
+        return [
+            Send(link.id, encode(Failed(message.id, problem.code, problem.message))),
+            Count("maia_identities_refused_total", labels={"code": problem.code}),
+        ]
+
+
+def receive_identity_answer(
+    state: BrokerState, link: Link, message: Accepted | Failed, now: Instant
+) -> list[Effect]:
+    """Take note of what a neighbour says of this broker's own statement."""
+    del state, now
+    if isinstance(message, Accepted):
+        return []
+    fields = {"link": link.id, "peer": str(link.peer), "code": message.code, "why": message.message}
+    return [Note("identity-refused", fields)]
+
+
+def expire_identity(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """End a link whose statement has expired, or on a TLS link the attributes alone."""
+    hold_identity(state, link, None)
+    if link.ends_with_identity:
+        problem = IdentityNotInForce(
+            "your identity statement has expired; get a new one from your provider, and connect again"
+        )
+        return close_link(state, link, problem, now)
+    return [Note("identity-expired", {"link": link.id, "peer": str(link.peer)})]
