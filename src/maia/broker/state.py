@@ -26,6 +26,7 @@ from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Held, Link
 from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
+from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.timers import TimerWheel
 from maia.credentials import (
@@ -119,6 +120,8 @@ class BrokerState:
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
     links: dict[LinkId, Link] = field(default_factory=dict)
+    identities: LinkIdentities = field(default_factory=LinkIdentities)
+    """What the identity statements of links say, for requirements of publishers."""
     audiences: dict[bytes, LocalSubscribers] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
     sealed: SealedInterests = field(default_factory=SealedInterests)

@@ -18,9 +18,11 @@ from maia.client.settings import ClientSettings
 from maia.client.timers import Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import SignedStatement, SigningKey, TypeName
+from maia.credentials.requirements import requirement_to_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import Request, request_digest
+from maia.predicates import Predicate
 from maia.sessions.challenges import CONNECTION, OwnChallenges
 from maia.wire.codec import encode
 from maia.wire.messages import Challenge, Message, Publish, Seen, Show, TypeQuery
@@ -126,11 +128,19 @@ class Book:
             and (not entry.under_way or self.bytes_under_way < self._settings.bytes_under_way)
         )
 
-    def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[bytes]:
+    def publish(
+        self,
+        entry: Advertised,
+        rows: int,
+        columns: list[WireColumn],
+        now: Instant,
+        requires: Predicate | None = None,
+    ) -> list[bytes]:
         """Number a frame and remember it until the broker has taken it on."""
         sequence = entry.next_sequence
         # The plus makes an int of an Instant.
-        data = encode(Publish(entry.ref, sequence, +now, rows, columns))
+        required = None if requires is None else requirement_to_bytes(requires)
+        data = encode(Publish(entry.ref, sequence, +now, rows, columns, required))
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)

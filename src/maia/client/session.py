@@ -30,6 +30,7 @@ from maia.credentials import (
     certificate_to_bytes,
     statement_to_bytes,
 )
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import Predicate
@@ -86,12 +87,23 @@ class ClientSession:
         return self._finished(self._connection.dial())
 
     def advertise(
-        self, known: KnownVersion, filter_: Predicate, now: Instant, numbering: Numbering | None = None
+        self,
+        known: KnownVersion,
+        filter_: Predicate,
+        now: Instant,
+        numbering: Numbering | None = None,
+        *,
+        requires: Predicate = NO_REQUIREMENT,
     ) -> tuple[Advertised, list[Effect]]:
         """Ask to publish events of a type; raise the refusal if no credential speaks for that."""
         frames = numbering or Numbering(self._random(16))
         entry = Advertised(
-            self._book.next_number(), known, filter_, frames.stream, next_sequence=frames.first
+            self._book.next_number(),
+            known,
+            filter_,
+            frames.stream,
+            next_sequence=frames.first,
+            requires=requires,
         )
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
@@ -105,10 +117,11 @@ class ClientSession:
         *,
         durable: str | None = None,
         state: bool = False,
+        requires: Predicate = NO_REQUIREMENT,
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
-        With a `durable` name, the broker goes on where it was acknowledged to be.
+        `requires` is what their publishers have to meet. With a `durable` name, the broker goes on where it was acknowledged to be.
         With `state`, what publishers said last comes first.
         """
         check_durable_name(durable)
@@ -116,7 +129,16 @@ class ClientSession:
             raise StateAndDurable("a durable subscription goes on where it was: it has no use for the state")
         seen = SeenFrames(self._settings.streams)
         number, stream = self._book.next_number(), self._random(16)
-        entry = Subscribed(number, known, filter_, stream, seen=seen, durable=durable, wants_state=state)
+        entry = Subscribed(
+            number,
+            known,
+            filter_,
+            stream,
+            seen=seen,
+            durable=durable,
+            wants_state=state,
+            requires=requires,
+        )
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
         )
@@ -166,9 +188,19 @@ class ClientSession:
         """Say whether another frame may be under way; the application waits otherwise."""
         return self._book.has_room(entry)
 
-    def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[Effect]:
-        """Send one frame, and remember it until the broker has taken it on."""
-        return self._connection.sent(self._book.publish(entry, rows, columns, now))
+    def publish(
+        self,
+        entry: Advertised,
+        rows: int,
+        columns: list[WireColumn],
+        now: Instant,
+        requires: Predicate | None = None,
+    ) -> list[Effect]:
+        """Send one frame, and remember it until the broker has taken it on.
+
+        `requires` is what subscribers have to meet, in place of what the advertisement requires.
+        """
+        return self._connection.sent(self._book.publish(entry, rows, columns, now, requires))
 
     def close(self, now: Instant) -> list[Effect]:
         """Say goodbye; nothing happens after this."""

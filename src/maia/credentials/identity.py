@@ -72,6 +72,7 @@ __all__ = [
     "identity_from_text",
     "identity_to_bytes",
     "identity_to_text",
+    "identity_values",
     "issue_identity",
     "meets_requirement",
     "pack_identity",
@@ -265,10 +266,11 @@ def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: I
 
 def meets_requirement(requirement: Predicate, statement: Identity) -> bool:
     """True if the attributes satisfy the requirement; a missing attribute satisfies nothing."""
-    return admits(requirement, _values(statement))
+    return admits(requirement, identity_values(statement))
 
 
-def _values(statement: Identity) -> dict[AttributeUid, PresentValue]:
+def identity_values(statement: Identity) -> dict[AttributeUid, PresentValue]:
+    """Return the attributes as a predicate reads them: a key is its text."""
     return {
         uid: str(value) if isinstance(value, Principal) else value
         for uid, value in statement.attributes.items()

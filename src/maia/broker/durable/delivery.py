@@ -236,6 +236,8 @@ def _taken(
     if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
         return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
+    if not state.identities.admits(transit.requires, entry.link, now):
+        return [Count("maia_requirements_unmet_total")]  # by the statement of this moment
     data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))
     if data is None:
         return []

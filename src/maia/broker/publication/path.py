@@ -209,7 +209,7 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
         return recorded
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
         return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
-    return [*recorded, *audience.deliver(transit)]
+    return [*recorded, *audience.deliver(transit, state.identities, now)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

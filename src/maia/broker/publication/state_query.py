@@ -276,7 +276,7 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
         return [Count("maia_frames_refused_total", labels={"code": code})]
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
     transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
-    if seen is None:
+    if seen is None or not state.identities.admits(transit.requires, entry.link, now):
         return []
     whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
     delivery = Deliver([entry.ref], *whom, seen.rows, seen.columns)
@@ -290,7 +290,7 @@ def _for_neighbour(state: BrokerState, node: NodeId, said: RetainedFrame, now: I
     if isinstance(frame, Sealed):
         return encode_known(frame) if book.wanted(node, sealed) else None
     key = plain if state.types.sealing(frame.type_id) is None else sealed
-    rows = book.targets_of_frame(key, said.came_from, frame.frame).get(node)
+    rows = book.targets_of_frame(key, said.came_from, frame.matched).get(node)
     if not rows:
         return None
     sealing = state.types.sealing(frame.type_id)

@@ -147,7 +147,7 @@ def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> l
     """Send each neighbour the rows that are wanted behind it."""
     routes = state.routes
     came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
-    targets = routes.book.targets_of_frame(transit.type_id, came_from, transit.frame)
+    targets = routes.book.targets_of_frame(transit.type_id, came_from, transit.matched)
     ready: dict[tuple[int, ...], bytes] = {}
     effects: list[Effect] = []
     for node, rows in targets.items():

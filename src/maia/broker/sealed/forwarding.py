@@ -231,7 +231,7 @@ def forward_sealed(
     routes = state.routes
     came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
     key = book_key_of_sealed(part.type_id)
-    wanted = routes.book.targets_of_frame(key, came_from, part.frame, missing)
+    wanted = routes.book.targets_of_frame(key, came_from, part.matched, missing)
     targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
     if not targets:
         return []

@@ -33,6 +33,7 @@ from maia.broker.subscriptions.registry import (
     view_class_of,
 )
 from maia.credentials import Action, SignedCertificate
+from maia.credentials.requirements import requirement_to_bytes
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -95,11 +96,12 @@ def _subscribed(
         ref=message.id,
         link=link.id,
         right=right,
-        view_class=view_class_of(right, cursor),
+        view_class=view_class_of(right, cursor, asked.requires),
         lease_ends=lease_end(state, link, now),
         frame=frame,
         own=own,
         cursor=cursor,
+        requires=asked.requires,
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = place_subscription(state, link, entry, before, now)
@@ -150,6 +152,7 @@ def _advertised(
         lease_ends=lease_end(state, link, now),
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
+        requires=requirement_to_bytes(asked.requires),
     )
     placed = place_advertisement(state, link, entry, before, now)
     cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
