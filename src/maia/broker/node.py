@@ -31,6 +31,7 @@ from maia.broker.sealed.key_events import handle_key_input, leave_managers, look
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
+from maia.broker.sessions.identities import renew_own_identity
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
@@ -169,6 +170,10 @@ class Broker:
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
         return self._finished(hold_certificates(self._state, certificates, now), now)
+
+    def identify(self, statement: bytes, now: Instant) -> list[Effect]:
+        """Put this packed identity statement in the place of the broker's own, and show it to neighbours."""
+        return self._finished(renew_own_identity(self._state, statement), now)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
         """Put these constitutions of quorums in the place of those known before."""

@@ -12,6 +12,7 @@ from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitutio
 from maia.credentials.identity import IdentityTrust
 from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
+from maia.predicates import ALWAYS, Predicate
 from maia.sessions.challenges import OneTimeLimits
 
 __all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
@@ -140,6 +141,10 @@ class BrokerSettings:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     identity: IdentityTrust | None = None
     """Whose identity statements are believed; None for a broker that takes none."""
+    statement: bytes = field(default=b"", repr=False)
+    """The broker's own identity statement, packed, which it shows to its neighbours; none at first if empty."""
+    demand: Predicate = ALWAYS
+    """What the identity statements of neighbours have to say."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""

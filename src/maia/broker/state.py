@@ -97,6 +97,8 @@ class BrokerState:
     random: Callable[[int], bytes]
     instance: bytes
     network: bytes
+    own_identity: bytes = field(repr=False)
+    """The broker's own identity statement, packed, as neighbours are shown it; none if empty."""
     own_credentials: list[bytes] = field(repr=False)
     """What is shown in the handshake: the right to connect. Rights to types: `sealed/rekeying.py`."""
     certificates: VerificationCache
@@ -189,6 +191,7 @@ def new_state(
         random=random,
         instance=random(16),
         network=network_to_bytes(settings.network),
+        own_identity=settings.statement,
         own_credentials=shown_to_every_peer(settings.credentials),
         certificates=certificates,
         authoriser=authoriser,

@@ -104,6 +104,7 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
         "address": link.address,
         "open_s": (now - link.opened_at) // 1_000_000,
         "silent_s": (now - link.heard_at) // 1_000_000,
+        "identity": None if link.identity is None else link.identity.statement.identifier,
         "subscriptions": len(link.subscriptions),
         "advertisements": len(link.advertisements),
         "next_lease_ends": str(min(entry.lease_ends for entry in entries)) if entries else None,

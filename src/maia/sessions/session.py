@@ -46,12 +46,13 @@ from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX, BeyondShare
 from maia.wire.messages import (
-    PROTOCOL_VERSION,
     Bye,
     Challenge,
     Greeting,
     Hello,
+    Identify,
     Message,
+    PROTOCOL_VERSION,
     Ping,
     Pong,
     Show,
@@ -260,6 +261,11 @@ class Endpoint(ABC, Generic[_SessionT]):
         del session
         raise OutOfTurn(f"`{type(message).__name__}` asks for answers that this node cannot get")
 
+    def identified(self, session: _SessionT, message: Identify, now: Instant) -> list[Effect]:
+        """Take the identity statement that a peer shows before it is admitted."""
+        del session, now
+        raise OutOfTurn(f"`{type(message).__name__}` is nothing that this node takes in a handshake")
+
     # -------------------------------------------------------- the protocol
 
     def open(self, session: _SessionT, now: Instant) -> list[Effect]:
@@ -297,6 +303,8 @@ class Endpoint(ABC, Generic[_SessionT]):
             case Stage.AWAITING_GREETING | Stage.AWAITING_HELLO, Show(certificates=[], statements=shown):
                 session.hold(shown, self.session_limits)
                 return [], None
+            case Stage.AWAITING_HELLO | Stage.AWAITING_WELCOME, Identify():
+                return self.identified(session, message, now), None
             case Stage.AWAITING_GREETING, Greeting():
                 self._introduce(session, message)
                 admitted = self.admit(session, None, now)

@@ -46,10 +46,10 @@ class LocalAuthority:
         """Write the configuration; `swtpm_setup` makes the keys when it first needs them."""
         folder.mkdir(parents=True)
         self.config, self._certificate = folder / "setup.conf", folder / "issuercert.pem"
-        names = ("statedir", folder), ("signingkey", folder / "signkey.pem")
-        names += ("issuercert", self._certificate), ("certserial", folder / "certserial")
+        names = {"statedir": folder, "signingkey": folder / "signkey.pem"}
+        names |= {"issuercert": self._certificate, "certserial": folder / "certserial"}
         local, options = folder / "localca.conf", folder / "localca.options"
-        local.write_text("".join(f"{name} = {value}\n" for name, value in names), encoding="utf-8")
+        local.write_text("".join(f"{name} = {value}\n" for name, value in names.items()), encoding="utf-8")
         options.write_text("", encoding="utf-8")
         self.config.write_text(
             f"create_certs_tool = {shutil.which('swtpm_localca')}\ncreate_certs_tool_config = {local}\n"
@@ -76,8 +76,8 @@ class EmulatedMachine:
         self.boot_log = folder / "boot.log"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        command = ("swtpm_setup", "--tpm2", "--tpmstate", str(self._state), "--create-ek-cert", "--lock-nvram")
-        command += ("--config", str(authority.config), "--pcr-banks", "sha256", "--vmid", folder.name)
+        command = ["swtpm_setup", "--tpm2", "--tpmstate", str(self._state), "--create-ek-cert", "--lock-nvram"]
+        command += ["--config", str(authority.config), "--pcr-banks", "sha256", "--vmid", folder.name]
         done = subprocess.run(  # noqa: S603 - a command of swtpm, with words of our own
             command, capture_output=True, timeout=_SETUP_S, check=False, stdin=subprocess.DEVNULL
         )
@@ -116,11 +116,11 @@ class EmulatedMachine:
     def _switch_on(self) -> None:
         for old in (self._socket, Path(f"{self._socket}.ctrl")):
             old.unlink(missing_ok=True)
-        command = ("swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self._state}")
-        command += ("--server", f"type=unixio,path={self._socket}")
-        command += ("--ctrl", f"type=unixio,path={self._socket}.ctrl")
+        command = ["swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self._state}"]
+        command += ["--server", f"type=unixio,path={self._socket}"]
+        command += ["--ctrl", f"type=unixio,path={self._socket}.ctrl"]
         self._process = subprocess.Popen(  # noqa: S603 - a command of swtpm, with words of our own
-            (*command, "--flags", "not-need-init,startup-clear"),
+            [*command, "--flags", "not-need-init,startup-clear"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

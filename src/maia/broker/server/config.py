@@ -42,9 +42,11 @@ from maia.config.settings import (
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
 from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
-from maia.credentials.identity import IdentityTrust
+from maia.credentials.identity import IdentityTrust, pack_identity
+from maia.credentials.requirements import parse_requirement
 from maia.events import Instant
 from maia.policy import BoundRule
+from maia.predicates import ALWAYS, Predicate
 from maia.types import SignedDefinition, definition_to_bytes
 
 __all__ = ["BrokerConfig", "PreparedBroker", "prepare", "read_config"]
@@ -92,6 +94,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """For which community of interest statements count; default: that of the broker's own statement."""
     identity_providers: tuple[PrincipalWord, ...] = field(name="identity.providers", default=())
     """The providers whose statements are believed: keys or .pub files."""
+    identity_demand: Text | None = field(name="identity.demand", default=None)
+    """What the statements of other brokers have to say, as `tpm-integrity >= 2`; others are no neighbours."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
 
 
@@ -130,6 +134,7 @@ class PreparedBroker:
     bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
     identity: IdentityFile | None = data_field(default=None, repr=False)
     trust: IdentityTrust | None = None
+    demand: Predicate = ALWAYS
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -153,6 +158,8 @@ class PreparedBroker:
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
             identity=self.trust,
+            statement=b"" if self.identity is None else pack_identity(self.identity().own),
+            demand=self.demand,
         )
 
     def types_to_keep(self) -> dict[str, bytes]:
@@ -190,6 +197,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         bounds=bounds,
         identity=identity,
         trust=trust,
+        demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
     )
 
 

@@ -5,12 +5,15 @@ renews it there (Gismo 4). `hold_identity` is the one place where `Link.identity
 attributes of a new statement act from the next frame on. A statement that is refused changes nothing:
 the one before it counts until it expires. Expiry ends a link that a statement has opened; a TLS
 link goes on without attributes, because its peer was admitted by certificates alone.
+A broker shows its own statement to other brokers before anything else, and renewed ones while it runs.
 """
 
 from __future__ import annotations
 
+from maia.broker.refusals import OutOfTurn
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.links import Link
+from maia.broker.sessions.demands import DemandNotMet, check_demand
+from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState, just_after
 from maia.broker.timers import IdentityExpires
 from maia.credentials.chains.budget import BYTES_PER_STEP, STEPS_PER_CHECK
@@ -27,7 +30,10 @@ __all__ = [
     "hold_identity",
     "receive_identity",
     "receive_identity_answer",
+    "receive_identity_before_welcome",
     "receive_identity_of_broker",
+    "renew_own_identity",
+    "show_own_identity",
 ]
 
 
@@ -65,12 +71,49 @@ def receive_identity_of_broker(
 ) -> list[Effect]:
     """Take the statement of a neighbour; a bad one is answered, and costs it neither link nor routes."""
     try:
-        return receive_identity(state, link, message, now)
+        effects = receive_identity(state, link, message, now)
     except MaiaError as problem:
         return [
             Send(link.id, encode(Failed(message.id, problem.code, problem.message))),
             Count("maia_identities_refused_total", labels={"code": problem.code}),
         ]
+    check_demand(state, link)
+    return effects
+
+
+def receive_identity_before_welcome(
+    state: BrokerState, link: Link, message: Identify, now: Instant
+) -> list[Effect]:
+    """Take the statement that a broker shows in the handshake, once; a bad one counts as none."""
+    if link.has_shown_identity:
+        raise OutOfTurn("one identity statement is shown in a handshake")
+    link.has_shown_identity = True
+    if state.settings.identity is None or link.ends_with_identity:
+        return []
+    try:
+        state.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
+        hold_identity(state, link, state.settings.identity.verified(message.statement, link.peer, now))
+    except MaiaError as problem:
+        fields = {"link": link.id, "peer": str(link.peer), "code": problem.code, "why": problem.message}
+        return [Note("identity-not-believed", fields)]
+    return []
+
+
+def show_own_identity(state: BrokerState, link: Link) -> list[Effect]:
+    """Send a broker this broker's own statement, unless it has none, or the link was opened with it."""
+    if not state.own_identity or link.ends_with_identity:
+        return []
+    return [Send(link.id, encode(Identify(0, state.own_identity)))]
+
+
+def renew_own_identity(state: BrokerState, statement: bytes) -> list[Effect]:
+    """Put a new statement in the place of the broker's own, and send it to all brokers (Gismo 4.3)."""
+    if statement == state.own_identity:
+        return []
+    state.own_identity = statement
+    brokers = [link for link in state.links.values() if link.is_ready and link.role is Role.BROKER]
+    sent: list[Effect] = [Send(link.id, encode(Identify(0, statement))) for link in brokers]
+    return [*sent, Note("own-identity", {"neighbours": len(brokers)})]
 
 
 def receive_identity_answer(
@@ -92,4 +135,9 @@ def expire_identity(state: BrokerState, link: Link, now: Instant) -> list[Effect
             "your identity statement has expired; get a new one from your provider, and connect again"
         )
         return close_link(state, link, problem, now)
-    return [Note("identity-expired", {"link": link.id, "peer": str(link.peer)})]
+    expired = Note("identity-expired", {"link": link.id, "peer": str(link.peer)})
+    try:
+        check_demand(state, link)
+    except DemandNotMet as problem:
+        return [expired, *close_link(state, link, problem, now)]
+    return [expired]

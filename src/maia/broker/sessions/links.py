@@ -154,6 +154,8 @@ class Link(Session):
     """One connection of a broker, from the first byte on."""
 
     role: Role = Role.UNKNOWN
+    has_shown_identity: bool = False
+    """Whether the peer has shown an identity statement in the handshake, good or bad."""
     connect: Authorisation | None = None
     remote: str | None = None
     """Where the peer has dialled from, without the port: conditions may ask for it."""
