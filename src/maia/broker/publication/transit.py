@@ -21,6 +21,7 @@ from itertools import pairwise
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, principal_from_bytes
+from maia.credentials.requirements import NO_ATTRIBUTES, Attributes, seen_with_publisher
 from maia.errors import ProtocolViolation
 from maia.events import AttributeUid, Frame, Kinds
 from maia.types import TransitKindMismatch
@@ -57,6 +58,13 @@ class Transit:
     kept: Sequence[int] = ()
     written: dict[AttributeUid, Column] = field(default_factory=dict, repr=False)
     """Columns in the form in which they travel, as far as that is known already."""
+    requires: bytes = field(default=b"", repr=False)
+    attributes: Attributes = field(default=NO_ATTRIBUTES, repr=False)
+
+    @property
+    def matched(self) -> Frame:
+        """Return the frame as filters see it: with the attributes of its publisher."""
+        return seen_with_publisher(self.frame, self.attributes)
 
     def columns(self, only: Collection[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""

@@ -40,6 +40,7 @@ class NoIdentityTrust(Refusal):
 def hold_identity(state: BrokerState, link: Link, identity: VerifiedIdentity | None) -> None:
     """Let a verified statement take the place of the one before it, and expire with it."""
     link.identity = identity
+    state.identities.hold(link.id, None if identity is None else identity.statement)
     ends = None if identity is None else just_after(identity.statement.not_after)
     state.timers.reset(IdentityExpires(link.id), ends)
 

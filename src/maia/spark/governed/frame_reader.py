@@ -29,6 +29,7 @@ from maia.log.format.rows import SEALED_COLUMN, BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
 from maia.spark.governed.reader import SignerNotEntitled
+from maia.spark.governed.requirements import FrameRequirements
 from maia.spark.governed.signers import Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
@@ -273,6 +274,8 @@ class FrameOpener:
     with_meta: bool = False
     spans: tuple[tuple[int, int], ...] = ()
     """Where the View held only at times between the two moments: these, one after the other."""
+    requirements: FrameRequirements = field(default_factory=FrameRequirements)
+    """What publishers and this reader require of each other."""
 
     def holds_at(self, moment: int) -> bool:
         """Say whether the View held at a moment."""
@@ -380,7 +383,9 @@ class _Task:
         """Yield the readable part of some frames."""
         plan = self._plan
         # The log's own column of moments prunes; it is not signed, and decides nothing.
-        frames = [frame for frame in frames if plan.holds_at(frame.published_at)]
+        frames = [
+            frame for frame in frames if plan.holds_at(frame.published_at) and self._is_for_the_reader(frame)
+        ]
         self._fetch({frame.epoch for frame in frames if isinstance(frame, Sealed)})
         for frame in frames:
             try:
@@ -391,6 +396,14 @@ class _Task:
                 continue
             if found is not None:
                 yield found
+
+    def _is_for_the_reader(self, frame: Carried | Sealed) -> bool:
+        # What a sealed frame says of its author is signed, and proved before a row of it comes out.
+        try:
+            return self._plan.requirements.admits(frame)
+        except ProtocolViolation as problem:
+            self.refused[problem.code] += 1
+            return False
 
     def _fetch(self, epochs: set[int]) -> None:
         new = epochs.difference(self._epochs)
