@@ -24,6 +24,7 @@ from maia.wire.message_fields import (
     Number,
     QuestionBytes,
     Rows,
+    Signature,
     Small,
     StatementBytes,
     Text,
@@ -35,12 +36,15 @@ __all__ = [
     "Accepted",
     "Advertise",
     "AskState",
+    "Author",
     "Bye",
     "Challenge",
     "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
+    "DeliverLoggedWithAuthor",
+    "DeliverWithAuthor",
     "Ended",
     "Failed",
     "ForgetDurable",
@@ -52,6 +56,7 @@ __all__ = [
     "Ping",
     "Pong",
     "Publish",
+    "PublishSigned",
     "Published",
     "RenewAll",
     "Seen",
@@ -217,6 +222,18 @@ class Column(AnyMessage, frozen=True):
     data: bytes
 
 
+class Author(AnyMessage, frozen=True):
+    """What travels with a frame about its publisher (docs/decisions/publisher-statements.md).
+
+    `statement` is the short form of its identity statement, which its broker has verified and
+    attached; empty if it has none. `proof` is the publisher's own signature over what is here of the frame
+    (`sealing/frames/authorship.py`), empty if it signs nothing.
+    """
+
+    statement: Annotated[bytes, Meta(max_length=1 << 14)]
+    proof: Annotated[bytes, Meta(max_length=1 << 23)]
+
+
 class Publish(AnyMessage, tag=20, frozen=True):
     """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one."""
 
@@ -225,6 +242,13 @@ class Publish(AnyMessage, tag=20, frozen=True):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class PublishSigned(Publish, tag=28, frozen=True):
+    """A frame that its publisher has signed; `seed` is what the hashes of its values are salted from."""
+
+    signature: Signature
+    seed: Digest
 
 
 class Published(AnyMessage, tag=21, frozen=True):
@@ -247,6 +271,12 @@ class Deliver(AnyMessage, tag=22, frozen=True):
     columns: Annotated[list[Column], Meta(max_length=1024)]
 
 
+class DeliverWithAuthor(Deliver, tag=29, frozen=True):
+    """A delivery with what the client's broker has verified about the publisher."""
+
+    author: Author
+
+
 class DeliverLogged(AnyMessage, tag=23, frozen=True):
     """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position."""
 
@@ -258,6 +288,12 @@ class DeliverLogged(AnyMessage, tag=23, frozen=True):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class DeliverLoggedWithAuthor(DeliverLogged, tag=19, frozen=True):
+    """The same from the event log."""
+
+    author: Author
 
 
 class Seen(AnyMessage, tag=24, frozen=True):

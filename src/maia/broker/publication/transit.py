@@ -21,19 +21,23 @@ from itertools import pairwise
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, principal_from_bytes
-from maia.errors import ProtocolViolation
+from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid, Frame, Kinds
+from maia.sealing.frames.authorship import AuthorProof
 from maia.types import TransitKindMismatch
 from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
-from maia.wire.messages import Carried, Column
+from maia.wire.messages import Author, Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
 from maia.wire.stream_numbers import is_late
 
 __all__ = [
     "BadCut",
     "StreamOrder",
     "Transit",
+    "author_of",
+    "author_of_part",
     "check_kinds",
     "from_carried",
+    "without_proof",
     "written_as",
 ]
 
@@ -57,6 +61,8 @@ class Transit:
     kept: Sequence[int] = ()
     written: dict[AttributeUid, Column] = field(default_factory=dict, repr=False)
     """Columns in the form in which they travel, as far as that is known already."""
+    author: Author | None = None
+    """The publisher's statement and signature, as they travel: not verified by being here."""
 
     def columns(self, only: Collection[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""
@@ -86,20 +92,16 @@ class Transit:
             self.published_at,
             self.frame.take(rows),
             numbers,
+            author=author_of_part(self.author, self.frame, rows),
         )
 
     def as_carried(self) -> Carried:
         """Return the message that takes this frame to the next broker."""
-        return Carried(
-            self.type_id,
-            self.publisher.key,
-            self.stream,
-            self.sequence,
-            self.published_at,
-            self.frame.rows,
-            list(self.kept),
-            self.columns(),
-        )
+        whom = self.publisher.key, self.stream, self.sequence, self.published_at
+        rows, kept, columns = self.frame.rows, list(self.kept), self.columns()
+        if self.author is None:
+            return Carried(self.type_id, *whom, rows, kept, columns)
+        return CarriedWithAuthor(self.type_id, *whom, rows, kept, columns, self.author)
 
 
 def from_carried(message: Carried, kinds: Kinds) -> Transit:
@@ -118,7 +120,34 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
         frame,
         kept,
         written_as(message.columns),
+        author_of(message),
     )
+
+
+def author_of_part(
+    author: Author | None,
+    frame: Frame,
+    rows: Sequence[int],
+    only: Collection[AttributeUid] | None = None,
+) -> Author | None:
+    """Return what goes along with some rows and columns of a frame: the publisher's signature is cut, too."""
+    if author is None or not author.proof:
+        return author
+    try:
+        part = AuthorProof.from_bytes(author.proof).part(frame.columns, rows, only=only)
+    except BrokenCredential:
+        return without_proof(author)  # a broker on the way has made it up
+    return Author(author.statement, part.to_bytes())
+
+
+def without_proof(author: Author | None) -> Author | None:
+    """Return what is left about a publisher where its signature does not hold: the statement, if any."""
+    return Author(author.statement, b"") if author is not None and author.statement else None
+
+
+def author_of(message: Carried | Sealed) -> Author | None:
+    """Return what travels with a frame about its publisher."""
+    return message.author if isinstance(message, CarriedWithAuthor | SealedWithAuthor) else None
 
 
 def written_as(columns: Sequence[Column]) -> dict[AttributeUid, Column]:

@@ -19,9 +19,10 @@ from functools import partial
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
+from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, without_proof
 from maia.broker.refusals import (
     FrameTooLarge,
     KeysAwaited,
@@ -110,7 +111,7 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
-    here = _delivered(state, unseen, frozenset(), signer=state.principal)
+    here = _delivered(state, unseen, frozenset(), now, signer=state.principal)
     made: list[SealedTransit] = []
 
     def sealed(block_rows: int) -> SealedTransit:
@@ -134,7 +135,7 @@ def _send_blinded(
     # Before it is delivered here: what does not fit goes nowhere. Behind the duplicates: a number that
     # is left out would show.
     outer = state.blinded.enclose(unseen, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
-    here = _delivered(state, unseen, frozenset(), signer=state.principal)
+    here = _delivered(state, unseen, frozenset(), now, signer=state.principal)
     state.cover.is_filled = True
     return [*here, *_send_outer(state, outer, keys, sealing, now)]
 
@@ -207,6 +208,7 @@ def _sealed(
         transit.frame.rows,
         transit.kept,
         block_rows,
+        without_proof(transit.author),  # it would show hashes of what is sealed
     )
     sealer, values = state.seals.sealer, transit.frame.columns
     draft = sealer.draft(transit.columns(), about, keys=keys, level=level, values=values)
@@ -297,7 +299,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         return [*counted, Count("maia_duplicates_total")]
     remember_passing(state, arrived.frame, arrived.source, now)
     recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
-    here = _delivered(state, unseen, sealed.missing, signer=Principal(arrived.frame.signer))
+    here = _delivered(state, unseen, sealed.missing, now, signer=Principal(arrived.frame.signer))
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
@@ -328,7 +330,7 @@ def _read_blinded(
         unseen = unseen_part(state.routes, inner)
         signer = Principal(frame.signer)
         again: list[Effect] = [Count("maia_duplicates_total")]
-        here = again if unseen is None else _delivered(state, unseen, frozenset(), signer=signer)
+        here = again if unseen is None else _delivered(state, unseen, frozenset(), now, signer=signer)
     part, missing = _matched(state, sealed.part, sealed.missing, sealing)
     return [*here, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
 
@@ -388,7 +390,7 @@ def learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal)
 
 
 def _delivered(
-    state: BrokerState, part: Transit, missing: frozenset[AttributeUid], *, signer: Principal
+    state: BrokerState, part: Transit, missing: frozenset[AttributeUid], now: Instant, *, signer: Principal
 ) -> list[Effect]:
     """Deliver to local subscribers what could be opened, unless a later frame of the stream was."""
     audience = state.audiences.get(part.type_id)
@@ -396,7 +398,7 @@ def _delivered(
         return []
     if not state.routes.order.admit(part.publisher.key, part.stream, part.sequence, signer.key):
         return [Count("maia_late_frames_total")]
-    return list(audience.deliver(part, missing=missing))
+    return list(audience.deliver(vouched_for(state.attached, part, now), missing=missing))
 
 
 def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
