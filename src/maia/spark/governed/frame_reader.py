@@ -36,7 +36,7 @@ from maia.types import TransitKindMismatch
 from maia.views.arrow_types import ARROW_TYPES
 from maia.wire.codec import decode
 from maia.wire.columns import VALUES_MAX, BadColumn, TooManyValues, decode_column, kind_from_number
-from maia.wire.messages import Carried, Column, Sealed
+from maia.wire.messages import Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
 
 # Which frames lie in these rows of a log, as far as this reader needs them?
 
@@ -83,7 +83,7 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried 
     """Fill the holes of a parted message, and read it as strictly as if it had come from the network."""
     _, columns_at, hole_at, skeleton = found
     try:
-        is_sealed = skeleton[0] == _SEALED_NUMBER
+        is_sealed = skeleton[0] in _SEALED_NUMBERS
         read = []
         for column in skeleton[columns_at]:
             name = column_name(column[0])
@@ -98,10 +98,11 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried 
     except (IndexError, TypeError, KeyError) as problem:
         raise BadRow("the header of a row is none") from problem
     # The number at the start distinguishes the union, which the type of `convert` cannot say.
-    return cast("Carried | Sealed", msgspec.convert(skeleton, type=Carried | Sealed))
+    return cast("Carried | Sealed", msgspec.convert(skeleton, type=_ANY_FRAME))
 
 
-_SEALED_NUMBER: Final = Sealed.__struct_config__.tag
+_ANY_FRAME: Final = Carried | CarriedWithAuthor | Sealed | SealedWithAuthor
+_SEALED_NUMBERS: Final = frozenset(one.__struct_config__.tag for one in (Sealed, SealedWithAuthor))
 
 
 # How does a column, as it travels, become an Arrow array, every value checked?
