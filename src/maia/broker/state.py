@@ -16,6 +16,7 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
+from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
@@ -133,6 +134,8 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
+    attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
+    """The identity statements of publishers that came with their frames."""
     impairments: Impairments = field(default_factory=Impairments)
     rest: deque[Rest] = field(default_factory=deque)
     """What is left of the input at hand; see `Rest`."""
@@ -209,6 +212,7 @@ def new_state(
         one_time=ChallengeDesk(settings.limits.one_time, lease_s=settings.lease_s, random=random),
         waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=blinded.ring_of),
+        attached=AttachedStatements(settings.identity),
     )
 
 

@@ -25,7 +25,7 @@ from maia.policy import Request, request_digest
 from maia.predicates import Predicate
 from maia.sessions.challenges import CONNECTION, OwnChallenges
 from maia.wire.codec import encode
-from maia.wire.messages import Challenge, Message, Publish, Seen, Show, TypeQuery
+from maia.wire.messages import Challenge, Message, Publish, PublishTo, Seen, Show, TypeQuery
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import type_to_bytes
 
@@ -139,8 +139,11 @@ class Book:
         """Number a frame and remember it until the broker has taken it on."""
         sequence = entry.next_sequence
         # The plus makes an int of an Instant.
-        required = None if requires is None else requirement_to_bytes(requires)
-        data = encode(Publish(entry.ref, sequence, +now, rows, columns, required))
+        data = encode(
+            Publish(entry.ref, sequence, +now, rows, columns)
+            if requires is None
+            else PublishTo(entry.ref, sequence, +now, rows, columns, requirement_to_bytes(requires))
+        )
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)

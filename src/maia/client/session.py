@@ -121,7 +121,8 @@ class ClientSession:
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
-        `requires` is what their publishers have to meet. With a `durable` name, the broker goes on where it was acknowledged to be.
+        `requires` is what their publishers have to meet. With a `durable` name, the broker
+        goes on where it was acknowledged to be.
         With `state`, what publishers said last comes first.
         """
         check_durable_name(durable)

@@ -246,6 +246,17 @@ class IdentityTrust:
             now=now,
         )
 
+    def verified_ever(self, data: bytes, subject: Principal) -> VerifiedIdentity:
+        """Return the same for a moment at which the statement was in force, whenever that was."""
+        signed = unpack_identity(data)
+        return verify_identity(
+            signed,
+            subject=subject,
+            community=self.community,
+            providers=self.providers,
+            now=signed.statement.not_before,
+        )
+
 
 def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: Instant) -> SignedIdentity:
     """Issue the content of a home statement again, for a guest, at most as long as it holds itself.

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias, assert_never
 
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials.identity import Identity, identity_values
-from maia.errors import BadInput
+from maia.errors import BadInput, ProtocolViolation
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Column, Frame, PresentValue, kind_of
 from maia.predicates import (
     ALWAYS,
@@ -47,6 +47,7 @@ __all__ = [
     "REQUIREMENT_BYTES_MAX",
     "Attributes",
     "BadRequirement",
+    "BadRequirementEncoding",
     "about_publisher",
     "attributes_of_identity",
     "checked_requirement",
@@ -78,6 +79,12 @@ class BadRequirement(BadInput):
     code = "INPUT-REQUIREMENT"
 
 
+class BadRequirementEncoding(ProtocolViolation):
+    """Bytes are not the one form of a requirement that can be used."""
+
+    code = "PROTOCOL-REQUIREMENT"
+
+
 def parse_requirement(text: str) -> Predicate:
     """Read a requirement as people write it; refuse it with the column and a hint, as a filter is."""
     return checked_requirement(parse_predicate(text))
@@ -95,8 +102,8 @@ def checked_requirement(requirement: Predicate) -> Predicate:
                 pending.extend((part, is_positive) for part in parts)
             case Exists(uid) if not is_positive:
                 raise BadRequirement(
-                    f"`not exists({uid})` asks for a missing attribute, and nothing that is missing satisfies "
-                    "a requirement: ask for a value instead"
+                    f"`not exists({uid})` asks for a missing attribute, and what is missing satisfies "
+                    "no requirement: ask for a value instead"
                 )
             case _:
                 pass
@@ -131,9 +138,9 @@ def requirement_from_bytes(data: bytes) -> Predicate:
     try:
         requirement = checked_requirement(predicate_from_expression(read_canonical(data, _LIMITS)))
     except BadInput as problem:
-        raise BadRequirement(f"the requirement cannot be read: {problem.message}") from problem
+        raise BadRequirementEncoding(f"the requirement cannot be read: {problem.message}") from problem
     if requirement == ALWAYS:
-        raise BadRequirement("a requirement of nothing is written as no bytes")
+        raise BadRequirementEncoding("a requirement of nothing is written as no bytes")
     return requirement
 
 
@@ -171,7 +178,7 @@ def joined_with_filter(wanted: Predicate, requirement: Predicate) -> Predicate:
 
 
 def seen_with_publisher(frame: Frame, attributes: Attributes) -> Frame:
-    """Return a frame as filters with requirements are matched with it: the publisher's attributes in each row."""
+    """Return a frame as filters with requirements see it: with the publisher's attributes in each row."""
     if not attributes:
         return frame
     constant = {

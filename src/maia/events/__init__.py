@@ -12,12 +12,12 @@ from maia.events.frame import (
     frame_of,
 )
 from maia.events.values import (
-    PUBLISHER_PREFIX,
     ATTRIBUTES_MAX,
     INSTANT_MAX,
     INSTANT_MIN,
     INT_MAX,
     INT_MIN,
+    PUBLISHER_PREFIX,
     SECOND,
     STRING_BYTES_MAX,
     Attribute,

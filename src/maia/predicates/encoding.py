@@ -182,7 +182,8 @@ class _Reader:
         if len(rest) < 3:
             raise BadPredicateEncoding("`in` has a uid, a kind and at least one literal")
         self._count(len(rest) - 2)
-        uid, kind, literals = self._read_uid(rest[0]), _read_kind(rest[1]), [_octets(item) for item in rest[2:]]
+        uid, kind = self._read_uid(rest[0]), _read_kind(rest[1])
+        literals = [_octets(item) for item in rest[2:]]
         if any(one >= next_one for one, next_one in pairwise(literals)):
             raise BadPredicateEncoding("the literals of `in` are sorted by their bytes, each once")
         return Membership(uid, frozenset(_read_literal(kind, literal) for literal in literals))
@@ -203,7 +204,8 @@ class _Reader:
             uid, typed = _exactly(2, rest, operator.value)
             if not isinstance(typed, tuple) or len(typed) != 2:
                 raise BadPredicateEncoding("the literal of a comparison is a list of its kind and its value")
-            return Comparison(self._read_uid(uid), operator, _read_literal(_read_kind(typed[0]), _octets(typed[1])))
+            literal = _read_literal(_read_kind(typed[0]), _octets(typed[1]))
+            return Comparison(self._read_uid(uid), operator, literal)
         raise BadPredicateEncoding(f"`{_shown(head)}` is not an operator of the predicate language")
 
     def _read_uid(self, expression: SExpression) -> AttributeUid:

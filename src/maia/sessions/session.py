@@ -173,6 +173,8 @@ class Session:
     silent_rounds: int = 0
     identity: VerifiedIdentity | None = None
     """The peer's identity statement in force, as this node has verified it; its attributes act now."""
+    statement: bytes = field(default=b"", repr=False)
+    """The short form of that statement, in which it travels with the peer's frames."""
     ends_with_identity: bool = False
     """Whether the link was opened by a statement, and lasts as long as one is in force."""
 

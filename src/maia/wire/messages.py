@@ -14,6 +14,7 @@ from typing import TypeAlias
 from maia.wire.broker_messages import (
     Announce,
     Carried,
+    CarriedWithAuthor,
     FindClosest,
     Interest,
     NodeRecord,
@@ -33,6 +34,7 @@ from maia.wire.broker_messages import (
     SealedReplica,
     SealedRights,
     SealedWanted,
+    SealedWithAuthor,
     SealedWithPlaintext,
     SealMark,
     TypeQuery,
@@ -44,12 +46,15 @@ from maia.wire.client_messages import (
     Accepted,
     Advertise,
     AskState,
+    Author,
     Bye,
     Challenge,
     Changed,
     Column,
     Deliver,
     DeliverLogged,
+    DeliverLoggedWithAuthor,
+    DeliverWithAuthor,
     Ended,
     Failed,
     ForgetDurable,
@@ -61,6 +66,8 @@ from maia.wire.client_messages import (
     Pong,
     Publish,
     Published,
+    PublishSigned,
+    PublishTo,
     RenewAll,
     Seen,
     Show,
@@ -97,13 +104,17 @@ __all__ = [
     "Advertise",
     "Announce",
     "AskState",
+    "Author",
     "Bye",
     "Carried",
+    "CarriedWithAuthor",
     "Challenge",
     "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
+    "DeliverLoggedWithAuthor",
+    "DeliverWithAuthor",
     "Ended",
     "Failed",
     "FindClosest",
@@ -130,6 +141,8 @@ __all__ = [
     "Ping",
     "Pong",
     "Publish",
+    "PublishSigned",
+    "PublishTo",
     "Published",
     "Rekey",
     "RekeyPart",
@@ -148,6 +161,7 @@ __all__ = [
     "SealedReplica",
     "SealedRights",
     "SealedWanted",
+    "SealedWithAuthor",
     "SealedWithPlaintext",
     "Seen",
     "Show",
@@ -174,7 +188,8 @@ Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
     | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned
-    | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
+    | Publish | PublishSigned | PublishTo | Published | Deliver | DeliverWithAuthor | DeliverLoggedWithAuthor
+    | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted

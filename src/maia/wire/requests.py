@@ -13,8 +13,9 @@ A request to publish or to subscribe is one signed expression:
 
 `requires` is what a subscriber asks of publishers, or a publisher of subscribers
 unless a publication says otherwise; without it, nothing is asked. The edge
-broker verifies it against the key that the link has proved and the replay memory. Other brokers verify the same bytes as proof of an interest
-that is on its way to them. What was signed is what is decided upon.
+broker verifies the request against the key that the link has proved and the
+replay memory. Other brokers verify the same bytes as proof of an interest that
+is on its way to them. What was signed is what is decided upon.
 """
 
 from __future__ import annotations

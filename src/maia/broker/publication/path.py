@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
+from maia.broker.publication.authors import attached, vouched_for
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
@@ -56,7 +57,7 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     ):
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
         return [fast, *_published(state, link, message, refused=message.rows)]
-    transit = _as_transit(link, message, advertisement, shaped)
+    transit = _as_transit(link, message, advertisement, frame, shaped)
 
     def taken_on() -> list[Effect]:
         remember_own(state, transit, advertisement, now)
@@ -209,7 +210,8 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
         return recorded
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
         return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
-    return [*recorded, *audience.deliver(transit, state.identities, now)]
+    known = vouched_for(state.attached, transit, now)
+    return [*recorded, *audience.deliver(known, state.identities, now)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
@@ -236,21 +238,25 @@ def _note_sequence(advertisement: Advertisement, message: Publish) -> bool:
     return False
 
 
-def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
+def _as_transit(
+    link: Link, message: Publish, advertisement: Advertisement, given: Frame, shaped: Shaped
+) -> Transit:
     # Columns that were not changed travel in the bytes in which they came.
     forced = advertisement.shaper.forced
     untouched = [] if shaped.refused else message.columns
     if forced:
         untouched = [column for column in untouched if column.uid not in forced]
+    type_id, kept = advertisement.right.event_type.type_id, list(shaped.rows) if shaped.refused else ()
     return Transit(
-        advertisement.right.event_type.type_id,
+        type_id,
         link.peer,
         advertisement.stream,
         message.sequence,
         message.published_at,
         shaped.frame,
-        list(shaped.rows) if shaped.refused else (),
+        kept,
         written_as(untouched),
+        attached(link, message, advertisement, given, shaped),
     )
 
 

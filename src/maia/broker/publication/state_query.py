@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from maia.broker.durable.delivery import Readable, read_logged
+from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
 from maia.broker.publication.retained import book_keys, holds_topics
 from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
@@ -23,6 +24,7 @@ from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
+from maia.broker.subscriptions.local_subscribers import delivery_of
 from maia.broker.timers import StateQueries
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -38,7 +40,6 @@ from maia.wire.effects import Count, Effect, LinkId, Logged, Send
 from maia.wire.messages import (
     AskState,
     Carried,
-    Deliver,
     Sealed,
     StateDone,
     StateFrame,
@@ -275,11 +276,11 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
         code = found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
         return [Count("maia_frames_refused_total", labels={"code": code})]
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-    transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
+    transit = vouched_for(state.attached, found.transit, now)
+    seen = view_class.seen_of(transit, found.missing)
     if seen is None or not state.identities.admits(transit.requires, entry.link, now):
         return []
-    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
-    delivery = Deliver([entry.ref], *whom, seen.rows, seen.columns)
+    delivery = delivery_of(transit, seen, [entry.ref])
     return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 

@@ -27,7 +27,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from maia.broker.publication.transit import Transit, check_kinds, written_as
+from maia.broker.publication.transit import Transit, author_of, check_kinds, written_as
 from maia.broker.sessions.links import Link, Share
 from maia.broker.state import BrokerState
 from maia.credentials import principal_from_bytes
@@ -96,6 +96,7 @@ def sealed_transit(
         part,
         opened.row_numbers,
         written_as(columns),
+        author_of(frame),
     )
     closed = [column.uid for column in frame.columns if column.uid not in opened.parts]
     missing = frozenset[AttributeUid]()

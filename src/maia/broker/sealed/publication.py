@@ -19,9 +19,10 @@ from functools import partial
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
+from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, without_proof
 from maia.broker.refusals import (
     FrameTooLarge,
     KeysAwaited,
@@ -207,6 +208,7 @@ def _sealed(
         transit.frame.rows,
         transit.kept,
         block_rows,
+        without_proof(transit.author),  # it would show hashes of what is sealed
     )
     sealer, values = state.seals.sealer, transit.frame.columns
     draft = sealer.draft(transit.columns(), about, keys=keys, level=level, values=values)
@@ -396,7 +398,8 @@ def _delivered(
         return []
     if not state.routes.order.admit(part.publisher.key, part.stream, part.sequence, signer.key):
         return [Count("maia_late_frames_total")]
-    return list(audience.deliver(part, state.identities, now, missing=missing))
+    known = vouched_for(state.attached, part, now)
+    return list(audience.deliver(known, state.identities, now, missing=missing))
 
 
 def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:

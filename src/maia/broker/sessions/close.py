@@ -56,6 +56,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     effects = link_gone(state, link.id, now)
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
+    state.identities.hold(link.id, None)
     state.one_time.forget_link(link.id)
     effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
     for advertisement in list(link.advertisements.values()):

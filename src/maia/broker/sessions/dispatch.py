@@ -48,6 +48,7 @@ from maia.wire.messages import (
     Announce,
     AskState,
     Carried,
+    CarriedWithAuthor,
     Ended,
     Failed,
     FindClosest,
@@ -58,6 +59,8 @@ from maia.wire.messages import (
     Nodes,
     Offer,
     Publish,
+    PublishSigned,
+    PublishTo,
     Renew,
     RenewAll,
     Replica,
@@ -68,6 +71,7 @@ from maia.wire.messages import (
     SealedOffer,
     SealedReplica,
     SealedRights,
+    SealedWithAuthor,
     SealedWithPlaintext,
     Seen,
     Show,
@@ -235,6 +239,8 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Vouched: hear_vouched,
     AskState: ask_state,
     Publish: publish,
+    PublishSigned: publish,
+    PublishTo: publish,
 }
 
 _WORK_OF_A_REQUEST: Final = 1024
@@ -242,15 +248,19 @@ _WORK_OF_A_REQUEST: Final = 1024
 _WORK_FOR_A_REQUEST: Final = 256
 """So many steps more count for another request; the client's quota pays for them so (A87)."""
 
-_FREE: Final = frozenset({Publish, Seen, Vouched})
+_FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
 """What a client may say as often as it likes."""
 
-_FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})
+_FRAMES: Final = frozenset(
+    {Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext, StateFrame}
+)
 """What publishers said: brokers carry it as fast as it comes."""
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Carried: carry,
+    CarriedWithAuthor: carry,
     Sealed: carry_sealed,
+    SealedWithAuthor: carry_sealed,
     SealedWithPlaintext: carry_sealed_with_plaintext,
     FindClosest: send_closest,
     Nodes: receive_nodes,

@@ -17,7 +17,7 @@ from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState, just_after
 from maia.broker.timers import IdentityExpires
 from maia.credentials.chains.budget import BYTES_PER_STEP, STEPS_PER_CHECK
-from maia.credentials.identity import IdentityNotInForce, VerifiedIdentity
+from maia.credentials.identity import IdentityNotInForce, VerifiedIdentity, pack_identity
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.wire.codec import encode
@@ -46,6 +46,8 @@ class NoIdentityTrust(Refusal):
 def hold_identity(state: BrokerState, link: Link, identity: VerifiedIdentity | None) -> None:
     """Let a verified statement take the place of the one before it, and expire with it."""
     link.identity = identity
+    state.identities.hold(link.id, None if identity is None else identity.statement)
+    link.statement = b"" if identity is None else pack_identity(identity.signed)
     ends = None if identity is None else just_after(identity.statement.not_after)
     state.timers.reset(IdentityExpires(link.id), ends)
 

@@ -68,8 +68,11 @@ class LinkIdentities:
         self._verdicts: BoundedMap[tuple[bytes, bytes], bool] = BoundedMap(_VERDICTS_REMEMBERED)
         self._version = 0
 
-    def show(self, link: LinkId, identity: Identity) -> None:
-        """Take note of the statement that a link's peer has shown, in place of the one before."""
+    def hold(self, link: LinkId, identity: Identity | None) -> None:
+        """Take note of the statement of a link's peer, in place of the one before; None if it has none."""
+        if identity is None:
+            self._forget(link)
+            return
         key = attributes_to_bytes(identity.attributes)
         found = self._classes.get(key)
         if found is None:
@@ -77,8 +80,7 @@ class LinkIdentities:
         self._links[link] = _Shown(found, identity.not_before, identity.not_after)
         self._version += 1
 
-    def forget(self, link: LinkId) -> None:
-        """Let go of a link that is closed."""
+    def _forget(self, link: LinkId) -> None:
         if self._links.pop(link, None) is None:
             return
         self._version += 1

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, author_of_part, without_proof
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
@@ -40,10 +40,17 @@ from maia.views import See, to_python
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import Author, Deliver, DeliverWithAuthor
 from maia.wire.messages import Column as WireColumn
-from maia.wire.messages import Deliver
 
-__all__ = ["CLASS_KEY_BYTES", "LocalSubscribers", "SubscriberGroup", "class_key", "routed_filter"]
+__all__ = [
+    "CLASS_KEY_BYTES",
+    "LocalSubscribers",
+    "SubscriberGroup",
+    "class_key",
+    "delivery_of",
+    "routed_filter",
+]
 
 
 CLASS_KEY_BYTES: Final = 16
@@ -53,8 +60,9 @@ READ_ONE_BY_ONE: Final = 8
 
 _SETS_REMEMBERED: Final = 1024
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_TO_NOBODY: Final = b"\x98\x16\x90"
-"""How a `Deliver` without references begins: an array of eight, its number, an empty array."""
+_TO_NOBODY: Final = (b"\x98\x16\x90", b"\x99\x1d\x90")
+"""How deliveries without references begin: an array, its number, an empty array of references."""
+_BEFORE_REFS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,8 @@ class Seen:
 
     rows: int
     columns: list[WireColumn]
+    author: Author | None = None
+    """What goes along about the publisher: its signature as far as it covers these columns."""
 
 
 @dataclass(slots=True)
@@ -144,10 +154,11 @@ class SubscriberGroup:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
         if self.shown is not None:
-            return Seen(cut.frame.rows, cut.columns(self.shown))
-        return self._screened_row_by_row(cut.frame)
+            author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
+            return Seen(cut.frame.rows, cut.columns(self.shown), author)
+        return self._screened_row_by_row(cut.frame, without_proof(cut.author))
 
-    def _screened_row_by_row(self, frame: Frame) -> Seen | None:
+    def _screened_row_by_row(self, frame: Frame, author: Author | None) -> Seen | None:
         see = self.see = self.see or to_python(self.view)
         parts = [part for event in frame.events() if (part := see(event)) is not None]
         if not parts:
@@ -157,7 +168,7 @@ class SubscriberGroup:
             for uid, kind in self.event_type.kinds.items()
             if any(uid in part for part in parts)
         }
-        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)))
+        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), author)
 
 
 class LocalSubscribers:
@@ -313,17 +324,7 @@ def _deliveries(
     transit: Transit, seen: Seen, members: Iterable[Mapping[LinkId, list[int]]]
 ) -> Iterator[Effect]:
     """Yield the same bytes to all members, but for the references at their start."""
-    whole = encode_known(
-        Deliver(
-            [],
-            transit.publisher.key,
-            transit.stream,
-            transit.sequence,
-            transit.published_at,
-            seen.rows,
-            seen.columns,
-        )
-    )
+    whole = encode_known(delivery_of(transit, seen, []))
     ready: dict[tuple[int, ...], bytes] = {}
     for part in members:
         for link, refs in part.items():
@@ -333,7 +334,15 @@ def _deliveries(
             yield Send(link, ready[same])
 
 
+def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
+    """Return what is sent to subscriptions of one client."""
+    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
+    if seen.author is None:
+        return Deliver(refs, *whom, seen.rows, seen.columns)
+    return DeliverWithAuthor(refs, *whom, seen.rows, seen.columns, seen.author)
+
+
 def _addressed(whole: bytes, refs: list[int]) -> bytes:
     """Return a delivery without references as one to these; everything behind them stays as it is."""
     assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
-    return _TO_NOBODY[:-1] + _ENCODER.encode(refs) + whole[len(_TO_NOBODY) :]
+    return whole[:_BEFORE_REFS] + _ENCODER.encode(refs) + whole[_BEFORE_REFS + 1 :]

@@ -123,9 +123,7 @@ class Publisher:
             columns = {name: [one.get(name) for one in some] for name in names}
             await self._send_columns(len(some), columns, required)
 
-    async def publish_batch(
-        self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None
-    ) -> None:
+    async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
         import pyarrow as pa
 
