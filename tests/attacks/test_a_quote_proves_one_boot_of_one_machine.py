@@ -21,9 +21,9 @@ from maia.domain.server.access_config import AccessConfig
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.software_tpm import Maker, SoftwareTpm, registers
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import maia
-from maia.testing.software_tpm import Maker, SoftwareTpm, registers
 
 MAKER = Maker()
 GOOD = ((0, b"firmware 5.2"), (7, b"secure boot on"))

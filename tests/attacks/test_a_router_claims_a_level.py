@@ -1,7 +1,7 @@
 """A98: a router claims a level that it lost, or never had; routers that demand the level do without it.
 
-Brokers 0 and 1 demand a level of 2. Broker 2 demands nothing. Everything runs in the simulation, over the same
-bytes as in production; the provider is a key.
+Brokers 0 and 1 demand a level of 2. Broker 2 demands nothing. Everything runs in the simulation, over the
+same bytes as in production; the provider is a key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class LevelledCity(City):
         now = Instant(self.network.now - self.network.now % SECOND)
         subject, ends = self.key(f"broker {number}").principal, Instant(now + seconds * SECOND)
         attributes = {LEVEL: level} if level else {}
-        said = Identity(by.principal, "city", subject, f"router {number}", attributes, now, ends, by.principal)
+        said = Identity(
+            by.principal, "city", subject, f"router {number}", attributes, now, ends, by.principal
+        )
         return pack_identity(issue_identity(said, by))
 
     def show(self, number: int, statement: bytes) -> None:

@@ -253,8 +253,8 @@ class ActivationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class QuoteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A TPMS_ATTEST and its TPMT_SIGNATURE, in base64, and what explains them.
 
-    That is the event log of the boot, in base64; or, where a machine has none, the values of the registers, as
-    hexadecimal digits by the number of their register.
+    That is the event log of the boot, in base64. Where a machine has none, it is the values of the registers:
+    hexadecimal digits by the number of the register.
     """
 
     quoted: bytes

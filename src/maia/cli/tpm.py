@@ -67,7 +67,8 @@ def attest(
     key: CallerKey,
     tpm: Device = "device:/dev/tpmrm0",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write the router's statement, each time anew.")
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write the router's statement, each time anew."),
     ] = None,
     folder: Annotated[
         Path | None,
@@ -76,7 +77,8 @@ def attest(
     log: BootLog = None,
     intermediate: Intermediates = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and prove the boot again before its level ends, until Ctrl-C.")
+        bool,
+        typer.Option("--watch", help="Stay, and prove the boot again before its level ends, until Ctrl-C."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -160,7 +162,8 @@ def measure(
     pcr: Annotated[list[int], typer.Option(min=0, max=15, help="A register. May be repeated.")],
     tpm: Device = "device:/dev/tpmrm0",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A file for `maia tpm approve`; one that is there grows.")
+        Path | None,
+        typer.Option("--out", "-o", help="A file for `maia tpm approve`; one that is there grows."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -55,7 +55,7 @@ _TOOLS: Final = (
 _ENDORSEMENT: Final = "0x1c00002"
 """Where a TPM keeps the certificate of its RSA endorsement key."""
 _ATTRIBUTES: Final = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign|noda"
-"""An attestation key without a password, which power cuts do not lock: a TPM counts them as failed guesses."""
+"""An attestation key that power cuts do not lock: a TPM counts them as failed guesses of a password."""
 _ADDRESS: Final = re.compile(r"(device|swtpm|mssim|tabrmd)(:[\w/.,=:+-]{0,240})?", re.ASCII)
 _COMMAND_S: Final = 60.0
 _LOG_BYTES_MAX: Final = 1 << 20
@@ -201,7 +201,20 @@ class Tpm2Tools:
         """Return a quote over registers of the SHA-256 bank, and its signature."""
         with self._loaded_key() as work:
             chosen = f"sha256:{','.join(map(str, pcrs))}"
-            words = ("-c", "ak.ctx", "-l", chosen, "-q", nonce.hex(), "-g", "sha256", "-m", "msg", "-s", "sig")
+            words = (
+                "-c",
+                "ak.ctx",
+                "-l",
+                chosen,
+                "-q",
+                nonce.hex(),
+                "-g",
+                "sha256",
+                "-m",
+                "msg",
+                "-s",
+                "sig",
+            )
             self._run(work, "tpm2_quote", *words)
             return (work / "msg").read_bytes(), (work / "sig").read_bytes()
 

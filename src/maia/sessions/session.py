@@ -46,13 +46,13 @@ from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX, BeyondShare
 from maia.wire.messages import (
+    PROTOCOL_VERSION,
     Bye,
     Challenge,
     Greeting,
     Hello,
     Identify,
     Message,
-    PROTOCOL_VERSION,
     Ping,
     Pong,
     Show,

@@ -76,7 +76,14 @@ class EmulatedMachine:
         self.boot_log = folder / "boot.log"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        command = ["swtpm_setup", "--tpm2", "--tpmstate", str(self._state), "--create-ek-cert", "--lock-nvram"]
+        command = [
+            "swtpm_setup",
+            "--tpm2",
+            "--tpmstate",
+            str(self._state),
+            "--create-ek-cert",
+            "--lock-nvram",
+        ]
         command += ["--config", str(authority.config), "--pcr-banks", "sha256", "--vmid", folder.name]
         done = subprocess.run(  # noqa: S603 - a command of swtpm, with words of our own
             command, capture_output=True, timeout=_SETUP_S, check=False, stdin=subprocess.DEVNULL

@@ -20,6 +20,7 @@ from maia.cli.domain.calls import (
     record_of,
     shown_argument,
 )
+from maia.cli.domain.subject_load import EXAMPLES, load
 from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
 from maia.cli.key import Force
 from maia.cli.output import answer
@@ -43,6 +44,9 @@ SubjectKey: TypeAlias = Annotated[str, typer.Argument(metavar="SUBJECT", help="W
 ProviderKey: TypeAlias = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="The other domain: key or .pub file.")
 ]
+
+
+subjects.command(epilog=EXAMPLES)(load)
 
 
 def add_commands(app: typer.Typer) -> None:
