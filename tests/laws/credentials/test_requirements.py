@@ -30,7 +30,7 @@ ATTRIBUTES = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4)
 
 
 @st.composite
-def tests_of_one(draw: st.DrawFn) -> reference.Requirement:
+def one_question(draw: st.DrawFn) -> reference.Requirement:
     name, value = draw(st.sampled_from(NAMES)), draw(VALUES)
     signs = ("==", "!=") if isinstance(value, bool) else ("==", "!=", ">=", "<")
     return (name, draw(st.sampled_from(signs)), value)
@@ -45,7 +45,7 @@ def combined(inner: st.SearchStrategy[reference.Requirement]) -> st.SearchStrate
     )
 
 
-PLAIN = st.recursive(tests_of_one(), combined, max_leaves=6)
+PLAIN = st.recursive(one_question(), combined, max_leaves=6)
 """Without `exists`, which a requirement may not deny."""
 REQUIREMENTS = st.one_of(
     PLAIN,

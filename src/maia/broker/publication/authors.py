@@ -21,10 +21,10 @@ from maia.credentials.identity import IdentityTrust, VerifiedIdentity, unpack_id
 from maia.credentials.requirements import requirement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
-from maia.sealing.frames.authorship import Publishing, proof_of_author
+from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_author
 from maia.wire.messages import Author, Publish, PublishSigned, PublishTo
 
-__all__ = ["AttachedStatements", "attached", "vouched_for"]
+__all__ = ["AttachedStatements", "attached", "check_signature", "vouched_for"]
 
 _STATEMENTS_REMEMBERED: Final = 4096
 
@@ -84,6 +84,17 @@ def attached(
             proof = whole.part(given.columns, shaped.rows).to_bytes()
     is_anything = link.statement or proof or requires
     return Author(link.statement, proof, requires) if is_anything else None
+
+
+def check_signature(transit: Transit) -> None:
+    """Raise if what came with a frame is not its publisher's signature over these events and requirements."""
+    author = transit.author
+    if author is None or not author.proof:
+        return
+    about = Publishing(
+        transit.type_id, transit.stream, transit.sequence, transit.published_at, author.requires
+    )
+    AuthorProof.from_bytes(author.proof).check(transit.publisher, about, transit.frame)
 
 
 def vouched_for(statements: AttachedStatements, transit: Transit, at: Instant) -> Transit:

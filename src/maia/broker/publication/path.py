@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
-from maia.broker.publication.authors import attached, vouched_for
+from maia.broker.publication.authors import attached, check_signature, vouched_for
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
@@ -26,7 +26,7 @@ from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.recheck import recheck_entry
 from maia.broker.subscriptions.registry import project_again
-from maia.errors import MaiaError
+from maia.errors import BrokenCredential, MaiaError
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
@@ -169,8 +169,18 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
     if not is_expected_source(state, link, message.type_id, now):
         # Before it is remembered: an unexpected source must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
+    if _is_read_here(state, transit.type_id):
+        try:
+            # Before it is remembered, like its source: a frame without its requirement is no frame (A98).
+            check_signature(transit)
+        except BrokenCredential as problem:
+            return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     remember_passing(state, transit, link.id, now)
     return _sent(state, link, transit, now, source=link.id)
+
+
+def _is_read_here(state: BrokerState, type_id: bytes) -> bool:
+    return type_id in state.audiences or (state.recording is not None and state.recording.records(type_id))
 
 
 def _sent(

@@ -27,6 +27,7 @@ from maia.broker.refusals import (
     FrameTooLarge,
     KeysAwaited,
     PublishedTooLongAgo,
+    RequirementOnBlinded,
     SealedTooWeakly,
     SealTooNew,
     SignerNotEntitled,
@@ -129,6 +130,8 @@ def _send_blinded(
     state: BrokerState, transit: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
 ) -> list[Effect]:
     """Give a publisher's frame to local subscribers, and to others in an envelope of this broker."""
+    if transit.requires:
+        raise RequirementOnBlinded("a frame of a blinded type has no place for a requirement")
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]

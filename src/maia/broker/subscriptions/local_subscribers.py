@@ -155,8 +155,8 @@ class SubscriberGroup:
         cut = transit.cut(rows)
         if self.shown is not None:
             author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
-            return Seen(cut.frame.rows, cut.columns(self.shown), author)
-        return self._screened_row_by_row(cut.frame, without_proof(cut.author))
+            return Seen(cut.frame.rows, cut.columns(self.shown), _for_subscribers(author))
+        return self._screened_row_by_row(cut.frame, _for_subscribers(without_proof(cut.author)))
 
     def _screened_row_by_row(self, frame: Frame, author: Author | None) -> Seen | None:
         see = self.see = self.see or to_python(self.view)
@@ -312,6 +312,13 @@ def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[
 def _interned(uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     """Return the same object for equal sets: the classes of a type nearly all show the same columns."""
     return uids
+
+
+def _for_subscribers(author: Author | None) -> Author | None:
+    """Return what subscribers get about a publisher; what it requires of them only under its signature."""
+    if author is None or author.proof or not author.requires:
+        return author
+    return Author(author.statement, b"") if author.statement else None
 
 
 def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:
