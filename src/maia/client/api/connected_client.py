@@ -39,6 +39,7 @@ from maia.client.api.subscription import Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
 from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
+from maia.credentials.identity import SignedIdentity
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
@@ -146,6 +147,7 @@ class Client:
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         numbering: Numbering | None = None,
+        signs: bool = False,
         on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
@@ -153,12 +155,17 @@ class Client:
 
         With `numbering`, what is published again under the same numbers is
         taken for the same; without, every publisher has a stream of its own.
+        A publisher that `signs` proves to subscribers that it has written these values itself.
         `on_warning` is called with the reason why what is published cannot get far at this moment,
         and None when it can again.
         """
         known = await self._meant(event_type, timeout_s)
         entry, effects = self._session.advertise(
-            known, predicate_for(filter, known, topic_pattern(event_type)), self._clock(), numbering
+            known,
+            predicate_for(filter, known, topic_pattern(event_type)),
+            self._clock(),
+            numbering,
+            signs=signs,
         )
         publisher = Publisher(self, entry, on_warning)
         self._publishers[entry.ref] = publisher
@@ -232,6 +239,18 @@ class Client:
         They are remembered for what is asked for later, here or after a reconnection.
         """
         number, effects = self._session.show(certificates, statements)
+        answer = self._answers.awaited(number)
+        self.perform(effects)
+        self.take_notices()
+        await in_time(answer, timeout_s)
+
+    async def identify(self, identity: SignedIdentity, *, timeout_s: float = ANSWER_S) -> None:
+        """Show the broker a renewed identity statement within this connection; its attributes act at once.
+
+        It is shown on every later connection too. If the broker refuses it, the one before counts until
+        it expires.
+        """
+        number, effects = self._session.identify(identity)
         answer = self._answers.awaited(number)
         self.perform(effects)
         self.take_notices()
