@@ -141,8 +141,6 @@ class BrokerSettings:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     identity: IdentityTrust | None = None
     """Whose identity statements are believed; None for a broker that takes none."""
-    statement: bytes = field(default=b"", repr=False)
-    """The broker's own identity statement, packed, which it shows to its neighbours; empty for none."""
     demand: Predicate = ALWAYS
     """What the identity statements of neighbours have to say."""
 

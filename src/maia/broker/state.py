@@ -98,8 +98,6 @@ class BrokerState:
     random: Callable[[int], bytes]
     instance: bytes
     network: bytes
-    own_identity: bytes = field(repr=False)
-    """The broker's own identity statement, packed, as neighbours are shown it; none if empty."""
     own_credentials: list[bytes] = field(repr=False)
     """What is shown in the handshake: the right to connect. Rights to types: `sealed/rekeying.py`."""
     certificates: VerificationCache
@@ -134,6 +132,8 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
+    own_identity: bytes = field(default=b"", repr=False)
+    """The short form of this broker's own identity statement, if it has one."""
     attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
     """The identity statements of publishers that came with their frames."""
     impairments: Impairments = field(default_factory=Impairments)
@@ -194,7 +194,6 @@ def new_state(
         random=random,
         instance=random(16),
         network=network_to_bytes(settings.network),
-        own_identity=settings.statement,
         own_credentials=shown_to_every_peer(settings.credentials),
         certificates=certificates,
         authoriser=authoriser,

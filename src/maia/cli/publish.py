@@ -94,6 +94,9 @@ def publish(
     wallet: WalletPath = None,
     identity: IdentityPath = None,
     provider: Providers = None,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign what is published: subscribers verify that you wrote it.")
+    ] = False,
     wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +127,7 @@ def publish(
     events = _completed(given, fixed)
     sent = _Sent()
     try:
-        asyncio.run(_publish(member, history, (where, requires), _paced(events, rate), sent))
+        asyncio.run(_publish(member, history, (where, requires), _paced(events, rate), sent, signs=sign))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
@@ -150,6 +153,8 @@ async def _publish(
     advertised: tuple[str, Predicate],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
+    *,
+    signs: bool,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
@@ -157,7 +162,12 @@ async def _publish(
     where, requires = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
-            history, where, requires=requires, on_warning=_print_warning, timeout_s=member.wait_s
+            history,
+            where,
+            requires=requires,
+            signs=signs,
+            on_warning=_print_warning,
+            timeout_s=member.wait_s,
         )
         try:
             async for event in events:

@@ -29,6 +29,7 @@ from maia.config.settings import (
     Addresses,
     BadConfig,
     Fraction,
+    PeerAddresses,
     Positive,
     PrincipalWord,
     ServerConfig,
@@ -42,7 +43,7 @@ from maia.config.settings import (
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
 from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
-from maia.credentials.identity import IdentityTrust, pack_identity
+from maia.credentials.identity import IdentityTrust
 from maia.credentials.requirements import parse_requirement
 from maia.events import Instant
 from maia.policy import BoundRule
@@ -58,8 +59,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     listen: Address = "127.0.0.1:7400"
     address: Address | None = None
     """What others dial to reach this broker; default: where it listens."""
-    join: Addresses = ()
-    """Brokers to join the network through."""
+    join: PeerAddresses = ()
+    """Brokers to join the network through; one that is written KEY@HOST:PORT is dialled by statement link."""
     data: Path | None = None
     """A folder for what survives a restart; without one nothing does."""
     types: Path | None = None
@@ -158,7 +159,6 @@ class PreparedBroker:
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
             identity=self.trust,
-            statement=b"" if self.identity is None else pack_identity(self.identity().own),
             demand=self.demand,
         )
 
@@ -206,6 +206,11 @@ def _identity(
 ) -> tuple[IdentityFile | None, IdentityTrust | None]:
     """Return what statement links are opened with, and whose statements are believed."""
     said = [name for name in config.origins if name.startswith("identity.")]
+    by_statement = next((one for one in config.join if "@" in one), None)
+    if by_statement is not None and config.identity_statement is None:
+        raise config.wrong(
+            "join", f"names `{by_statement}`, a statement link, which needs `statement` under `[identity]`"
+        )
     if not said:
         return None, None
     if not config.identity_providers:

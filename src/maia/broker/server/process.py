@@ -25,7 +25,6 @@ from maia.config.constitutions import constitutions_of, keep_quorums, read_quoru
 from maia.config.input_files import QUORUM_SUFFIX, read_certificates
 from maia.config.start_checks import right_to_connect
 from maia.credentials import SignedCertificate, SignedStatement
-from maia.credentials.identity import pack_identity
 from maia.errors import MaiaError
 from maia.net.data_folder import DataFolderInUse, one_of, own_folder
 from maia.net.garbage_collection import watched
@@ -39,7 +38,6 @@ from maia.validity.fetch import fetching
 
 if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder
-    from maia.config.identity_file import IdentityFile
     from maia.net.statement_links import StatementLinks
 
 __all__ = [
@@ -51,8 +49,6 @@ __all__ = [
 
 
 _KEPT: Final = "kept"
-_LOOK_IDENTITY_S: Final = 1.0
-"""How often a broker looks for its renewed identity statement, which may hold for a minute only."""
 _GAUGES: Final = (
     "clients",
     "peers",
@@ -131,32 +127,13 @@ async def _renewing(
         right_to_connect(config, prepared.key, prepared.network, certificates, now, in_force)
         running.runner.perform(running.broker.hold(certificates, now))
 
-    tasks = [asyncio.create_task(watching(prepared.config.credentials, take, telemetry))]
-    if prepared.identity is not None:
-        tasks.append(asyncio.create_task(_watching_identity(prepared.identity, telemetry, running)))
+    task = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-async def _watching_identity(own: IdentityFile, telemetry: Telemetry, running: RunningBroker) -> None:
-    """Show a renewed identity statement to the neighbours as soon as it is in its file."""
-    problem_noted = ""
-    while True:
-        await asyncio.sleep(_LOOK_IDENTITY_S)
-        try:
-            statement = pack_identity((await asyncio.to_thread(own)).own)
-        except MaiaError as problem:
-            if problem.message != problem_noted:
-                telemetry.note("refused", {"code": problem.code, "why": problem.message})
-            problem_noted = problem.message
-            continue
-        problem_noted = ""
-        running.runner.perform(running.broker.identify(statement, running.clock()))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def _fetching(

@@ -14,7 +14,7 @@ from maia.broker.routing.peers import broker_known, broker_ready, dial_failed, s
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import session_limits
 from maia.broker.sessions.demands import DemandNotMet, check_demand
-from maia.broker.sessions.identities import hold_identity, receive_identity_before_welcome, show_own_identity
+from maia.broker.sessions.identities import hold_identity, introduce_self, receive_identity_before_welcome
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.sessions.links import Held, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
@@ -106,7 +106,7 @@ class BrokerSessions(Endpoint[Link]):
             return []
         if link.dialled is None:  # who was dialled shows its statement with its welcome
             check_demand(state, link)
-        return show_own_identity(state, link)
+        return [] if link.ends_with_identity else introduce_self(state, link)
 
     def identified(self, session: Link, message: Identify, now: Instant) -> list[Effect]:
         """Take the identity statement that another broker shows before its hello, or its welcome."""

@@ -10,6 +10,8 @@ A broker shows its own statement to other brokers before anything else, and rene
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from maia.broker.refusals import OutOfTurn
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.demands import DemandNotMet, check_demand
@@ -17,7 +19,12 @@ from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState, just_after
 from maia.broker.timers import IdentityExpires
 from maia.credentials.chains.budget import BYTES_PER_STEP, STEPS_PER_CHECK
-from maia.credentials.identity import IdentityNotInForce, VerifiedIdentity, pack_identity
+from maia.credentials.identity import (
+    IdentityNotInForce,
+    SignedIdentity,
+    VerifiedIdentity,
+    pack_identity,
+)
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.wire.codec import encode
@@ -28,11 +35,11 @@ __all__ = [
     "NoIdentityTrust",
     "expire_identity",
     "hold_identity",
+    "introduce_self",
     "receive_identity",
     "receive_identity_answer",
     "receive_identity_before_welcome",
     "receive_identity_of_broker",
-    "renew_own_identity",
     "show_own_identity",
 ]
 
@@ -101,21 +108,20 @@ def receive_identity_before_welcome(
     return []
 
 
-def show_own_identity(state: BrokerState, link: Link) -> list[Effect]:
-    """Send a broker this broker's own statement, unless it has none, or the link was opened with it."""
-    if not state.own_identity or link.ends_with_identity:
-        return []
-    return [Send(link.id, encode(Identify(0, state.own_identity)))]
+def show_own_identity(state: BrokerState, identity: SignedIdentity, links: Iterable[Link]) -> list[Effect]:
+    """Hold a renewed statement of this broker; show it to brokers, and where a link would end with it."""
+    state.own_identity = pack_identity(identity)
+    return [
+        effect
+        for link in links
+        if link.is_ready and (link.role is Role.BROKER or link.ends_with_identity)
+        for effect in introduce_self(state, link)
+    ]
 
 
-def renew_own_identity(state: BrokerState, statement: bytes) -> list[Effect]:
-    """Put a new statement in the place of the broker's own, and send it to all brokers (Gismo 4.3)."""
-    if statement == state.own_identity:
-        return []
-    state.own_identity = statement
-    brokers = [link for link in state.links.values() if link.is_ready and link.role is Role.BROKER]
-    sent: list[Effect] = [Send(link.id, encode(Identify(0, statement))) for link in brokers]
-    return [*sent, Note("own-identity", {"neighbours": len(brokers)})]
+def introduce_self(state: BrokerState, link: Link) -> list[Effect]:
+    """Show this broker's statement to a peer."""
+    return [Send(link.id, encode(Identify(0, state.own_identity)))] if state.own_identity else []
 
 
 def receive_identity_answer(
@@ -136,10 +142,12 @@ def expire_identity(state: BrokerState, link: Link, now: Instant) -> list[Effect
         problem = IdentityNotInForce(
             "your identity statement has expired; get a new one from your provider, and connect again"
         )
-        return close_link(state, link, problem, now)
+        counted = Count("maia_links_refused_total", labels={"code": problem.code})
+        return [counted, *close_link(state, link, problem, now)]
     expired = Note("identity-expired", {"link": link.id, "peer": str(link.peer)})
     try:
         check_demand(state, link)
-    except DemandNotMet as problem:
-        return [expired, *close_link(state, link, problem, now)]
+    except DemandNotMet as lost:
+        counted = Count("maia_links_refused_total", labels={"code": lost.code})
+        return [expired, counted, *close_link(state, link, lost, now)]
     return [expired]
