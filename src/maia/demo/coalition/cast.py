@@ -111,7 +111,7 @@ NATIONS: Final[Mapping[str, Nation]] = {
     one.name: one
     for one in (
         Nation("Norway", ("Norway", "Britain"), ("Netherlands",)),
-        Nation("Britain", ("Norway", "Britain", "Netherlands"), ()),
+        Nation("Britain", ("Norway", "Britain", "Netherlands"), ("Norway",)),
         Nation("Netherlands", ("Britain", "Netherlands"), ()),
     )
 }
@@ -204,7 +204,9 @@ def assemble(seed: bytes, *, now: Instant) -> Cast:
 
     of_network = NetworkPattern(coalition.principal, exact_name(network.name))
     of_type = TypePattern(coalition.principal, exact_name(definition.name.name), None)
-    certificates = {who: (granted(who, of_network, Action.CONNECT),) for who in (*NATIONS, *ROUTERS, *PEOPLE)}
+    certificates: dict[str, tuple[SignedCertificate, ...]] = {
+        who: (granted(who, of_network, Action.CONNECT),) for who in (*NATIONS, *ROUTERS, *PEOPLE)
+    }
     for who, person in PEOPLE.items():
         certificates[who] += (granted(who, of_type, person.action, person.sees),)
     return Cast(keys, network, signed, verify_definition(signed, at=now), certificates)

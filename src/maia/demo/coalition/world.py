@@ -166,10 +166,11 @@ def world_at_work(cast: Cast, folder: Path, say: Say) -> Iterator[World]:
     world = World(cast, folder)
     with ExitStack() as stack:
         stack.callback(lambda: stop_all(list(world.children.values())))
+        say("three identity providers start")
         _start_providers(world)
         for provider in world.providers.values():
             stack.callback(provider.close)
-        say("three identity providers answer, one for each nation")
+        say("they answer; people and routers are registered")
         _register(world)
         roots = _make_machines(world, stack)
         for provider in world.providers.values():
