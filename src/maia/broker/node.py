@@ -31,6 +31,7 @@ from maia.broker.sealed.key_events import handle_key_input, leave_managers, look
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
+from maia.broker.sessions.identities import show_own_identity
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
@@ -43,6 +44,7 @@ from maia.broker.upkeep import (
     schedule_upkeep,
 )
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
+from maia.credentials.identity import SignedIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sessions.challenges import Challenged
@@ -173,6 +175,10 @@ class Broker:
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
         """Put these constitutions of quorums in the place of those known before."""
         return self._finished(adopt_constitutions(self._state, constitutions, now), now)
+
+    def identify(self, identity: SignedIdentity, now: Instant) -> list[Effect]:
+        """Show this statement about the broker from now on, as when it was renewed."""
+        return self._finished(show_own_identity(self._state, identity, self._state.links.values()), now)
 
     def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
         """Return certificates in use here that demand a statement which is not at hand."""

@@ -94,6 +94,9 @@ def publish(
     wallet: WalletPath = None,
     identity: IdentityPath = None,
     provider: Providers = None,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign what is published: subscribers verify that you wrote it.")
+    ] = False,
     wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +127,8 @@ def publish(
     events = _completed(given, fixed)
     sent = _Sent()
     try:
-        asyncio.run(_publish(member, history, (where, requires), _paced(events, rate), sent))
+        advertised = (where, requires, sign)
+        asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
@@ -147,17 +151,22 @@ class _Sent:
 async def _publish(
     member: Membership,
     history: list[SignedDefinition],
-    advertised: tuple[str, Predicate],
+    advertised: tuple[str, Predicate, bool],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
 
-    where, requires = advertised
+    where, requires, signs = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
-            history, where, requires=requires, on_warning=_print_warning, timeout_s=member.wait_s
+            history,
+            where,
+            requires=requires,
+            signs=signs,
+            on_warning=_print_warning,
+            timeout_s=member.wait_s,
         )
         try:
             async for event in events:

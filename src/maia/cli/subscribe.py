@@ -28,8 +28,10 @@ from maia.cli.membership import (
     verified,
 )
 from maia.errors import BadInput, MaiaError, Unavailable
+from maia.events import Instant
 
 if TYPE_CHECKING:
+    from maia.client import PublishedBy
     from maia.client.api.subscription import ReceivedEvent, Subscription
     from maia.predicates import Predicate
     from maia.types import SignedDefinition, VerifiedType
@@ -239,9 +241,33 @@ def _print(event: ReceivedEvent, *, as_json: bool) -> None:
         record = {
             "event": record,
             "publisher": str(delivered.publisher),
+            "published_by": _author_record(event.publisher),
             "published_at": str(delivered.published_at),
             "stream": delivered.stream.hex(),
             "sequence": delivered.sequence,
         }
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     sys.stdout.flush()
+
+
+def _author_record(by: PublishedBy) -> dict[str, object]:
+    """Return what is known about the publisher, and what this command has verified of it itself."""
+    record: dict[str, object] = {"is_signed": by.is_signed}
+    if by.identity is None:
+        return record
+    return record | {
+        "identifier": by.identity.identifier,
+        "attributes": {uid: _shown_value(value) for uid, value in by.attributes.items()},
+        "issuer": str(by.identity.issuer),
+        "community": by.identity.community,
+        "until": str(by.identity.not_after),
+        "is_identity_verified": by.is_identity_verified,
+    }
+
+
+def _shown_value(value: object) -> object:
+    return (
+        value
+        if isinstance(value, str | int | float | bool) and not isinstance(value, Instant)
+        else str(value)
+    )

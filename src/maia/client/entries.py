@@ -209,6 +209,8 @@ class Advertised(RequestEntry):
 
     next_sequence: int = 0
     under_way: OrderedDict[int, bytes] = field(default_factory=OrderedDict, repr=False)
+    signs: bool = False
+    """Whether the publisher signs each frame itself."""
 
     @property
     def action(self) -> Action:

@@ -20,7 +20,7 @@ from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
 from maia.client.notices import Notice
 from maia.client.registry import Book
 from maia.client.settings import ClientSettings
-from maia.client.timers import RENEWAL, SESSION, Alarms
+from maia.client.timers import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import (
     SignedCertificate,
@@ -30,6 +30,7 @@ from maia.credentials import (
     certificate_to_bytes,
     statement_to_bytes,
 )
+from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -94,8 +95,12 @@ class ClientSession:
         numbering: Numbering | None = None,
         *,
         requires: Predicate = NO_REQUIREMENT,
+        signs: bool = False,
     ) -> tuple[Advertised, list[Effect]]:
-        """Ask to publish events of a type; raise the refusal if no credential speaks for that."""
+        """Ask to publish events of a type; raise the refusal if no credential speaks for that.
+
+        A publisher that `signs` gives each frame a signature of its own, which subscribers verify.
+        """
         frames = numbering or Numbering(self._random(16))
         entry = Advertised(
             self._book.next_number(),
@@ -103,6 +108,7 @@ class ClientSession:
             filter_,
             frames.stream,
             next_sequence=frames.first,
+            signs=signs,
             requires=requires,
         )
         return entry, self._finished(
@@ -179,6 +185,12 @@ class ClientSession:
         )
         return number, self._finished(self._connection.sent(asking))
 
+    def identify(self, identity: SignedIdentity) -> tuple[int, list[Effect]]:
+        """Show a renewed identity statement from now on, on this link too; `CredentialsAdded` follows."""
+        number = self._book.next_number()
+        asking = self._connection.hold_identity(identity, number)
+        return number, self._finished(self._connection.sent(asking))
+
     def vouch(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None = None
     ) -> list[Effect]:
@@ -241,6 +253,8 @@ class ClientSession:
         for whose in self._alarms.due(now):
             if whose == SESSION:
                 effects += self._connection.look(now)
+            elif whose == IDENTITY:
+                effects += self._connection.broker_expired(now)
             elif self.is_ready:
                 asking = self._book.renew_everything(now) if whose == RENEWAL else self._book.look(whose, now)
                 effects += self._connection.sent(asking)

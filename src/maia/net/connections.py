@@ -273,7 +273,7 @@ class Connections:
         from maia.net.statement_links import open_statement_stream
 
         assert self._by_statement is not None  # noqa: S101 - the configuration named what is needed
-        responder = None if dialled is None else self._by_statement.peers[dialled]
+        responder = None if dialled is None else self._by_statement.responder_at(dialled)
         return await open_statement_stream(connection, self._by_statement, responder)
 
     async def _dial(self, address: str) -> None:
@@ -288,10 +288,12 @@ class Connections:
             self._being_dialled.discard(address)
 
     async def _connect(self, address: str) -> None:
-        host, port = host_and_port(address)
+        links = self._by_statement
+        by_statement = links is not None and links.responder_at(address) is not None
+        # Without an identity, an address with a key in it is no address.
+        host, port = host_and_port(address.rpartition("@")[2] if by_statement else address)
         async with asyncio.timeout(self._limits.dial_s):
             connection = await _connected(host, port)
-            by_statement = self._by_statement is not None and address in self._by_statement.peers
             await self._open(connection, address, by_statement)
 
 

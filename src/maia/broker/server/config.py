@@ -29,6 +29,7 @@ from maia.config.settings import (
     Addresses,
     BadConfig,
     Fraction,
+    PeerAddresses,
     Positive,
     PrincipalWord,
     ServerConfig,
@@ -56,8 +57,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     listen: Address = "127.0.0.1:7400"
     address: Address | None = None
     """What others dial to reach this broker; default: where it listens."""
-    join: Addresses = ()
-    """Brokers to join the network through."""
+    join: PeerAddresses = ()
+    """Brokers to join the network through; one that is written KEY@HOST:PORT is dialled by statement link."""
     data: Path | None = None
     """A folder for what survives a restart; without one nothing does."""
     types: Path | None = None
@@ -198,6 +199,11 @@ def _identity(
 ) -> tuple[IdentityFile | None, IdentityTrust | None]:
     """Return what statement links are opened with, and whose statements are believed."""
     said = [name for name in config.origins if name.startswith("identity.")]
+    by_statement = next((one for one in config.join if "@" in one), None)
+    if by_statement is not None and config.identity_statement is None:
+        raise config.wrong(
+            "join", f"names `{by_statement}`, a statement link, which needs `statement` under `[identity]`"
+        )
     if not said:
         return None, None
     if not config.identity_providers:

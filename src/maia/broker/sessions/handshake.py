@@ -13,7 +13,7 @@ from maia.broker.revocation.streams import receive_held
 from maia.broker.routing.peers import broker_known, broker_ready, superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import session_limits
-from maia.broker.sessions.identities import hold_identity
+from maia.broker.sessions.identities import hold_identity, introduce_self
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.sessions.links import Held, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
@@ -130,5 +130,7 @@ class BrokerSessions(Endpoint[Link]):
         effects = broker_known(state, link, now) if loser is link else broker_ready(state, link, now)
         if loser is not None:
             effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
+        if loser is not link and not link.ends_with_identity:
+            effects += introduce_self(state, link)
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
         return [Note("connected", fields), *effects, *read_later(state, link, now)]

@@ -9,12 +9,19 @@ link goes on without attributes, because its peer was admitted by certificates a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.links import Link
+from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState, just_after
 from maia.broker.timers import IdentityExpires
 from maia.credentials.chains.budget import BYTES_PER_STEP, STEPS_PER_CHECK
-from maia.credentials.identity import IdentityNotInForce, VerifiedIdentity, pack_identity
+from maia.credentials.identity import (
+    IdentityNotInForce,
+    SignedIdentity,
+    VerifiedIdentity,
+    pack_identity,
+)
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.wire.codec import encode
@@ -25,9 +32,11 @@ __all__ = [
     "NoIdentityTrust",
     "expire_identity",
     "hold_identity",
+    "introduce_self",
     "receive_identity",
     "receive_identity_answer",
     "receive_identity_of_broker",
+    "show_own_identity",
 ]
 
 
@@ -57,7 +66,7 @@ def receive_identity(state: BrokerState, link: Link, message: Identify, now: Ins
     said = verified.statement
     fields = {"link": link.id, "peer": str(link.peer), "identifier": said.identifier}
     return [
-        Send(link.id, encode(Accepted(message.id, int(said.not_after)))),
+        Send(link.id, encode(Accepted(message.id, +said.not_after))),
         Note("identified", {**fields, "until": str(said.not_after)}),
     ]
 
@@ -73,6 +82,22 @@ def receive_identity_of_broker(
             Send(link.id, encode(Failed(message.id, problem.code, problem.message))),
             Count("maia_identities_refused_total", labels={"code": problem.code}),
         ]
+
+
+def show_own_identity(state: BrokerState, identity: SignedIdentity, links: Iterable[Link]) -> list[Effect]:
+    """Hold a renewed statement of this broker; show it to brokers, and where a link would end with it."""
+    state.own_identity = pack_identity(identity)
+    return [
+        effect
+        for link in links
+        if link.is_ready and (link.role is Role.BROKER or link.ends_with_identity)
+        for effect in introduce_self(state, link)
+    ]
+
+
+def introduce_self(state: BrokerState, link: Link) -> list[Effect]:
+    """Show this broker's statement on a link that is ready."""
+    return [Send(link.id, encode(Identify(0, state.own_identity)))] if state.own_identity else []
 
 
 def receive_identity_answer(
@@ -93,5 +118,6 @@ def expire_identity(state: BrokerState, link: Link, now: Instant) -> list[Effect
         problem = IdentityNotInForce(
             "your identity statement has expired; get a new one from your provider, and connect again"
         )
-        return close_link(state, link, problem, now)
+        counted = Count("maia_links_refused_total", labels={"code": problem.code})
+        return [counted, *close_link(state, link, problem, now)]
     return [Note("identity-expired", {"link": link.id, "peer": str(link.peer)})]
