@@ -127,7 +127,8 @@ def publish(
     events = _completed(given, fixed)
     sent = _Sent()
     try:
-        asyncio.run(_publish(member, history, (where, requires), _paced(events, rate), sent, signs=sign))
+        advertised = (where, requires, sign)
+        asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
@@ -150,16 +151,14 @@ class _Sent:
 async def _publish(
     member: Membership,
     history: list[SignedDefinition],
-    advertised: tuple[str, Predicate],
+    advertised: tuple[str, Predicate, bool],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
-    *,
-    signs: bool,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
 
-    where, requires = advertised
+    where, requires, signs = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
             history,

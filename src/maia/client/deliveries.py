@@ -79,7 +79,9 @@ def _read(
     frame = columns_to_frame(message.columns, message.rows, version.kinds)
     by = None
     if isinstance(message, DeliverWithAuthor | DeliverLoggedWithAuthor):
-        about = Publishing(version.type_id, message.stream, message.sequence, message.published_at)
+        about = Publishing(
+            version.type_id, message.stream, message.sequence, message.published_at, message.author.requires
+        )
         by = authors.read(publisher, message.author, about, frame)
     return Delivered(
         refs,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import asdict
-
 from maia.client.authors import AuthorReader
 from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
@@ -163,24 +161,24 @@ class Book:
         """Number a frame and remember it until the broker has taken it on."""
         sequence = entry.next_sequence
         # The plus makes an int of an Instant.
-        message = (
-            Publish(entry.ref, sequence, +now, rows, columns)
-            if requires is None
-            else PublishTo(entry.ref, sequence, +now, rows, columns, requirement_to_bytes(requires))
-        )
-        data = encode(self._signed(entry, message) if entry.signs else message)
+        said = (entry.ref, sequence, +now, rows, columns)
+        required = None if requires is None else requirement_to_bytes(requires)
+        message = Publish(*said) if required is None else PublishTo(*said, required)
+        data = encode(self._signed(entry, message, required) if entry.signs else message)
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)
         return [data] if entry.stage is EntryStage.ACCEPTED else []
 
-    def _signed(self, entry: Advertised, message: Publish) -> PublishSigned:
+    def _signed(self, entry: Advertised, message: Publish, required: bytes | None) -> PublishSigned:
         version = entry.known.event_type
         frame = columns_to_frame(message.columns, message.rows, version.kinds)
-        about = Publishing(version.type_id, entry.stream, message.sequence, message.published_at)
+        requires = requirement_to_bytes(entry.requires) if required is None else required
+        about = Publishing(version.type_id, entry.stream, message.sequence, message.published_at, requires)
         seed = self._random(SEED_BYTES)
         signature = sign_as_author(frame, about, self._key, seed)
-        return PublishSigned(**asdict(message), signature=signature, seed=seed)
+        said = (message.ref, message.sequence, message.published_at, message.rows, message.columns)
+        return PublishSigned(*said, signature, seed, required)
 
     # -------------------------------------------------------- links come and go
 

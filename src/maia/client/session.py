@@ -108,8 +108,8 @@ class ClientSession:
             filter_,
             frames.stream,
             next_sequence=frames.first,
-            requires=requires,
             signs=signs,
+            requires=requires,
         )
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))

@@ -70,7 +70,7 @@ def receive_identity(state: BrokerState, link: Link, message: Identify, now: Ins
     said = verified.statement
     fields = {"link": link.id, "peer": str(link.peer), "identifier": said.identifier}
     return [
-        Send(link.id, encode(Accepted(message.id, int(said.not_after)))),
+        Send(link.id, encode(Accepted(message.id, +said.not_after))),
         Note("identified", {**fields, "until": str(said.not_after)}),
     ]
 

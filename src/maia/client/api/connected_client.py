@@ -166,7 +166,7 @@ class Client:
         known = await self._meant(event_type, timeout_s)
         wanted, required = predicate_for(filter, known, topic_pattern(event_type)), requirement_for(requires)
         entry, effects = self._session.advertise(
-            known, wanted, self._clock(), numbering, requires=required, signs=signs
+            known, wanted, self._clock(), numbering, signs=signs, requires=required
         )
         publisher = Publisher(self, entry, on_warning)
         self._publishers[entry.ref] = publisher

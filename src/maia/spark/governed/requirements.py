@@ -5,8 +5,9 @@ on the statement that travels with the frame, and what the publisher requires
 of subscribers, on the statement that the reader has shown. A frame in
 the log carries statement and requirement as it travelled. Each executor decides
 once for a pair of statement and requirement, before it opens anything, and
-never row by row. What counts is the moment of publication: the reader's
-statement of that moment is the one that began last among those in force.
+never row by row. What counts is the moment of publication. The reader's statement
+of that moment is the one that began last, as if it had been shown at once; one that
+has expired is none, whatever was shown before it.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ from maia.credentials.requirements import (
     requirement_to_bytes,
 )
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.predicates import Predicate
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Sealed, SealedWithAuthor
 
 __all__ = ["FrameRequirements", "ReaderIdentity", "frame_requirements"]
 
 _STATEMENTS_REMEMBERED: Final = 4096
+_NONE: Final[tuple[int, int, Attributes]] = (0, INSTANT_MIN, NO_ATTRIBUTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,10 @@ class FrameRequirements:
         return is_met(requirement_from_bytes(author.requires), self.reader_at(frame.published_at))
 
     def reader_at(self, moment: int) -> Attributes:
-        """Return what the reader's statement said at a moment; nothing if none was in force."""
-        begun = self.periods[: bisect_right(self.periods, moment, key=lambda period: period[0])]
-        for _, not_after, attributes in reversed(begun):
-            if moment <= not_after:
-                return attributes
-        return NO_ATTRIBUTES
+        """Return what the reader's statement said at a moment; nothing if it had expired by then."""
+        begun = bisect_right(self.periods, moment, key=_beginning)
+        _, not_after, attributes = self.periods[begun - 1] if begun else _NONE
+        return attributes if moment <= not_after else NO_ATTRIBUTES
 
     def _publisher(self, frame: Carried | Sealed, author: Author | None) -> Attributes:
         if author is None or not author.statement or self.trust is None:
@@ -98,6 +98,10 @@ class FrameRequirements:
         known = _verified(self.trust, author.statement, frame.publisher)
         is_in_force = known is not None and known.is_in_force(Instant(frame.published_at))
         return attributes_of_identity(known) if is_in_force else NO_ATTRIBUTES
+
+
+def _beginning(period: tuple[int, int, Attributes]) -> int:
+    return period[0]
 
 
 @lru_cache(maxsize=_STATEMENTS_REMEMBERED)
