@@ -90,10 +90,21 @@ from maia.wire.key_messages import (
     WhoWrites,
     Writer,
 )
+from maia.wire.mesh_messages import (
+    AggregateContent,
+    AggregateHead,
+    AggregateLost,
+    AggregateQuery,
+    FrameTargets,
+)
 
 __all__ = [
     "Accepted",
     "Advertise",
+    "AggregateContent",
+    "AggregateHead",
+    "AggregateLost",
+    "AggregateQuery",
     "Announce",
     "AskState",
     "Bye",
@@ -107,6 +118,7 @@ __all__ = [
     "Failed",
     "FindClosest",
     "ForgetDurable",
+    "FrameTargets",
     "Greeting",
     "GroupKeys",
     "GroupsEnded",
@@ -176,6 +188,7 @@ Message: TypeAlias = (
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
+    | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply
