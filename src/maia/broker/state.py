@@ -19,6 +19,7 @@ from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes, new_routes
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.entries import SealedInterests
@@ -120,6 +121,8 @@ class BrokerState:
     """What waits for one-time answers."""
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
+    router: Router = field(init=False, repr=False)
+    """How interests spread and where frames go; the broker sets it before anything happens."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     identities: LinkIdentities = field(default_factory=LinkIdentities)
     """What the identity statements of links say, for requirements of publishers."""

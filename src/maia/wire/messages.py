@@ -98,10 +98,21 @@ from maia.wire.key_messages import (
     WhoWrites,
     Writer,
 )
+from maia.wire.mesh_messages import (
+    AggregateContent,
+    AggregateHead,
+    AggregateLost,
+    AggregateQuery,
+    FrameTargets,
+)
 
 __all__ = [
     "Accepted",
     "Advertise",
+    "AggregateContent",
+    "AggregateHead",
+    "AggregateLost",
+    "AggregateQuery",
     "Announce",
     "AskState",
     "Author",
@@ -119,6 +130,7 @@ __all__ = [
     "Failed",
     "FindClosest",
     "ForgetDurable",
+    "FrameTargets",
     "Greeting",
     "GroupKeys",
     "GroupsEnded",
@@ -193,6 +205,7 @@ Message: TypeAlias = (
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
+    | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply

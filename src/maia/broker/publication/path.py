@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
 from maia.broker.publication.authors import attached, check_signature, vouched_for
-from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
@@ -166,7 +166,7 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     if not is_known_type(state, message.type_id):
         return [Count("maia_frames_unwanted_total")]
-    if not is_expected_source(state, link, message.type_id, now):
+    if not state.router.expects(link, message.type_id, now):
         # Before it is remembered: an unexpected source must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
     if _is_read_here(state, transit.type_id):
@@ -194,10 +194,15 @@ def _sent(
 ) -> list[Effect]:
     """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
     unseen = unseen_part(state.routes, transit)
+    is_again = source is not None and state.router.carries_again(
+        transit.publisher.key, transit.stream, transit.sequence
+    )
+    onward = transit if is_again else unseen
+    further = [] if onward is None else forward(state, onward, source=source)
     if unseen is None:
-        return [Count("maia_duplicates_total"), *then()]
+        return [Count("maia_duplicates_total"), *further, *then()]
     if unseen.type_id not in state.statements.streams:
-        return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
+        return [*_given_here(state, unseen, now), *further, *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before
     # a subscriber here gets it, and before its publisher is answered (A35).
@@ -207,7 +212,7 @@ def _sent(
         return [*ended, *_given_here(state, unseen, now), *then()]
 
     state.rest.append(Rest(link.id, given_here))
-    return forward(state, unseen, source=source)
+    return further
 
 
 def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
