@@ -23,18 +23,22 @@ from maia.events import SECOND, Instant, attribute_uid
 from maia.wire.codec import encode
 from maia.wire.effects import Send
 from maia.wire.messages import Identify
+from support.mesh_city import MeshCity
 from support.simulated_city import City
 
 PROVIDER, STRANGER = SigningKey.from_seed(b"p" * 32), SigningKey.from_seed(b"s" * 32)
 LEVEL = attribute_uid("tpm-integrity")
 
 
-class LevelledCity(City):
+class Levelled(City):
     """A city whose routers show statements."""
 
-    def __init__(self, levels: Mapping[int, int], *, demanding: frozenset[int], seed: int = 7) -> None:
+    def __init__(
+        self, levels: Mapping[int, int], *, demanding: frozenset[int], brokers: int = 3, **more: object
+    ) -> None:
         self.levels, self.demanding = levels, demanding
-        super().__init__(seed, brokers=3, identity=IdentityTrust("city", frozenset({PROVIDER.principal})))
+        trust = IdentityTrust("city", frozenset({PROVIDER.principal}))
+        super().__init__(7, brokers=brokers, identity=trust, **more)
 
     def _add_broker(self, number: int, lease_s: int, settings: dict[str, object]) -> None:
         demand = {"demand": parse_requirement("tpm-integrity >= 2")} if number in self.demanding else {}
@@ -60,13 +64,21 @@ class LevelledCity(City):
     def neighbours(self, number: int) -> set[int]:
         """Return the neighbours of a broker, by its own account."""
         found = self.network.broker(f"broker {number}").status(self.network.now)["links"]
-        peers = {str(self.key(f"broker {other}").principal): other for other in range(3)}
+        peers = {str(self.key(one).principal): number for number, one in enumerate(self.brokers)}
         assert isinstance(found, list)
         return {peers[one["peer"]] for one in found if one["role"] == "broker"}
 
     def settled(self, *pairs: tuple[int, int]) -> bool:
-        found = {(one, other) for one in range(3) for other in self.neighbours(one)}
+        found = {(one, other) for one in range(len(self.brokers)) for other in self.neighbours(one)}
         return found == {*pairs, *((other, one) for one, other in pairs)}
+
+
+class LevelledCity(Levelled):
+    """Routers that find each other by a rendezvous."""
+
+
+class LevelledMesh(Levelled, MeshCity):
+    """Routers of a mesh."""
 
 
 BOTH = frozenset({0, 1})
@@ -128,3 +140,31 @@ def test_a_bad_statement_takes_nothing_from_a_neighbour_that_has_a_good_one() ->
         city.network.act("broker 2", lambda _now, link=one["link"]: [Send(link, garbage)])
     city.network.run_for(10)
     assert city.settled((0, 1), (0, 2), (1, 2))
+
+
+def test_a_mesh_goes_around_a_router_that_has_lost_its_level_and_takes_it_back() -> None:
+    """A98: nothing crosses a router that claims a level no more, and the mesh heals."""
+    ladder = {(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)}
+    city = LevelledMesh(dict.fromkeys(range(6), 2), demanding=frozenset(range(6)), brokers=6, edges=ladder)
+    camera = city.camera("camera at Victoria", "Victoria", via=(3,))
+    beyond, inside = city.office("beyond", via=(5,)), city.office("inside", via=(4,))
+    city.settle()
+    city.network.run_until(lambda: city.settled(*ladder), at_most=60)
+
+    def reached() -> int:
+        """Publish, and return how much of it the office at the router sees; the one beyond it sees all."""
+        moments = city.sees(camera, 3)
+        city.network.run_for(20)
+        assert [one for one in beyond.seen if one in moments] == city.expected(beyond, moments)
+        return len([one for one in inside.seen if one in moments])
+
+    city.network.run_for(30)
+    assert reached() == 3
+    city.show(4, city.statement(4, 1))
+    city.network.run_until(lambda: city.settled(*(one for one in ladder if 4 not in one)), at_most=10)
+    city.network.run_for(30)
+    assert reached() == 0
+    city.show(4, city.statement(4, 2))
+    city.network.run_until(lambda: city.settled(*ladder), at_most=120)
+    city.network.run_for(30)
+    assert reached() == 3

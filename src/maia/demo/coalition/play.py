@@ -177,7 +177,7 @@ class Play:
         )
         client = self.clients[who] = await self.stack.enter_async_context(connecting)
         if person.action is Action.PUBLISH:
-            self.publishers[who] = await client.advertise(cast.definition)
+            self.publishers[who] = await client.advertise(cast.definition, signs=True)
         else:
             found = await client.subscribe(cast.definition, requires=person.requires)
             self.tasks.append(self.group.create_task(self._collect(who, found)))
@@ -190,7 +190,7 @@ class Play:
                     self.trials[who].add(str(event["vessel"]))
                 elif self.rounds:
                     self.rounds[-1].received[who].append(dict(event))
-                    if event.publisher.identifier is None:
+                    if event.publisher.identifier is None or not event.publisher.is_signed:
                         self.broken.append(f"{who} could not verify who published {event['vessel']}")
                 self.arrived.set()
         except MaiaError:

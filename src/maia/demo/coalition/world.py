@@ -180,7 +180,7 @@ def world_at_work(cast: Cast, folder: Path, say: Say) -> Iterator[World]:
         kind = f"; the TPM of {LOSES_ITS_LEVEL} is swtpm" if world.is_emulated else ""
         say(f"six routers have proved their boot: each has a statement with level {_LEVEL}{kind}")
         _start_routers(world)
-        say(f"six routers listen; each demands `{DEMAND}` of its neighbours")
+        say(f"six routers form a mesh; each demands `{DEMAND}` of its neighbours")
         yield world
 
 
@@ -232,8 +232,8 @@ def _make_machines(world: World, stack: ExitStack) -> list[bytes]:
 
 
 def _start_routers(world: World) -> None:
-    starting = {}
-    first: str | None = None
+    """Start the routers one after the other: of two neighbours, the later one names the earlier."""
+    listening: dict[str, str] = {}
     for router, one in ROUTERS.items():
         home = world.folder / _home(router)
         (home / "types").mkdir(parents=True, exist_ok=True)
@@ -246,17 +246,13 @@ def _start_routers(world: World) -> None:
             "identity.statement": "router.identity",
             "identity.providers": [str(world.cast.principal(each)) for each in NATIONS[one.nation].trusts],
             "identity.demand": DEMAND,
+            "routing": "mesh",
+            "neighbours": [listening[each] for each in one.neighbours if each in listening],
         }
-        if first is not None:
-            settings["join"] = [first]
         _write(world.cast, home, router, BROKER_FILE, settings)
-        starting[router] = start(f"router {router}", home)
-        world.children[router] = starting[router].process
-        if first is None:
-            first, world.addresses[router] = starting[router].ready("listening", "statement")
-    for router, begun in starting.items():
-        if router not in world.addresses:
-            (world.addresses[router],) = begun.ready("statement")
+        begun = start(f"router {router}", home)
+        world.children[router] = begun.process
+        listening[router], world.addresses[router] = begun.ready("listening", "statement")
 
 
 def _write(cast: Cast, home: Path, name: str, file: str, settings: Mapping[str, object]) -> None:
