@@ -233,7 +233,6 @@ def _make_machines(world: World, stack: ExitStack) -> list[bytes]:
 
 def _start_routers(world: World) -> None:
     """Start the routers one after the other: of two neighbours, the later one names the earlier."""
-    listening: dict[str, str] = {}
     for router, one in ROUTERS.items():
         home = world.folder / _home(router)
         (home / "types").mkdir(parents=True, exist_ok=True)
@@ -247,12 +246,16 @@ def _start_routers(world: World) -> None:
             "identity.providers": [str(world.cast.principal(each)) for each in NATIONS[one.nation].trusts],
             "identity.demand": DEMAND,
             "routing": "mesh",
-            "neighbours": [listening[each] for each in one.neighbours if each in listening],
+            "neighbours": [
+                f"{world.cast.principal(each)}@{world.addresses[each]}"
+                for each in one.neighbours
+                if each in world.addresses
+            ],
         }
         _write(world.cast, home, router, BROKER_FILE, settings)
         begun = start(f"router {router}", home)
         world.children[router] = begun.process
-        listening[router], world.addresses[router] = begun.ready("listening", "statement")
+        (world.addresses[router],) = begun.ready("statement")
 
 
 def _write(cast: Cast, home: Path, name: str, file: str, settings: Mapping[str, object]) -> None:
