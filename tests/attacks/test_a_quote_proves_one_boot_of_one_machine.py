@@ -1,6 +1,6 @@
 """A97: a router proves its boot to the identity provider, over the real interface, and nothing else does.
 
-The TPM is one in software (`support.software_tpm`), written from the specification.
+The TPM is one in software (`maia.testing.software_tpm`), written from the specification.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from maia.domain.server.access_config import AccessConfig
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.software_tpm import Maker, SoftwareTpm, registers
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import maia
-from support.software_tpm import Maker, SoftwareTpm, registers
 
 MAKER = Maker()
 GOOD = ((0, b"firmware 5.2"), (7, b"secure boot on"))

@@ -36,7 +36,7 @@ class Refusals:
         pass
 
     def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
-        if name in ("maia_handshakes_failed_total", "maia_links_failed_total"):
+        if name.startswith(("maia_handshakes_failed", "maia_links_failed", "maia_links_refused")):
             self.codes.append(labels["code"])
 
 
@@ -65,6 +65,7 @@ async def broker(
         settings(),
         limits=limits,
         records=refusals,
+        clock=clock,
         by_statement=links,
         listen_by_statement="127.0.0.1:0",
     ) as running:

@@ -99,6 +99,7 @@ def table_of(spark, case: Case, log: Path, desk: JobDesk, *, is_stream: bool = F
             reader=world.reader_of(one),
             keys=world.keys(desk),
             filter=one.filter,
+            requires=world.identities.of_publishers(one.number),
             columns=one.columns,
             versions=world.versions,
             with_meta=True,

@@ -47,7 +47,7 @@ async def test_every_client_sees_their_part_of_a_car_and_no_client_sees_more():
         ] * 2
         seen = await soon(anext(suspects))
         assert seen == {"numberplate": "AE05 XYZ", "timestamp": NOON, "location": "Victoria"}
-        assert seen.publisher == STORY.principal(CAMERA)
+        assert seen.publisher.principal == STORY.principal(CAMERA)
         # The detective's first event is the suspect: the other car was not delivered before it.
         assert await suspects.some(1, timeout_s=0.05) == []
 

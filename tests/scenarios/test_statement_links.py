@@ -130,7 +130,7 @@ def test_a_renewed_statement_of_the_broker_is_shown_on_the_next_link(home: Path)
 @pytest.mark.parametrize(
     ("right", "wrong", "problem"),
     [
-        ('statement = "broker.identity"\n', "", "needs all of `listen`, `statement` and `providers`"),
+        ('statement = "broker.identity"\n', "", "needs `statement` beside it"),
         ("broker.identity", "reader.identity", "is a statement about `ed25519:"),
         ("norway.pub", "nowhere.pub", "does not work: there is no file"),
     ],

@@ -32,7 +32,9 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value
+from maia.credentials.identity import SignedIdentity, pack_identity
+from maia.credentials.requirements import requirement_to_bytes
+from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value, frame_of
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.predicates import ALWAYS, Predicate, attributes_of
 from maia.predicates.syntax import (
@@ -51,6 +53,7 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.spark.governed.reader import Reader
+from maia.spark.governed.requirements import ReaderIdentity
 from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import (
@@ -64,9 +67,10 @@ from maia.types import (
 )
 from maia.types.topics import TOPIC, topic_attributes
 from maia.wire.codec import decode
-from maia.wire.columns import columns_to_frame
-from maia.wire.messages import Deliver
+from maia.wire.columns import columns_to_frame, frame_to_columns
+from maia.wire.messages import Deliver, Identify, PublishTo
 from support.broker import NOW, SECOND, Client, Running, connect_right
+from support.coalition import TRUST, random_attributes, random_requirement, statement
 from support.recording import RecordingNet
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet
@@ -155,6 +159,8 @@ class World:
         self.held = self._held()
         self.publishes_all = self.random.random() < 0.6
         self.readers = tuple(self._reader(number) for number in range(3))
+        # Chance of its own again: in some worlds people have statements, and ask for those of others.
+        self.identities = Identities(seed)
         self.recorded_by = self.random.choice((HERE, HERE, THERE))
         self.received: dict[int, list[Seen]] = {}
 
@@ -280,6 +286,7 @@ class World:
         """Play the world, and remember what every reader received."""
         self._brokers()
         camera = self._client("camera", HERE, self._writing())
+        identities = self.identities
         readers = [self._client(f"reader {one.number}", THERE, one.credentials) for one in self.readers]
         self.received = {one.number: [] for one in self.readers}
         for phase in PHASES:
@@ -287,11 +294,16 @@ class World:
             version = self.spoken[self.versions.index(self.random.choice(self.versions))]
             ask = {"definitions": self.definitions}
             spoken = [definition_to_bytes(one.signed) for one in self.spoken]
-            camera.advertise(event_type=version.name, ref=1, definitions=spoken)
+            identities.show(camera, *readers)
+            camera.advertise(
+                event_type=version.name, ref=1, definitions=spoken, requires=identities.of_subscribers()
+            )
             for one, client in zip(self.readers, readers, strict=True):
-                client.subscribe(one.filter, event_type=one.version.name, ref=1, **ask)
+                wants = identities.of_publishers(one.number)
+                client.subscribe(one.filter, event_type=one.version.name, ref=1, requires=wants, **ask)
             self._publish(camera, version)
             self.net.advance(LATER_S)
+            identities.show(camera, *readers)
             self._publish(camera, version)
             for client in readers:
                 client.unsubscribe(1)
@@ -302,6 +314,7 @@ class World:
             ]
 
     def _brokers(self) -> None:
+        self.net.settings["identity"] = self.identities.trust
         self.net.entitle(HERE, READ, WRITE)
         self.net.entitle(THERE, READ, attributes=self.held if self.level else ALL_ATTRIBUTES)
         recording = {self.recorded_by: RecordingSettings()}
@@ -330,7 +343,7 @@ class World:
     def _publish(self, camera: Client, version: VerifiedType) -> None:
         for _ in range(self.random.choice((1, 1, 2))):
             events = [self._event(version) for _ in range(self.random.choice((1, 2, 7, 20)))]
-            camera.publish(1, *events, kinds=version.kinds)
+            self.identities.publish(camera, 1, events, version.kinds)
 
     def _event(self, version: VerifiedType) -> dict[AttributeUid, PresentValue]:
         event = {
@@ -387,13 +400,67 @@ class World:
     # -------------------------------------------------------- how the pipeline reads it
 
     def reader_of(self, one: RandomReader) -> Reader:
-        return Reader(one.key.principal, one.credentials)
+        return Reader(one.key.principal, one.credentials, identity=self.identities.of_reader(one.key))
 
     def keys(self, desk: KeyDesk) -> Keys | None:
         if self.level is None:
             return None
         signer = self.net.brokers[HERE].key.principal
         return Keys(RingKeys(self.ring), desk, {signer: self.net.rights[HERE]})
+
+
+class Identities:
+    """What people show of themselves in a world, and what they require of each other; nothing in many."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(f"identities of {seed}")  # noqa: S311 - test cases, not secrets
+        self.trust = TRUST if self.random.random() < 0.6 else None
+        self.wants = [self._requirement() for _ in range(3)]
+        self.shown: dict[bytes, list[SignedIdentity]] = {}
+
+    def _requirement(self) -> Predicate:
+        if self.trust is None or self.random.random() < 0.4:
+            return ALWAYS
+        return random_requirement(self.random)
+
+    def of_publishers(self, number: int) -> Predicate:
+        return self.wants[number]
+
+    def of_subscribers(self) -> Predicate:
+        return self._requirement()
+
+    def show(self, *clients: Client) -> None:
+        """Let some of them show a statement of some seconds, in place of the one before."""
+        for client in clients:
+            if self.trust is None or self.random.random() < 0.3:
+                continue
+            # Longer than until the next one, or over before something is published: no two overlap for long.
+            life_s = self.random.choice((0.5, 1, 300, 300))
+            made = statement(client.key, random_attributes(self.random), since=client.net.now, life_s=life_s)
+            self.shown.setdefault(client.principal.key, []).append(made)
+            client.say(Identify(900, pack_identity(made)))
+
+    def publish(
+        self,
+        camera: Client,
+        ref: int,
+        events: Sequence[Mapping[AttributeUid, PresentValue]],
+        kinds: Mapping[AttributeUid, Kind],
+    ) -> None:
+        """Publish under the advertisement's requirement, or under another one."""
+        if self.trust is None or self.random.random() < 0.5:
+            camera.publish(ref, *events, kinds=kinds)
+            return
+        frame = frame_of(events, kinds)
+        sequence, camera.next_sequence = camera.next_sequence, camera.next_sequence + 1
+        required = requirement_to_bytes(self._requirement())
+        said = (ref, sequence, int(camera.net.now), frame.rows, frame_to_columns(frame))
+        camera.say(PublishTo(*said, required))
+
+    def of_reader(self, key: SigningKey) -> ReaderIdentity | None:
+        if self.trust is None:
+            return None
+        return ReaderIdentity(self.trust, tuple(self.shown.get(key.principal.key, ())))
 
 
 def seen_rows(message: Deliver, one: RandomReader) -> list[Seen]:

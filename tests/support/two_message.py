@@ -41,9 +41,10 @@ def statement(
     start: Instant = NOON,
     until: Instant | None = None,
     community: str = COMMUNITY,
+    clearance: int = 2,
 ) -> SignedIdentity:
     """Issue a statement for an hour, with two attributes."""
-    attributes = {AttributeUid("nationality"): "no", AttributeUid("clearance"): 2}
+    attributes = {AttributeUid("nationality"): "no", AttributeUid("clearance"): clearance}
     ends = seconds(3600, start) if until is None else until
     key = subject.principal if about is None else about
     body = Identity(by.principal, community, key, identifier, attributes, start, ends, by.principal)
@@ -88,11 +89,17 @@ def whole_second(moment: Instant) -> Instant:
 
 
 def live_statement(
-    key: SigningKey, *, by: SigningKey = NORWAY, from_s: float = -60, until_s: float = 3600
+    key: SigningKey,
+    *,
+    by: SigningKey = NORWAY,
+    from_s: float = -60,
+    until_s: float = 3600,
+    clearance: int = 2,
 ) -> SignedIdentity:
     """Issue a statement around the present moment."""
     now = whole_second(system_now())
-    return statement(key, "somebody@norway", by=by, start=seconds(from_s, now), until=seconds(until_s, now))
+    start, until = seconds(from_s, now), seconds(until_s, now)
+    return statement(key, "somebody@norway", by=by, start=start, until=until, clearance=clearance)
 
 
 def live_links(

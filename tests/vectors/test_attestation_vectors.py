@@ -1,6 +1,7 @@
 """Fixed bytes: quotes, keys, certificates and logs, which next year's verifier must still judge the same.
 
-They were recorded from the TPM in software of the tests, and not from hardware.
+Those of `swtpm.json` were recorded from swtpm 0.7.1 with tpm2-tools 5.4, those of `quotes.json` from
+the TPM in software of `maia.testing`. None is from hardware.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from maia.credentials.attestation import attestation_key_from_bytes, verify_endo
 from maia.errors import MaiaError
 from maia.events import Instant
 
-VECTORS = json.loads((Path(__file__).parent / "attestation" / "quotes.json").read_text())
+FOLDER = Path(__file__).parent / "attestation"
+VECTORS = [one for file in ("quotes.json", "swtpm.json") for one in json.loads((FOLDER / file).read_text())]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[one["name"] for one in VECTORS])

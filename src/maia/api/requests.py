@@ -251,11 +251,16 @@ class ActivationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuoteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A TPMS_ATTEST, its TPMT_SIGNATURE, and the event log of the boot, in base64."""
+    """A TPMS_ATTEST and its TPMT_SIGNATURE, in base64, and what explains them.
+
+    That is the event log of the boot, in base64. Where a machine has none, it is the values of the registers:
+    hexadecimal digits by the number of the register.
+    """
 
     quoted: bytes
     signature: bytes
-    log: bytes
+    log: bytes = b""
+    registers: Annotated[dict[str, str], Meta(max_length=24)] = {}
 
 
 class WouldBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,12 +25,13 @@ from maia.broker.revocation.streams import (
     subscribe_to_issuers,
 )
 from maia.broker.routing.own_interests import recheck_own_interests
-from maia.broker.routing.peers import dial_failed, leave, start
+from maia.broker.routing.routers import new_router
 from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
+from maia.broker.sessions.identities import show_own_identity
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
@@ -43,6 +44,7 @@ from maia.broker.upkeep import (
     schedule_upkeep,
 )
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
+from maia.credentials.identity import SignedIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sessions.challenges import Challenged
@@ -92,6 +94,7 @@ class Broker:
         under its parent's keys.
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
+        self._state.router = new_router(self._state)
         self._state.recording = new_recording(key.principal, settings, self._state.types)
         self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
@@ -105,7 +108,7 @@ class Broker:
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
         recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
         recorded += recheck_own_interests(state, now)
-        return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
+        return self._finished([started, *reloaded, *recorded, *state.router.start(now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
@@ -137,7 +140,7 @@ class Broker:
                 effects += self._closed(self._state.links.get(link), now)
                 self._state.links.pop(link, None)
             case DialFailed(address=address):
-                effects += dial_failed(self._state, address, now)
+                effects += self._state.router.dial_failed(address, now)
             case Recorded(upto=upto):
                 effects += receive_recorded(self._state, upto, now)
             case LogRead():
@@ -174,6 +177,10 @@ class Broker:
         """Put these constitutions of quorums in the place of those known before."""
         return self._finished(adopt_constitutions(self._state, constitutions, now), now)
 
+    def identify(self, identity: SignedIdentity, now: Instant) -> list[Effect]:
+        """Show this statement about the broker from now on, as when it was renewed."""
+        return self._finished(show_own_identity(self._state, identity, self._state.links.values()), now)
+
     def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
         """Return certificates in use here that demand a statement which is not at hand."""
         return certificates_without_statement(self._state)
@@ -200,7 +207,7 @@ class Broker:
         """Leave: say goodbye on every link, and keep what helps the next start."""
         state = self._state
         state.is_draining = True
-        effects = [*leave(state, now), *leave_managers(state), *keep_what_changed(state)]
+        effects = [*state.router.leave(now), *leave_managers(state), *keep_what_changed(state)]
         for link in list(state.links.values()):
             effects += part_from(state, link, Shutdown("this broker is being stopped"))
         return self._finished(effects, now)

@@ -49,6 +49,7 @@ __all__ = [
     "PublishedTooLongAgo",
     "PlainOfSealed",
     "RefTaken",
+    "RequirementOnBlinded",
     "RightChanged",
     "SealOutdated",
     "SealTooNew",
@@ -107,6 +108,12 @@ class PublishedTooLongAgo(Refusal):
     """A frame's moment of publication does not fit the keys that are in use: it is late, or dated back."""
 
     code = "SEALING-PUBLISHED-AT"
+
+
+class RequirementOnBlinded(Refusal):
+    """A requirement was made for a blinded type, whose frames show neither publishers nor requirements."""
+
+    code = "REFUSED-REQUIREMENT-BLINDED"
 
 
 class UnknownRef(BadInput):

@@ -7,13 +7,16 @@ a peer could drive up has a maximum with a name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+from maia.credentials.identity import IdentityTrust
 from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
+from maia.predicates import ALWAYS, Predicate
 from maia.sessions.challenges import OneTimeLimits
 
-__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
+__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings", "Routing"]
 
 
 class BadSettings(BadInput):
@@ -104,6 +107,13 @@ class BrokerLimits:
         )
 
 
+class Routing(Enum):
+    """How interests spread between the brokers of a network; all of them route in the same way."""
+
+    RENDEZVOUS = "rendezvous"
+    MESH = "mesh"
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingSettings:
     """What a broker records."""
@@ -122,6 +132,9 @@ class BrokerSettings:
     address: str
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     seeds: tuple[str, ...] = ()
+    routing: Routing = Routing.RENDEZVOUS
+    neighbours: tuple[str, ...] = ()
+    """Where the neighbours of a router of a mesh listen."""
     key_managers: tuple[str, ...] = ()
     """Where managers of keys may be found, beside the addresses that definitions name."""
     lease_s: int = 60
@@ -137,6 +150,10 @@ class BrokerSettings:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    identity: IdentityTrust | None = None
+    """Whose identity statements are believed; None for a broker that takes none."""
+    demand: Predicate = ALWAYS
+    """What the identity statements of neighbours have to say."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""

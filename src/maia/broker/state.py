@@ -16,8 +16,10 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
+from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes, new_routes
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.entries import SealedInterests
@@ -26,6 +28,7 @@ from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Held, Link
 from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
+from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.timers import TimerWheel
 from maia.credentials import (
@@ -118,7 +121,11 @@ class BrokerState:
     """What waits for one-time answers."""
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
+    router: Router = field(init=False, repr=False)
+    """How interests spread and where frames go; the broker sets it before anything happens."""
     links: dict[LinkId, Link] = field(default_factory=dict)
+    identities: LinkIdentities = field(default_factory=LinkIdentities)
+    """What the identity statements of links say, for requirements of publishers."""
     audiences: dict[bytes, LocalSubscribers] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
     sealed: SealedInterests = field(default_factory=SealedInterests)
@@ -128,6 +135,10 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
+    own_identity: bytes = field(default=b"", repr=False)
+    """The short form of this broker's own identity statement, if it has one."""
+    attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
+    """The identity statements of publishers that came with their frames."""
     impairments: Impairments = field(default_factory=Impairments)
     rest: deque[Rest] = field(default_factory=deque)
     """What is left of the input at hand; see `Rest`."""
@@ -203,6 +214,7 @@ def new_state(
         one_time=ChallengeDesk(settings.limits.one_time, lease_s=settings.lease_s, random=random),
         waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=blinded.ring_of),
+        attached=AttachedStatements(settings.identity),
     )
 
 

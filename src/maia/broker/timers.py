@@ -20,6 +20,7 @@ from maia.wire.effects import LinkId
 __all__ = [
     "CatchUp",
     "CheckLink",
+    "IdentityExpires",
     "KeepAlive",
     "OneTimeAnswers",
     "RecheckEntries",
@@ -59,6 +60,13 @@ class CheckLink:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityExpires:
+    """The identity statement of a link's peer expires: its attributes go, or the link does."""
+
+    link: LinkId
+
+
+@dataclass(frozen=True, slots=True)
 class RecheckEntries:
     """A lease or a right of subscriptions and advertisements on a link ends."""
 
@@ -80,7 +88,15 @@ class StateQueries:
 
 
 Timer: TypeAlias = (
-    Upkeep | KeepAlive | Statements | OneTimeAnswers | CheckLink | RecheckEntries | CatchUp | StateQueries
+    Upkeep
+    | KeepAlive
+    | Statements
+    | OneTimeAnswers
+    | CheckLink
+    | IdentityExpires
+    | RecheckEntries
+    | CatchUp
+    | StateQueries
 )
 
 

@@ -1,4 +1,7 @@
-"""`maia demo`: the numberplate story, played for real, with the proof of who did not see what."""
+"""`maia demo`: stories played for real, with the proof of who did not see what.
+
+The numberplate story is that of the dissertation, the coalition that of the Gismo paper.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -26,7 +30,7 @@ __all__ = ["EXAMPLES", "demo"]
 
 EXAMPLES: Final = (
     "Examples: maia demo; maia demo --rows 100000; maia demo --rows 0 --json   (without Spark); "
-    "maia demo --keep   (the network stays, until Ctrl-C)"
+    "maia demo --keep   (the network stays, until Ctrl-C); maia demo coalition   (three nations, six routers)"
 )
 _FORMS: Final = (".png", ".svg", ".pdf")
 
@@ -37,7 +41,18 @@ class BadPicture(BadInput):
     code = "INPUT-DEMO-PICTURE"
 
 
+class Story(Enum):
+    """Which story is played."""
+
+    NUMBERPLATE = "numberplate"
+    COALITION = "coalition"
+
+
 def demo(
+    story: Annotated[
+        Story,
+        typer.Argument(help="numberplate: police and cameras. coalition: identity, requirements, routers."),
+    ] = Story.NUMBERPLATE,
     rows: Annotated[
         int, typer.Option(min=0, max=100_000_000, help="Generated sightings for Spark; 0 leaves Spark out.")
     ] = 1_000_000,
@@ -53,7 +68,9 @@ def demo(
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
     ] = False,
 ) -> int:
-    """Play the numberplate story on a real network, with a crash and a revocation; Spark reads the log."""
+    """Play a story on a real network: with a crash, a revocation and Spark, or with attested routers."""
+    if story is Story.COALITION:
+        return _coalition(as_json=as_json)
     if rows and not keep:
         _check_picture(plot)
     if not as_json:
@@ -66,6 +83,21 @@ def demo(
     with _ending_on_sigterm(), _prepared(options) as demonstration:
         outcomes = [act(demonstration) for act in ACTS]
     return _verdict(demonstration, outcomes, as_json=as_json)
+
+
+def _coalition(*, as_json: bool) -> int:
+    from maia.clock import system_now
+    from maia.demo.coalition.screen import BEFORE, after, play_coalition
+    from maia.demo.screens.live import process_started_at
+
+    if not as_json:
+        sys.stdout.write(BEFORE)
+        sys.stdout.flush()
+    started_at, now, seed = process_started_at(), system_now(), os.urandom(32)
+    with _ending_on_sigterm(), _folder() as folder:
+        record, failed = play_coalition(folder, seed=seed, now=now, started_at=started_at, quiet=as_json)
+    answer([f"FAILED: {claim}" for claim in failed] or after(), record | {"failed": failed}, as_json=as_json)
+    return ANSWER_NO if failed else 0
 
 
 def _check_picture(plot: Path) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from maia.events import Instant
     from maia.keystore.wallet_folder import WalletFolder
 
-__all__ = ["EXAMPLES", "login"]
+__all__ = ["EXAMPLES", "complain", "login"]
 
 EXAMPLES: Final = (
     "Examples: maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
@@ -117,7 +117,7 @@ def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, a
             failures, wait_s = 0, _until_renewal(found, moment(None), every)
         except (Refusal, Unavailable) as problem:
             # What was given may come back, and a server too: both are asked again.
-            _complain(problem, as_json=as_json)
+            complain(problem, as_json=as_json)
             failures += 1
             again_s = doubled(_AGAIN_S, failures + 1, most=_AGAIN_MOST_S)
             wait_s = again_s if every is None else min(every, again_s)
@@ -171,7 +171,8 @@ def _shown_right(certificate: bytes) -> str:
     return f"{' '.join(map(str, actions)) if isinstance(actions, list) else actions} {record['resource']}"
 
 
-def _complain(problem: MaiaError, *, as_json: bool) -> None:
+def complain(problem: MaiaError, *, as_json: bool) -> None:
+    """Write a problem to standard error; the command goes on."""
     import json
 
     text = (

@@ -22,6 +22,7 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from maia.client import ClientSettings
     from maia.client.api.client import Client
+    from maia.config.identity_file import IdentityFile
     from maia.credentials import (
         NetworkName,
         Principal,
@@ -87,7 +88,11 @@ Brokers: TypeAlias = Annotated[
 ]
 IdentityPath: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--identity", envvar="MAIA_IDENTITY", help="Your identity statement, for statement links."),
+    typer.Option(
+        "--identity",
+        envvar="MAIA_IDENTITY",
+        help="Your identity statement; a file that is renewed is followed.",
+    ),
 ]
 Providers: TypeAlias = Annotated[
     list[str] | None,
@@ -118,6 +123,7 @@ class Membership:
     wallet: Path | None = None
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     by_statement: StatementLinks | None = field(default=None, repr=False)
+    identity: IdentityFile | None = field(default=None, repr=False)
 
     def settings(self) -> ClientSettings:
         """Return the settings of a session of this member."""
@@ -139,6 +145,7 @@ class Membership:
             constitutions=self.constitutions,
             timeout_s=self.wait_s,
             by_statement=self.by_statement,
+            identity=self.identity,
         )
 
     @asynccontextmanager
@@ -159,6 +166,7 @@ class Membership:
                 constitutions=self.constitutions,
                 timeout_s=self.wait_s,
                 by_statement=self.by_statement,
+                identity=self.identity,
             ) as client,
             following(client, wallet, shown=kept),
         ):
@@ -186,9 +194,10 @@ def membership(
     constitutions = read_constitutions([*credentials, *([] if wallet is None else [wallet])])
     signing = open_key(key)
     peers = {address: read_principal(word) for word, at, address in map(_parted, brokers) if at}
-    links = _statement_links(signing, peers, identity, providers or []) if peers else None
+    file = _identity_file(signing, identity, providers or [], needed=bool(peers))
     addresses = tuple(address for _, _, address in map(_parted, brokers))
-    return Membership(signing, name, shown, addresses, wait_s, wallet, constitutions, links)
+    links = _statement_links(file, peers) if file is not None and peers else None
+    return Membership(signing, name, shown, addresses, wait_s, wallet, constitutions, links, file)
 
 
 def _parted(broker: str) -> tuple[str, str, str]:
@@ -196,19 +205,25 @@ def _parted(broker: str) -> tuple[str, str, str]:
     return broker.rpartition("@")
 
 
-def _statement_links(
-    key: SigningKey, peers: dict[str, Principal], identity: Path | None, providers: list[str]
-) -> StatementLinks:
-    from maia.clock import system_now
+def _identity_file(
+    key: SigningKey, identity: Path | None, providers: list[str], *, needed: bool
+) -> IdentityFile | None:
     from maia.config.identity_file import IdentityFile
-    from maia.net.statement_links import StatementLinks
 
-    if identity is None or not providers:
+    if needed and (identity is None or not providers):
         raise LinkWithoutIdentity(
             "a broker `KEY@HOST:PORT` is reached by a statement link: "
             "name your statement with `--identity` and the providers that you trust with `--provider`"
         )
-    file = IdentityFile(identity, key, [read_principal(one) for one in providers])
+    if identity is None:
+        return None
+    return IdentityFile(identity, key, [read_principal(one) for one in providers])
+
+
+def _statement_links(file: IdentityFile, peers: dict[str, Principal]) -> StatementLinks:
+    from maia.clock import system_now
+    from maia.net.statement_links import StatementLinks
+
     return StatementLinks(file, system_now, peers)
 
 

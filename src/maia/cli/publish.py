@@ -37,6 +37,7 @@ from maia.errors import MaiaError
 if TYPE_CHECKING:
     from maia.client.api.publisher import Publisher
     from maia.events import Value
+    from maia.predicates import Predicate
     from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["EXAMPLES", "publish"]
@@ -47,7 +48,9 @@ EXAMPLES: Final = (
     "--set 'numberplate=AE05 XYZ' --set timestamp=now; "
     "… < sightings.jsonl   (one JSON object a line); "
     "maia publish -d news.type -k desk.key --credentials certs --network 'City Network' "
-    "--coordinator city.pub --broker 127.0.0.1:7400 --topic /news/uk/sport --payload 'rain stopped play'"
+    "--coordinator city.pub --broker 127.0.0.1:7400 --topic /news/uk/sport --payload 'rain stopped play'; "
+    "maia publish -d reports.type -k anna.key --credentials certs --network 'Coalition' --coordinator uk.pub "
+    "--broker 127.0.0.1:7400 --set 'text=two ships' --to 'nationality == \"uk\" or clearance >= 3'"
 )
 
 _LINES_AHEAD: Final = 1024
@@ -79,16 +82,30 @@ def publish(
     where: Annotated[
         str, typer.Option("--filter", help="Advertise no more than this, in the filter language.")
     ] = "true",
+    subscribers: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="REQUIREMENT",
+            help="Only to subscribers whose identity statement meets this: 'clearance >= 3'.",
+        ),
+    ] = "true",
     previous: Previous = None,
     wallet: WalletPath = None,
     identity: IdentityPath = None,
     provider: Providers = None,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign what is published: subscribers verify that you wrote it.")
+    ] = False,
     wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
     """Publish events: JSON objects on standard input, one a line, or one event from --set."""
     import asyncio
 
+    from maia.credentials.requirements import parse_requirement
+
+    requires = parse_requirement(subscribers)
     member = membership(
         key=key,
         network=network,
@@ -110,7 +127,8 @@ def publish(
     events = _completed(given, fixed)
     sent = _Sent()
     try:
-        asyncio.run(_publish(member, history, where, _paced(events, rate), sent))
+        advertised = (where, requires, sign)
+        asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
@@ -133,16 +151,22 @@ class _Sent:
 async def _publish(
     member: Membership,
     history: list[SignedDefinition],
-    where: str,
+    advertised: tuple[str, Predicate, bool],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
 
+    where, requires, signs = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
-            history, where, on_warning=_print_warning, timeout_s=member.wait_s
+            history,
+            where,
+            requires=requires,
+            signs=signs,
+            on_warning=_print_warning,
+            timeout_s=member.wait_s,
         )
         try:
             async for event in events:

@@ -28,9 +28,12 @@ from maia.cli.membership import (
     verified,
 )
 from maia.errors import BadInput, MaiaError, Unavailable
+from maia.events import Instant
 
 if TYPE_CHECKING:
+    from maia.client import PublishedBy
     from maia.client.api.subscription import ReceivedEvent, Subscription
+    from maia.predicates import Predicate
     from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["EXAMPLES", "subscribe"]
@@ -40,7 +43,9 @@ EXAMPLES: Final = (
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
     "--filter 'prefix(numberplate, \"AE\")' --count 10; "
     "maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network' "
-    "--coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'"
+    "--coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'; "
+    "maia subscribe -d reports.type -k anna.key --credentials certs --network 'Coalition' "
+    "--coordinator uk.pub --broker 127.0.0.1:7400 --from 'nationality == \"uk\" or clearance >= 3'"
 )
 
 
@@ -76,6 +81,14 @@ def subscribe(
         str | None,
         typer.Option(help="Only these topics and those below: /news/uk, '/news/+/sport'; of a declaration."),
     ] = None,
+    publishers: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="REQUIREMENT",
+            help="Only events of publishers whose identity statement meets this: 'clearance >= 3'.",
+        ),
+    ] = "true",
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     seconds: Annotated[
         float | None,
@@ -103,6 +116,8 @@ def subscribe(
     """Print events as they arrive, until Ctrl-C; standard error says when the subscription is registered."""
     import asyncio
 
+    from maia.credentials.requirements import parse_requirement
+
     member = membership(
         key=key,
         network=network,
@@ -120,7 +135,7 @@ def subscribe(
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
     if topic is not None:
         where = _on_topics(topic, where, event_type)
-    wanted = _Wanted(where, durable, forget, count, seconds, as_json, state)
+    wanted = _Wanted(where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state)
     asyncio.run(_subscribe(member, history, wanted))
 
 
@@ -144,6 +159,7 @@ class _Wanted:
     """The options of the command line."""
 
     where: str
+    requires: Predicate
     durable: str | None
     forget: bool
     count: int | None
@@ -165,6 +181,7 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
         subscription = await client.subscribe(
             history,
             wanted.where,
+            requires=wanted.requires,
             durable=wanted.durable,
             state=wanted.state,
             on_warning=warned,
@@ -224,9 +241,33 @@ def _print(event: ReceivedEvent, *, as_json: bool) -> None:
         record = {
             "event": record,
             "publisher": str(delivered.publisher),
+            "published_by": _author_record(event.publisher),
             "published_at": str(delivered.published_at),
             "stream": delivered.stream.hex(),
             "sequence": delivered.sequence,
         }
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     sys.stdout.flush()
+
+
+def _author_record(by: PublishedBy) -> dict[str, object]:
+    """Return what is known about the publisher, and what this command has verified of it itself."""
+    record: dict[str, object] = {"is_signed": by.is_signed}
+    if by.identity is None:
+        return record
+    return record | {
+        "identifier": by.identity.identifier,
+        "attributes": {uid: _shown_value(value) for uid, value in by.attributes.items()},
+        "issuer": str(by.identity.issuer),
+        "community": by.identity.community,
+        "until": str(by.identity.not_after),
+        "is_identity_verified": by.is_identity_verified,
+    }
+
+
+def _shown_value(value: object) -> object:
+    return (
+        value
+        if isinstance(value, str | int | float | bool) and not isinstance(value, Instant)
+        else str(value)
+    )

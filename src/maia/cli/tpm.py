@@ -1,12 +1,13 @@
 """`maia tpm`: a router proves with its TPM 2.0 how it has booted.
 
-The TPM itself is used with the commands of tpm2-tools; files go back and forth between them and these.
+`attest` and `measure` use the TPM through tpm2-tools, where they are installed. `enrol` and `quote` are the
+same in steps: files go back and forth between them and a TPM that is somewhere else.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -16,7 +17,10 @@ from maia.cli.key import Force
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
-    from maia.api.responses import ApprovedAnswer
+    from maia.api.client import DomainClient
+    from maia.api.responses import ApprovedAnswer, AttestedAnswer
+    from maia.credentials.identity import SignedIdentity
+    from maia.keystore.tpm import Tpm2Tools
 
 __all__ = ["app"]
 
@@ -26,6 +30,178 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 _BYTES_MAX: Final = 1 << 20
+_AGAIN_S: Final = 5.0
+_AGAIN_MOST_S: Final = 60.0
+
+Device: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--tpm",
+        envvar="MAIA_TPM",
+        metavar="TPM",
+        help="As tpm2-tools name it: device:/dev/tpmrm0, or swtpm:path=/run/router.sock.",
+    ),
+]
+BootLog: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--log", help="The event log of the boot; of a device, the kernel's is taken. Without one, registers."
+    ),
+]
+Intermediates: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--intermediate", help="A certificate that leads to a root, in DER. May be repeated."),
+]
+
+
+# ------------------------------------------------------------ with the TPM at hand
+
+
+@app.command(
+    epilog="Examples: maia tpm attest --tpm device:/dev/tpmrm0 -k router.key -o router.identity; "
+    "maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch"
+)
+def attest(
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    tpm: Device = "device:/dev/tpmrm0",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write the router's statement, each time anew."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
+    ] = None,
+    log: BootLog = None,
+    intermediate: Intermediates = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Stay, and prove the boot again before its level ends, until Ctrl-C."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement."""
+    import time
+
+    from maia.back_off import doubled
+    from maia.cli.login import complain
+    from maia.errors import Refusal, Unavailable
+
+    device = _device(tpm, folder or key.with_name(f"{key.name}.tpm"), log)
+    certificates = [_bytes(one) for one in intermediate or ()]
+    failures = 0
+    while True:
+        try:
+            with calling(server=server, domain=domain, key=key, credentials=None) as client:
+                found = _attest(client, device, certificates, out, as_json=as_json)
+            failures, wait_s = 0, _until_renewal(found)
+        except (Refusal, Unavailable) as problem:
+            if not watch:
+                raise
+            # The boot may be approved later, and a server comes back: both are asked again.
+            complain(problem, as_json=as_json)
+            failures += 1
+            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
+        if not watch:
+            return
+        time.sleep(wait_s)
+
+
+def _attest(
+    client: DomainClient, tpm: Tpm2Tools, intermediates: list[bytes], out: Path | None, *, as_json: bool
+) -> AttestedAnswer:
+    from maia.errors import Refusal
+    from maia.keystore.tpm import prove_boot
+
+    try:
+        found = prove_boot(client, tpm, intermediates)
+    except Refusal:
+        if out is not None:  # without the level that the router has lost
+            _write_statement(client, out)
+        raise
+    lines = _attested_lines(found)
+    record = record_of(found)
+    if out is not None:
+        signed = _write_statement(client, out)
+        lines += [f"statement    until {signed.statement.not_after}", f"written      {out}"]
+        record |= {"file": str(out), "not_after": str(signed.statement.not_after)}
+    answer(lines, record, as_json=as_json)
+    return found
+
+
+def _write_statement(client: DomainClient, out: Path) -> SignedIdentity:
+    """Write a new statement in place of the one before, whole or not at all: a broker reads the file."""
+    from maia.api.requests import IdentityBody
+    from maia.api.responses import IdentityAnswer
+    from maia.credentials.identity import identity_from_bytes, identity_to_text
+
+    given = client.call("POST", "/v1/identity", IdentityBody(), answer=IdentityAnswer)
+    signed = identity_from_bytes(given.statement)
+    part = out.with_name(f"{out.name}.part")
+    write_new(part, identity_to_text(signed), overwrite=True)
+    part.replace(out)
+    return signed
+
+
+def _until_renewal(found: AttestedAnswer) -> float:
+    from maia.cli.inputs import moment
+    from maia.events import SECOND, Instant
+
+    return max((Instant.parse(found.until) - moment(None)) / SECOND / 2, 1.0)
+
+
+@app.command(
+    epilog="Example: maia tpm measure --tpm device:/dev/tpmrm0 --pcr 0 --pcr 7 --name 'router 5.2' --level 2 "
+    "-o boots.json   (then: maia tpm approve boots.json)"
+)
+def measure(
+    name: Annotated[str, typer.Option(help="What this boot is called.")],
+    level: Annotated[int, typer.Option(min=1, max=255, help="What it is worth.")],
+    pcr: Annotated[list[int], typer.Option(min=0, max=15, help="A register. May be repeated.")],
+    tpm: Device = "device:/dev/tpmrm0",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A file for `maia tpm approve`; one that is there grows."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the registers of a machine that has booted well, for `maia tpm approve`."""
+    import json
+    from tempfile import TemporaryDirectory
+
+    pcrs = tuple(sorted(set(pcr)))
+    with TemporaryDirectory() as unused:
+        values = _device(tpm, Path(unused), None).registers(pcrs)
+    boot = {"name": name, "level": level, "values": {str(one): values[one].hex() for one in pcrs}}
+    boots: dict[str, Any] = {"pcrs": list(pcrs), "configurations": []}
+    if out is not None and out.exists():
+        try:
+            boots = json.loads(read_text(out))
+            others = [one for one in boots["configurations"] if one["name"] != name]
+            if boots["pcrs"] != list(pcrs):
+                raise BadFile(f"`{out}` is about other registers: {boots['pcrs']}")
+        except (ValueError, TypeError, KeyError):
+            raise BadFile(f"`{out}` is not a list of approved boots") from None
+        boots["configurations"] = others
+    boots["configurations"].append(boot)
+    lines = [f"register     {one} = {values[one].hex()}" for one in pcrs]
+    if out is not None:
+        write_new(out, json.dumps(boots, indent=1) + "\n", overwrite=True)
+        lines.append(f"written      {out}")
+    answer(lines, boots, as_json=as_json)
+
+
+def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
+    from maia.keystore.tpm import BOOT_LOG, Tpm2Tools
+
+    if log is None and address.startswith(("device", "tabrmd")) and BOOT_LOG.exists():
+        log = BOOT_LOG
+    return Tpm2Tools(address, folder, log)
+
+
+# ------------------------------------------------------------ step by step, with files
 
 
 @app.command(
@@ -44,9 +220,7 @@ def enrol(
         Path | None,
         typer.Option(help="The public part of the attestation key, as `tpm2_createak -u` writes it."),
     ] = None,
-    intermediate: Annotated[
-        list[Path] | None, typer.Option(help="A certificate that leads to a root, in DER. May be repeated.")
-    ] = None,
+    intermediate: Intermediates = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to write the credential for the TPM to open.")
     ] = None,
@@ -127,13 +301,16 @@ def quote(
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
     with calling(server=server, domain=domain, key=key, credentials=None) as client:
         found = client.call("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
-    lines = [
+    answer(_attested_lines(found), record_of(found), as_json=as_json)
+
+
+def _attested_lines(found: AttestedAnswer) -> list[str]:
+    return [
         f"boot         {found.configuration}",
         f"level        {found.level}",
         f"until        {found.until}",
         *(["rebooted     since the quote before"] if found.is_rebooted else []),
     ]
-    answer(lines, record_of(found), as_json=as_json)
 
 
 @app.command(

@@ -1,5 +1,6 @@
 """The client as a value: its session with a broker, what it publishes and what it is subscribed to."""
 
+from maia.client.authors import PublishedBy
 from maia.client.batch import ROWS_PER_FRAME, FrameFiller
 from maia.client.entries import KnownVersion, histories, known_version
 from maia.client.errors import (
@@ -53,6 +54,7 @@ __all__ = [
     "GapDetected",
     "NotConnected",
     "Notice",
+    "PublishedBy",
     "PutOff",
     "RefusedByBroker",
     "RowsRefused",

@@ -24,19 +24,20 @@ from maia.client.errors import (
 from maia.client.notices import Connected, Disconnected
 from maia.client.registry import Book
 from maia.client.settings import ClientSettings
-from maia.client.timers import SESSION, Alarms, later
+from maia.client.timers import IDENTITY, SESSION, Alarms, later
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, certificate_from_bytes
+from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
-from maia.events import Instant
+from maia.events import Instant, just_after
 from maia.policy import Request
 from maia.sessions.challenges import CONNECTION, NotVouchedFor
 from maia.sessions.session import ROUNDS_IN_A_LEASE, Endpoint, Established, PeerSilent, Session, Stage
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
-from maia.wire.messages import Bye, Challenge, Message
+from maia.wire.messages import Bye, Challenge, Identify, Message
 
 __all__ = ["Connection"]
 
@@ -62,6 +63,7 @@ class Connection(Endpoint[Session]):
         self._connecting = Request(principal, Action.CONNECT, settings.network)
         self._session: Session | None = None
         self._last_broker: Principal | None = None
+        self._identity, self._is_identified = settings.identity, False
         self.is_dialling = self.is_closed = False
 
     @property
@@ -89,6 +91,9 @@ class Connection(Endpoint[Session]):
         self._session = Session(
             opened.link, opened.peer, opened.dialled, Stage.AWAITING_GREETING, opened_at=now, heard_at=now
         )
+        self._hold_identity_of_broker(opened.identity)
+        # By a statement link the broker knows the client's statement already.
+        self._is_identified = opened.identity is not None
         self._alarms.ask(SESSION, later(now, self._settings.handshake_s))
         return []
 
@@ -130,8 +135,44 @@ class Connection(Endpoint[Session]):
         self._book.note(Connected(session.peer))
         is_another, self._last_broker = session.peer != self._last_broker, session.peer
         asking = self._book.ask_for_everything(session.lease_s, now, is_another_broker=is_another)
+        if self._identity is not None and not self._is_identified:
+            # First: what is asked for next may depend on it.
+            asking = [*self.hold_identity(self._identity, self._book.next_number()), *asking]
         self._look_again(now)
         return [Note("connected", {"broker": str(session.peer)}), *self.sent(asking)]
+
+    # -------------------------------------------------------- identity statements
+
+    def hold_identity(self, identity: SignedIdentity, number: int) -> list[bytes]:
+        """Show this statement from now on; return what shows it on the present link, if there is one."""
+        self._identity, self._is_identified = identity, self.is_ready
+        return self._book.identify(number, pack_identity(identity), is_ready=self.is_ready)
+
+    def _hold_identity_of_broker(self, identity: VerifiedIdentity | None) -> None:
+        assert self._session is not None  # noqa: S101 - it is about the peer of the present link
+        self._session.identity = identity
+        if identity is None:
+            self._alarms.forget(IDENTITY)
+        else:
+            self._session.ends_with_identity = True
+            self._alarms.ask(IDENTITY, just_after(identity.statement.not_after))
+
+    def _identified(self, session: Session, message: Identify, now: Instant) -> list[Effect]:
+        """Take a renewed statement of the broker; a bad one changes nothing, and the old one expires."""
+        trust = self._settings.trust
+        if trust is None or not session.ends_with_identity:
+            return []
+        try:
+            self._hold_identity_of_broker(trust.verified(message.statement, session.peer, now))
+        except MaiaError as problem:
+            return [Note("identity-refused", {"broker": str(session.peer), **problem.as_record()})]
+        return []
+
+    def broker_expired(self, now: Instant) -> list[Effect]:
+        """Leave a broker whose identity statement has expired; the next link is opened with a new one."""
+        if self._session is None:
+            return []
+        return self._left(IdentityNotInForce("the identity statement of the broker has expired"), now)
 
     # -------------------------------------------------------- a broker speaks
 
@@ -156,6 +197,8 @@ class Connection(Endpoint[Session]):
                 return self._dismissed(told_by_broker(code, sentence), now)
             case Challenge(ref=ref) if ref == CONNECTION:
                 return self.challenged(session, message)
+            case Identify():
+                return self._identified(session, message, now)
             case _:
                 return self.sent(self._book.told(message, now))
 
@@ -164,6 +207,7 @@ class Connection(Endpoint[Session]):
     def lost(self, problem: MaiaError, now: Instant) -> list[Effect]:
         """Begin again, with the next address; what stood will be asked for again."""
         self._session, self.is_dialling = None, False
+        self._alarms.forget(IDENTITY)
         is_final = isinstance(problem, Refusal | ProtocolViolation | BrokenCredential)
         self._book.note(Disconnected(problem, is_final))
         self._book.link_lost()

@@ -9,33 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from maia.client.authors import AuthorReader
 from maia.client.entries import EntryStage, RequestEntry, Subscribed
 from maia.client.errors import WrongBroker, told_by_broker
 from maia.client.notices import Delivered, GapDetected
 from maia.credentials import principal_from_bytes
 from maia.events import Instant
+from maia.sealing.frames.authorship import Publishing
 from maia.types import VerifiedType
 from maia.wire.columns import columns_to_frame
-from maia.wire.messages import Deliver, DeliverLogged
+from maia.wire.messages import Deliver, DeliverLogged, DeliverLoggedWithAuthor, DeliverWithAuthor
 from maia.wire.messages import Missed as MissedMessage
 
 __all__ = ["what_arrived"]
 
 
 def what_arrived(
-    message: Deliver | DeliverLogged | MissedMessage, entries: Mapping[int, RequestEntry]
+    message: Deliver | DeliverLogged | MissedMessage,
+    entries: Mapping[int, RequestEntry],
+    authors: AuthorReader,
 ) -> Delivered | GapDetected | None:
     """Return what to tell the application, if it is news; subscriptions remember that they have had it."""
     match message:
         case Deliver():
-            return _delivered(message, entries)
+            return _delivered(message, entries, authors)
         case DeliverLogged():
-            return _delivered_logged(message, entries)
+            return _delivered_logged(message, entries, authors)
         case MissedMessage():
             return _missed(message, entries)
 
 
-def _delivered(message: Deliver, entries: Mapping[int, RequestEntry]) -> Delivered | None:
+def _delivered(
+    message: Deliver, entries: Mapping[int, RequestEntry], authors: AuthorReader
+) -> Delivered | None:
     fresh = [
         entry
         for ref in message.refs
@@ -47,33 +53,45 @@ def _delivered(message: Deliver, entries: Mapping[int, RequestEntry]) -> Deliver
     version = fresh[0].known.event_type
     if any(entry.known.event_type.id != version.id for entry in fresh):
         raise WrongBroker("one delivery was for subscriptions to different types")
-    return _read(message, tuple(entry.ref for entry in fresh), version)
+    return _read(message, tuple(entry.ref for entry in fresh), version, authors)
 
 
-def _delivered_logged(message: DeliverLogged, entries: Mapping[int, RequestEntry]) -> Delivered | None:
+def _delivered_logged(
+    message: DeliverLogged, entries: Mapping[int, RequestEntry], authors: AuthorReader
+) -> Delivered | None:
     entry = _wanted(message.ref, entries)
     if entry is None:
         return None
     if entry.arrived is not None and message.position <= entry.arrived:
         return None  # it was on its way when the link ended, and came again
     entry.arrived = message.position
-    return _read(message, (entry.ref,), entry.known.event_type, message.position)
+    return _read(message, (entry.ref,), entry.known.event_type, authors, message.position)
 
 
 def _read(
     message: Deliver | DeliverLogged,
     refs: tuple[int, ...],
     version: VerifiedType,
+    authors: AuthorReader,
     position: int | None = None,
 ) -> Delivered:
+    publisher = principal_from_bytes(message.publisher)
+    frame = columns_to_frame(message.columns, message.rows, version.kinds)
+    by = None
+    if isinstance(message, DeliverWithAuthor | DeliverLoggedWithAuthor):
+        about = Publishing(
+            version.type_id, message.stream, message.sequence, message.published_at, message.author.requires
+        )
+        by = authors.read(publisher, message.author, about, frame)
     return Delivered(
         refs,
-        principal_from_bytes(message.publisher),
+        publisher,
         message.stream,
         message.sequence,
         Instant(message.published_at),
-        columns_to_frame(message.columns, message.rows, version.kinds),
+        frame,
         position,
+        by,
     )
 
 

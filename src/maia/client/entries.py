@@ -16,6 +16,7 @@ from maia.bounded_map import BoundedMap
 from maia.client.errors import UnknownToClient
 from maia.client.wallet import Wallet
 from maia.credentials import Action, NetworkName, SigningKey, TypeName, VerifiedConstitution
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.policy import Request
@@ -175,6 +176,8 @@ class RequestEntry:
     asked_at: Instant | None = None
     asked: bytes = field(default=b"", repr=False)
     """The digest of the latest request, signed at `asked_at`."""
+    requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
+    """What the other side has to meet: publishers, or subscribers of what is advertised."""
     limit: MaiaError | None = field(default=None, repr=False)
     """That the latest request had no room for all certificates that speak for it, if that is so."""
 
@@ -206,6 +209,8 @@ class Advertised(RequestEntry):
 
     next_sequence: int = 0
     under_way: OrderedDict[int, bytes] = field(default_factory=OrderedDict, repr=False)
+    signs: bool = False
+    """Whether the publisher signs each frame itself."""
 
     @property
     def action(self) -> Action:
@@ -226,7 +231,9 @@ def message_asking_for(
     request = Request(key.principal, entry.action, version.name, version, entry.filter)
     shown = wallet.needed_for(request, now)
     entry.limit = wallet.limit_of(request)
-    asked = EdgeRequest(entry.action, network, version.name, entry.filter, entry.stream, now, nonce)
+    asked = EdgeRequest(
+        entry.action, network, version.name, entry.filter, entry.stream, now, nonce, entry.requires
+    )
     signed = request_to_bytes(sign_request(asked, key))
     definitions = list(entry.known.definitions) if entry.hands_over else []
     if isinstance(entry, Subscribed) and entry.durable is not None:

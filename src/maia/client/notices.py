@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from maia.client.authors import PublishedBy
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
@@ -133,6 +134,8 @@ class Delivered:
     frame: Frame = field(repr=False)
     position: int | None = None
     """The frame's position in the broker's event log, if the subscription is durable."""
+    by: PublishedBy | None = field(default=None, repr=False)
+    """What came along about the publisher; None if nothing did."""
 
 
 @dataclass(frozen=True, slots=True)

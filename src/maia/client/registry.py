@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from maia.client.authors import AuthorReader
 from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.notices import CredentialsAdded, Notice
@@ -18,12 +19,26 @@ from maia.client.settings import ClientSettings
 from maia.client.timers import Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import SignedStatement, SigningKey, TypeName
+from maia.credentials.requirements import requirement_to_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import Request, request_digest
+from maia.predicates import Predicate
+from maia.sealing.frames.authorship import SEED_BYTES, Publishing, sign_as_author
 from maia.sessions.challenges import CONNECTION, OwnChallenges
 from maia.wire.codec import encode
-from maia.wire.messages import Challenge, Message, Publish, Seen, Show, TypeQuery
+from maia.wire.columns import columns_to_frame
+from maia.wire.messages import (
+    Challenge,
+    Identify,
+    Message,
+    Publish,
+    PublishSigned,
+    PublishTo,
+    Seen,
+    Show,
+    TypeQuery,
+)
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import type_to_bytes
 
@@ -41,12 +56,13 @@ class Book:
         alarms: Alarms,
         random: Callable[[int], bytes],
     ) -> None:
-        self._settings = settings
+        self._key, self._settings, self._random = key, settings, random
         self._wallet = wallet
         self._challenges = OwnChallenges()
         self._wanted = Wanted(alarms, self._challenges)
         self._renewing = Renewing(key, settings, wallet, self._wanted, random)
-        self._answering = Answering(self._wanted, self._renewing, key.principal, wallet)
+        authors = AuthorReader(settings.trust)
+        self._answering = Answering(self._wanted, self._renewing, key.principal, wallet, authors)
 
     @property
     def lease_s(self) -> int:
@@ -108,6 +124,14 @@ class Book:
         self._answering.showings.add(number)
         return [encode(Show(number, certificates, statements))]
 
+    def identify(self, number: int, statement: bytes, *, is_ready: bool) -> list[bytes]:
+        """Show the broker an identity statement; without a link, the next one is opened with it."""
+        if not is_ready:
+            self.note(CredentialsAdded(number))
+            return []
+        self._answering.showings.add(number)
+        return [encode(Identify(number, statement))]
+
     def acknowledge(self, entry: Subscribed, position: int) -> list[bytes]:
         """Say that the application has had everything up to a position, if that is news."""
         is_wanted = entry.ref in self._wanted.entries
@@ -126,15 +150,35 @@ class Book:
             and (not entry.under_way or self.bytes_under_way < self._settings.bytes_under_way)
         )
 
-    def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[bytes]:
+    def publish(
+        self,
+        entry: Advertised,
+        rows: int,
+        columns: list[WireColumn],
+        now: Instant,
+        requires: Predicate | None = None,
+    ) -> list[bytes]:
         """Number a frame and remember it until the broker has taken it on."""
         sequence = entry.next_sequence
         # The plus makes an int of an Instant.
-        data = encode(Publish(entry.ref, sequence, +now, rows, columns))
+        said = (entry.ref, sequence, +now, rows, columns)
+        required = None if requires is None else requirement_to_bytes(requires)
+        message = Publish(*said) if required is None else PublishTo(*said, required)
+        data = encode(self._signed(entry, message, required) if entry.signs else message)
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)
         return [data] if entry.stage is EntryStage.ACCEPTED else []
+
+    def _signed(self, entry: Advertised, message: Publish, required: bytes | None) -> PublishSigned:
+        version = entry.known.event_type
+        frame = columns_to_frame(message.columns, message.rows, version.kinds)
+        requires = requirement_to_bytes(entry.requires) if required is None else required
+        about = Publishing(version.type_id, entry.stream, message.sequence, message.published_at, requires)
+        seed = self._random(SEED_BYTES)
+        signature = sign_as_author(frame, about, self._key, seed)
+        said = (message.ref, message.sequence, message.published_at, message.rows, message.columns)
+        return PublishSigned(*said, signature, seed, required)
 
     # -------------------------------------------------------- links come and go
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.client.authors import AuthorReader
 from maia.client.deliveries import what_arrived
 from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
@@ -60,8 +61,16 @@ _AWAITED_TIMES: Final = 32
 class Answering:
     """The answers that one client has received, and those that it waits for."""
 
-    def __init__(self, wanted: Wanted, renewing: Renewing, principal: Principal, wallet: Wallet) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        renewing: Renewing,
+        principal: Principal,
+        wallet: Wallet,
+        authors: AuthorReader,
+    ) -> None:
         """Wait for nothing yet."""
+        self._authors = authors
         self._wanted, self._renewing, self._principal, self._wallet = wanted, renewing, principal, wallet
         self._notices = wanted.notices
         self.questions: dict[int, bytes] = {}
@@ -73,7 +82,7 @@ class Answering:
         """Handle an answer; refuse a message that no client receives."""
         match message:
             case Deliver() | DeliverLogged() | MissedMessage():
-                arrived = what_arrived(message, self._wanted.entries)
+                arrived = what_arrived(message, self._wanted.entries, self._authors)
                 self._notices += [] if arrived is None else [arrived]
             case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
                 self._taken(ref, sequence, refused_rows)

@@ -20,7 +20,7 @@ from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
 from maia.client.notices import Notice
 from maia.client.registry import Book
 from maia.client.settings import ClientSettings
-from maia.client.timers import RENEWAL, SESSION, Alarms
+from maia.client.timers import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import (
     SignedCertificate,
@@ -30,6 +30,8 @@ from maia.credentials import (
     certificate_to_bytes,
     statement_to_bytes,
 )
+from maia.credentials.identity import SignedIdentity
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import Predicate
@@ -86,12 +88,28 @@ class ClientSession:
         return self._finished(self._connection.dial())
 
     def advertise(
-        self, known: KnownVersion, filter_: Predicate, now: Instant, numbering: Numbering | None = None
+        self,
+        known: KnownVersion,
+        filter_: Predicate,
+        now: Instant,
+        numbering: Numbering | None = None,
+        *,
+        requires: Predicate = NO_REQUIREMENT,
+        signs: bool = False,
     ) -> tuple[Advertised, list[Effect]]:
-        """Ask to publish events of a type; raise the refusal if no credential speaks for that."""
+        """Ask to publish events of a type; raise the refusal if no credential speaks for that.
+
+        A publisher that `signs` gives each frame a signature of its own, which subscribers verify.
+        """
         frames = numbering or Numbering(self._random(16))
         entry = Advertised(
-            self._book.next_number(), known, filter_, frames.stream, next_sequence=frames.first
+            self._book.next_number(),
+            known,
+            filter_,
+            frames.stream,
+            next_sequence=frames.first,
+            signs=signs,
+            requires=requires,
         )
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
@@ -105,10 +123,12 @@ class ClientSession:
         *,
         durable: str | None = None,
         state: bool = False,
+        requires: Predicate = NO_REQUIREMENT,
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
-        With a `durable` name, the broker goes on where it was acknowledged to be.
+        `requires` is what their publishers have to meet. With a `durable` name, the broker
+        goes on where it was acknowledged to be.
         With `state`, what publishers said last comes first.
         """
         check_durable_name(durable)
@@ -116,7 +136,16 @@ class ClientSession:
             raise StateAndDurable("a durable subscription goes on where it was: it has no use for the state")
         seen = SeenFrames(self._settings.streams)
         number, stream = self._book.next_number(), self._random(16)
-        entry = Subscribed(number, known, filter_, stream, seen=seen, durable=durable, wants_state=state)
+        entry = Subscribed(
+            number,
+            known,
+            filter_,
+            stream,
+            seen=seen,
+            durable=durable,
+            wants_state=state,
+            requires=requires,
+        )
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
         )
@@ -156,6 +185,12 @@ class ClientSession:
         )
         return number, self._finished(self._connection.sent(asking))
 
+    def identify(self, identity: SignedIdentity) -> tuple[int, list[Effect]]:
+        """Show a renewed identity statement from now on, on this link too; `CredentialsAdded` follows."""
+        number = self._book.next_number()
+        asking = self._connection.hold_identity(identity, number)
+        return number, self._finished(self._connection.sent(asking))
+
     def vouch(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None = None
     ) -> list[Effect]:
@@ -166,9 +201,19 @@ class ClientSession:
         """Say whether another frame may be under way; the application waits otherwise."""
         return self._book.has_room(entry)
 
-    def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[Effect]:
-        """Send one frame, and remember it until the broker has taken it on."""
-        return self._connection.sent(self._book.publish(entry, rows, columns, now))
+    def publish(
+        self,
+        entry: Advertised,
+        rows: int,
+        columns: list[WireColumn],
+        now: Instant,
+        requires: Predicate | None = None,
+    ) -> list[Effect]:
+        """Send one frame, and remember it until the broker has taken it on.
+
+        `requires` is what subscribers have to meet, in place of what the advertisement requires.
+        """
+        return self._connection.sent(self._book.publish(entry, rows, columns, now, requires))
 
     def close(self, now: Instant) -> list[Effect]:
         """Say goodbye; nothing happens after this."""
@@ -208,6 +253,8 @@ class ClientSession:
         for whose in self._alarms.due(now):
             if whose == SESSION:
                 effects += self._connection.look(now)
+            elif whose == IDENTITY:
+                effects += self._connection.broker_expired(now)
             elif self.is_ready:
                 asking = self._book.renew_everything(now) if whose == RENEWAL else self._book.look(whose, now)
                 effects += self._connection.sent(asking)

@@ -11,6 +11,7 @@ from maia.credentials import (
     SignedStatement,
     VerifiedConstitution,
 )
+from maia.credentials.identity import IdentityTrust, SignedIdentity
 from maia.errors import BadInput
 
 __all__ = ["BadClientSettings", "ClientSettings"]
@@ -35,6 +36,10 @@ class ClientSettings:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
     """Statements by which certificates that demand one are known to count still."""
+    identity: SignedIdentity | None = field(default=None, repr=False)
+    """The client's own identity statement, shown on every link."""
+    trust: IdentityTrust | None = None
+    """Whose identity statements are believed: of brokers on statement links, and of publishers."""
     handshake_s: int = 10
     dial_again_s: float = 0.25
     """About how long to wait after the first failure; each further one doubles it."""

@@ -8,12 +8,14 @@ from typing import Final
 
 from maia.events import Instant, seconds_after
 
-__all__ = ["RENEWAL", "SESSION", "Alarms", "later"]
+__all__ = ["IDENTITY", "RENEWAL", "SESSION", "Alarms", "later"]
 
 SESSION: Final = 0
 """What the session itself is called here; entries are called by their references."""
 RENEWAL: Final = -1
 """What the renewal of all entries is called here."""
+IDENTITY: Final = -2
+"""What the expiry of the broker's identity statement is called here."""
 
 
 class Alarms:

@@ -45,6 +45,8 @@ __all__ = [
     "Fraction",
     "Mismatch",
     "Paths",
+    "PeerAddress",
+    "PeerAddresses",
     "Positive",
     "PrincipalWord",
     "Secret",
@@ -144,6 +146,14 @@ Address = Annotated[
     str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z", description="HOST:PORT such as `127.0.0.1:7400`")
 ]
 Addresses = tuple[Address, ...]
+PeerAddress = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?:ed25519:[0-9a-f]{{64}}@)?{_HOST}:{_PORT}\Z",
+        description="HOST:PORT such as `127.0.0.1:7400`, or KEY@HOST:PORT for a statement link",
+    ),
+]
+PeerAddresses = tuple[PeerAddress, ...]
 Loopback = Annotated[
     str,
     Meta(

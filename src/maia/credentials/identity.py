@@ -60,6 +60,7 @@ __all__ = [
     "GuestOfGuest",
     "Identity",
     "IdentityNotInForce",
+    "IdentityTrust",
     "OtherCommunity",
     "ProviderNotTrusted",
     "SignedIdentity",
@@ -71,6 +72,7 @@ __all__ = [
     "identity_from_text",
     "identity_to_bytes",
     "identity_to_text",
+    "identity_values",
     "issue_identity",
     "meets_requirement",
     "pack_identity",
@@ -227,6 +229,35 @@ def verify_identity(
     return VerifiedIdentity(understood, _SEAL)
 
 
+@dataclass(frozen=True, slots=True)
+class IdentityTrust:
+    """Whose identity statements a node believes: those of these providers, for this community."""
+
+    community: str
+    providers: frozenset[Principal]
+
+    def verified(self, data: bytes, subject: Principal, now: Instant) -> VerifiedIdentity:
+        """Return the proof that a trusted provider vouches for `subject`, from the short form."""
+        return verify_identity(
+            unpack_identity(data),
+            subject=subject,
+            community=self.community,
+            providers=self.providers,
+            now=now,
+        )
+
+    def verified_ever(self, data: bytes, subject: Principal) -> VerifiedIdentity:
+        """Return the same for a moment at which the statement was in force, whenever that was."""
+        signed = unpack_identity(data)
+        return verify_identity(
+            signed,
+            subject=subject,
+            community=self.community,
+            providers=self.providers,
+            now=signed.statement.not_before,
+        )
+
+
 def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: Instant) -> SignedIdentity:
     """Issue the content of a home statement again, for a guest, at most as long as it holds itself.
 
@@ -246,10 +277,11 @@ def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: I
 
 def meets_requirement(requirement: Predicate, statement: Identity) -> bool:
     """True if the attributes satisfy the requirement; a missing attribute satisfies nothing."""
-    return admits(requirement, _values(statement))
+    return admits(requirement, identity_values(statement))
 
 
-def _values(statement: Identity) -> dict[AttributeUid, PresentValue]:
+def identity_values(statement: Identity) -> dict[AttributeUid, PresentValue]:
+    """Return the attributes as a predicate reads them: a key is its text."""
     return {
         uid: str(value) if isinstance(value, Principal) else value
         for uid, value in statement.attributes.items()

@@ -93,16 +93,17 @@ class Starting:
 
     def address(self) -> str:
         """Wait for the line that says where it listens; may be asked once."""
-        return self._said("listening")
+        return self.ready("listening")[0]
 
     def interface(self) -> str:
         """Wait for the line that says where a domain answers over HTTP; may be asked once."""
-        return self._said("interface")
+        return self.ready("interface")[0]
 
-    def _said(self, name: str) -> str:
+    def ready(self, *names: str) -> list[str]:
+        """Wait for the line that says where a node answers, and return what it says of `names`; once."""
         try:
-            line = _line(self.says, time.monotonic() + _START_S)
-            return str(json.loads(line)[name])
+            line = json.loads(_line(self.says, time.monotonic() + _START_S))
+            return [str(line[name]) for name in names]
         except (ValueError, KeyError, TypeError) as problem:
             raise NodeNotStarted(f"the {self.name} did not start: {_last_words(self.home)}") from problem
         finally:
@@ -192,10 +193,10 @@ def run_node(home: Path, ready: int) -> None:
     parent = os.getppid()
     run = _be_a_broker if (home / BROKER_FILE).exists() else _be_a_domain
 
-    def say(address: str, interface: str | None = None) -> None:
+    def say(address: str, interface: str | None = None, statement: str | None = None) -> None:
         import asyncio
 
-        line = {"listening": address} | ({} if interface is None else {"interface": interface})
+        line = {"listening": address, "interface": interface, "statement": statement}
         os.write(ready, json.dumps(line).encode() + b"\n")
         os.close(ready)
         asyncio.get_running_loop().call_later(1.0, look_for_parent)
@@ -227,7 +228,14 @@ def _be_a_broker(home: Path, say: Callable[..., None]) -> None:
         config = read_config(home / BROKER_FILE, flags={}, environment={})
         prepared = prepare(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)
-        asyncio.run(serve(prepared, telemetry, lambda ready: say(ready.address), overhear=overhear))
+        asyncio.run(
+            serve(
+                prepared,
+                telemetry,
+                lambda ready: say(ready.address, None, ready.statement_address),
+                overhear=overhear,
+            )
+        )
 
 
 def _be_a_domain(home: Path, say: Callable[..., None]) -> None:

@@ -17,6 +17,7 @@ from maia.events.values import (
     INSTANT_MIN,
     INT_MAX,
     INT_MIN,
+    PUBLISHER_PREFIX,
     SECOND,
     STRING_BYTES_MAX,
     Attribute,
@@ -33,6 +34,7 @@ from maia.events.values import (
     checked_value,
     just_after,
     kind_of,
+    routed_uid,
     seconds_after,
     vocabulary_of,
 )
@@ -43,6 +45,7 @@ __all__ = [
     "INSTANT_MIN",
     "INT_MAX",
     "INT_MIN",
+    "PUBLISHER_PREFIX",
     "ROWS_MAX",
     "SECOND",
     "STRING_BYTES_MAX",
@@ -68,6 +71,7 @@ __all__ = [
     "frame_of",
     "just_after",
     "kind_of",
+    "routed_uid",
     "seconds_after",
     "vocabulary_of",
 ]

@@ -242,6 +242,17 @@ def attribute_uid(text: str) -> AttributeUid:
     return AttributeUid(text)
 
 
+PUBLISHER_PREFIX: Final = "publisher."
+"""Begins the reserved uids of a publisher's attributes. A uid has no dot, so no type defines one of these."""
+
+
+def routed_uid(text: str) -> AttributeUid:
+    """Return `text` as a uid that brokers route by: an attribute's, or one of the publisher's."""
+    if text.startswith(PUBLISHER_PREFIX):
+        return AttributeUid(PUBLISHER_PREFIX + attribute_uid(text[len(PUBLISHER_PREFIX) :]))
+    return attribute_uid(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute of a type version: what people call it, what it is, and its kind."""
@@ -307,7 +318,9 @@ __all__ = [
     "Attribute",
     "AttributeUid",
     "BadAttribute",
+    "PUBLISHER_PREFIX",
     "Vocabulary",
     "attribute_uid",
+    "routed_uid",
     "vocabulary_of",
 ]

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from maia.back_off import doubled, jittered
 from maia.credentials import SigningKey
-from maia.credentials.identity import IdentityNotInForce
 from maia.errors import MaiaError, Unavailable
-from maia.events import Instant
 from maia.net.addresses import host_and_port
 from maia.net.links import LinkLimits, SlowLink, TlsLink
 from maia.net.tls import accepting_context, dialling_context
@@ -226,16 +224,6 @@ class Connections:
             await asyncio.sleep(_SWEEP_S)
             for link in list(self._links.values()):
                 link.check_deadlines(loop.time())
-            if self._by_statement is not None:
-                self._end_expired(self._by_statement.clock())
-
-    def _end_expired(self, now: Instant) -> None:
-        """End links with the statements that opened them; who dials again shows a new one."""
-        for link in list(self._links.values()):
-            if link.not_after is not None and link.not_after < now and not link.is_closing:
-                link.fail(
-                    IdentityNotInForce(f"the link held until {link.not_after}; renew the statement and dial")
-                )
 
     async def _accept(self, listening: socket.socket, by_statement: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -285,7 +273,7 @@ class Connections:
         from maia.net.statement_links import open_statement_stream
 
         assert self._by_statement is not None  # noqa: S101 - the configuration named what is needed
-        responder = None if dialled is None else self._by_statement.peers[dialled]
+        responder = None if dialled is None else self._by_statement.responder_at(dialled)
         return await open_statement_stream(connection, self._by_statement, responder)
 
     async def _dial(self, address: str) -> None:
@@ -300,10 +288,12 @@ class Connections:
             self._being_dialled.discard(address)
 
     async def _connect(self, address: str) -> None:
-        host, port = host_and_port(address)
+        links = self._by_statement
+        by_statement = links is not None and links.responder_at(address) is not None
+        # Without an identity, an address with a key in it is no address.
+        host, port = host_and_port(address.rpartition("@")[2] if by_statement else address)
         async with asyncio.timeout(self._limits.dial_s):
             connection = await _connected(host, port)
-            by_statement = self._by_statement is not None and address in self._by_statement.peers
             await self._open(connection, address, by_statement)
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from maia.credentials import Principal
+from maia.credentials.identity import VerifiedIdentity
 from maia.errors import MaiaError, Unavailable
-from maia.events import Instant
 from maia.net.tls_stream import SocketStream
 from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
@@ -160,9 +160,9 @@ class TlsLink:
         return self._closing_ends is not None
 
     @property
-    def not_after(self) -> Instant | None:
-        """Return when the link ends because a statement expires; None on a TLS link."""
-        return None if self._stream is None else self._stream.not_after
+    def identity(self) -> VerifiedIdentity | None:
+        """Return the statement by which the peer opened a statement link; None on a TLS link."""
+        return None if self._stream is None else self._stream.identity
 
     def send(self, message: bytes) -> None:
         """Put one message behind those that wait; `flush` writes them."""

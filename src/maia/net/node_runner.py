@@ -475,7 +475,7 @@ class NodeRunner:
         assert link.peer is not None  # noqa: S101 - an open link has proved its key
         # What a node dialled says where the peer is; where it dialled from is known of the others alone.
         remote = link.remote if link.dialled is None else None
-        self.give(LinkOpened(link.id, link.peer, link.dialled, remote))
+        self.give(LinkOpened(link.id, link.peer, link.dialled, remote, link.identity))
 
     def received(self, link: TlsLink, messages: list[bytes]) -> None:
         """Tell the node what was said."""

@@ -15,7 +15,8 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from maia.credentials import Principal
+from maia.credentials import Principal, principal_from_text
+from maia.credentials.identity import IdentityNotInForce
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.tls_stream import SocketStream
@@ -41,6 +42,14 @@ class StatementLinks:
     """The addresses that are dialled by statement links, each with the one key that may answer there."""
     responder: Responder = field(init=False, repr=False)
 
+    def responder_at(self, address: str) -> Principal | None:
+        """Return the key that has to answer at an address; None for an address that is dialled by TLS.
+
+        An address such as `ed25519:…@127.0.0.1:7401` says it itself.
+        """
+        key, at, _ = address.rpartition("@")
+        return principal_from_text(key) if at else self.peers.get(address)
+
     def __post_init__(self) -> None:
         """Begin to remember requests now; older ones are refused."""
         object.__setattr__(self, "responder", Responder(self.clock()))
@@ -61,7 +70,13 @@ async def open_statement_stream(
 
 
 async def _ask(connection: socket.socket, links: StatementLinks, responder: Principal) -> OpenLink:
-    request = Request(links.identity(), responder, links.clock(), os.urandom)
+    identity, now = links.identity(), links.clock()
+    own = identity.own.statement
+    if not own.is_in_force(now):
+        raise IdentityNotInForce(
+            f"your own identity statement holds from {own.not_before} to {own.not_after}; get a new one"
+        )
+    request = Request(identity, responder, now, os.urandom)
     await asyncio.get_running_loop().sock_sendall(connection, request.data)
     return request.open(await _received(connection), links.clock())
 
@@ -101,7 +116,7 @@ class StatementStream(SocketStream):
         """Take a socket over, on which the two messages have been exchanged."""
         super().__init__(connection)
         self._link = link
-        self.not_after = link.not_after
+        self.identity = link.peer
 
     def peer(self) -> Principal:
         """Return the key that signed one of the two messages."""

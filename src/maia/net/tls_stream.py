@@ -21,8 +21,8 @@ from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 from maia.credentials import Principal
+from maia.credentials.identity import VerifiedIdentity
 from maia.errors import MaiaError
-from maia.events import Instant
 from maia.net.tls import proved_principal
 
 __all__ = ["SocketStream", "StreamOwner", "TlsStream", "open_stream"]
@@ -91,7 +91,7 @@ class SocketStream(ABC):
         "_memory",
         "_owner",
         "_socket",
-        "not_after",
+        "identity",
     )
 
     def __init__(self, connection: socket.socket) -> None:
@@ -107,8 +107,8 @@ class SocketStream(ABC):
         self._is_reading = False
         self._is_closing = False
         self._is_lost = False
-        self.not_after: Instant | None = None
-        """When what the peer has proved expires, if it does."""
+        self.identity: VerifiedIdentity | None = None
+        """The statement by which the peer has proved its key, on a statement link."""
 
     # -------------------------------------------------------- what each kind does
 

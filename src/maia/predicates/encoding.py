@@ -74,9 +74,14 @@ def predicate_to_expression(predicate: Predicate) -> SExpression:
     return _written(checked_size(predicate))
 
 
-def predicate_from_expression(expression: SExpression) -> Predicate:
-    """Read an expression strictly: whatever `predicate_to_expression` would not write is refused."""
-    return _Reader().read(expression, depth=1)
+def predicate_from_expression(
+    expression: SExpression, uid_of: Callable[[str], AttributeUid] = attribute_uid
+) -> Predicate:
+    """Read an expression strictly: whatever `predicate_to_expression` would not write is refused.
+
+    `uid_of` reads uids; brokers also route by those that `routed_uid` reads.
+    """
+    return _Reader(uid_of).read(expression, depth=1)
 
 
 def literal_to_bytes(literal: PresentValue) -> bytes:
@@ -137,10 +142,11 @@ def _written_literal(literal: PresentValue) -> bytes:
 class _Reader:
     """One reading; counts parts so that a small frame cannot become a large predicate."""
 
-    __slots__ = ("_nodes",)
+    __slots__ = ("_nodes", "_uid_of")
 
-    def __init__(self) -> None:
+    def __init__(self, uid_of: Callable[[str], AttributeUid]) -> None:
         self._nodes = 0
+        self._uid_of = uid_of
 
     def read(self, expression: SExpression, *, depth: int) -> Predicate:
         self._count(1)
@@ -166,7 +172,7 @@ class _Reader:
         try:
             if head == b"in":
                 return self._read_membership(rest)
-            return _read_small_atom(head, rest)
+            return self._read_small_atom(head, rest)
         except PredicateTooLarge:
             raise
         except (BadPredicate, BadAttribute) as problem:
@@ -176,7 +182,8 @@ class _Reader:
         if len(rest) < 3:
             raise BadPredicateEncoding("`in` has a uid, a kind and at least one literal")
         self._count(len(rest) - 2)
-        uid, kind, literals = _read_uid(rest[0]), _read_kind(rest[1]), [_octets(item) for item in rest[2:]]
+        uid, kind = self._read_uid(rest[0]), _read_kind(rest[1])
+        literals = [_octets(item) for item in rest[2:]]
         if any(one >= next_one for one, next_one in pairwise(literals)):
             raise BadPredicateEncoding("the literals of `in` are sorted by their bytes, each once")
         return Membership(uid, frozenset(_read_literal(kind, literal) for literal in literals))
@@ -186,20 +193,24 @@ class _Reader:
         if self._nodes > NODES_MAX:
             raise PredicateTooLarge(f"the predicate has more than {NODES_MAX} parts")
 
+    def _read_small_atom(self, head: bytes, rest: list[SExpression]) -> Predicate:
+        if head == b"exists":
+            (uid,) = _exactly(1, rest, "exists")
+            return Exists(self._read_uid(uid))
+        if (test := _TESTS.get(head)) is not None:
+            uid, text = _exactly(2, rest, test.value)
+            return TextMatch(self._read_uid(uid), test, _read_string(_octets(text)))
+        if (operator := _OPERATORS.get(head)) is not None:
+            uid, typed = _exactly(2, rest, operator.value)
+            if not isinstance(typed, tuple) or len(typed) != 2:
+                raise BadPredicateEncoding("the literal of a comparison is a list of its kind and its value")
+            literal = _read_literal(_read_kind(typed[0]), _octets(typed[1]))
+            return Comparison(self._read_uid(uid), operator, literal)
+        raise BadPredicateEncoding(f"`{_shown(head)}` is not an operator of the predicate language")
 
-def _read_small_atom(head: bytes, rest: list[SExpression]) -> Predicate:
-    if head == b"exists":
-        (uid,) = _exactly(1, rest, "exists")
-        return Exists(_read_uid(uid))
-    if (test := _TESTS.get(head)) is not None:
-        uid, text = _exactly(2, rest, test.value)
-        return TextMatch(_read_uid(uid), test, _read_string(_octets(text)))
-    if (operator := _OPERATORS.get(head)) is not None:
-        uid, typed = _exactly(2, rest, operator.value)
-        if not isinstance(typed, tuple) or len(typed) != 2:
-            raise BadPredicateEncoding("the literal of a comparison is a list of its kind and its value")
-        return Comparison(_read_uid(uid), operator, _read_literal(_read_kind(typed[0]), _octets(typed[1])))
-    raise BadPredicateEncoding(f"`{_shown(head)}` is not an operator of the predicate language")
+    def _read_uid(self, expression: SExpression) -> AttributeUid:
+        # A hundred thousand filters name the same few attributes: one object for each.
+        return self._uid_of(intern(_octets(expression).decode("ascii", "replace")))
 
 
 def _exactly(count: int, rest: list[SExpression], operator: str) -> list[SExpression]:
@@ -212,11 +223,6 @@ def _octets(expression: SExpression) -> bytes:
     if not isinstance(expression, bytes):
         raise BadPredicateEncoding("an operand is a plain byte string")
     return expression
-
-
-def _read_uid(expression: SExpression) -> AttributeUid:
-    # A hundred thousand filters name the same few attributes: one object for each.
-    return attribute_uid(intern(_octets(expression).decode("ascii", "replace")))
 
 
 def _read_kind(expression: SExpression) -> Kind:

@@ -45,11 +45,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.identity import (
     IDENTITY_BYTES_MAX,
+    IdentityTrust,
     SignedIdentity,
     VerifiedIdentity,
     pack_identity,
     unpack_identity,
-    verify_identity,
 )
 from maia.credentials.keys import SIGNATURE_BYTES, BadSignature
 from maia.errors import BrokenCredential, ProtocolViolation, Unavailable
@@ -147,14 +147,10 @@ class LinkIdentity:
     providers: frozenset[Principal]
     window_s: int = REQUEST_WINDOW_S
 
-    def verified(self, data: bytes, subject: Principal | None, now: Instant) -> VerifiedIdentity:
-        """Return the proof that a trusted provider vouches for the peer; `subject` if it is known before."""
-        signed = unpack_identity(data)
-        expected = signed.statement.subject if subject is None else subject
-        community = self.own.statement.community
-        return verify_identity(
-            signed, subject=expected, community=community, providers=self.providers, now=now
-        )
+    @property
+    def trust(self) -> IdentityTrust:
+        """Return whose statements are believed."""
+        return IdentityTrust(self.own.statement.community, self.providers)
 
 
 # ------------------------------------------------------------ records
@@ -209,11 +205,6 @@ class OpenLink:
     def principal(self) -> Principal:
         """Return the key that the peer has proved."""
         return self.peer.statement.subject
-
-    @property
-    def not_after(self) -> Instant:
-        """Return when the first of the two statements expires, and the link with it."""
-        return min(self.peer.statement.not_after, self.own.statement.not_after)
 
     def seal(self, data: bytes | memoryview) -> bytes:
         """Return the records that carry these bytes."""
@@ -314,7 +305,7 @@ class Request:
             ) from None
         secret, rest = opened[:_SECRET_BYTES], opened[_SECRET_BYTES:]
         signature, statement = rest[:SIGNATURE_BYTES], rest[SIGNATURE_BYTES:]
-        peer = self._identity.verified(statement, self._responder, now)
+        peer = self._identity.trust.verified(statement, self._responder, now)
         _check_signature(
             self._responder, SignedKind.LINK_RESPONSE, _response_body(asked, secret, statement), signature
         )
@@ -349,7 +340,7 @@ class Responder:
         self._memory.check_unheard(subject, nonce, signed_at=signed_at)
         if subject == identity.key.principal:
             raise LinkNotProved("a request of this node's own key is a reflection")
-        peer = identity.verified(statement, subject, now)
+        peer = identity.trust.verified(statement, subject, now)
         body = _request_body(asked, identity.key.principal, statement)
         _check_signature(subject, SignedKind.LINK_REQUEST, body, signature)
         secret, own = random(_SECRET_BYTES), pack_identity(identity.own)

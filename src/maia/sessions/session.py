@@ -36,6 +36,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
+from maia.credentials.identity import VerifiedIdentity
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
@@ -50,6 +51,7 @@ from maia.wire.messages import (
     Challenge,
     Greeting,
     Hello,
+    Identify,
     Message,
     Ping,
     Pong,
@@ -169,6 +171,12 @@ class Session:
     received_bytes: int = 0
     """How many bytes the peer has sent before its welcome."""
     silent_rounds: int = 0
+    identity: VerifiedIdentity | None = None
+    """The peer's identity statement in force, as this node has verified it; its attributes act now."""
+    statement: bytes = field(default=b"", repr=False)
+    """The short form of that statement, in which it travels with the peer's frames."""
+    ends_with_identity: bool = False
+    """Whether the link was opened by a statement, and lasts as long as one is in force."""
 
     @property
     def is_ready(self) -> bool:
@@ -255,6 +263,11 @@ class Endpoint(ABC, Generic[_SessionT]):
         del session
         raise OutOfTurn(f"`{type(message).__name__}` asks for answers that this node cannot get")
 
+    def identified(self, session: _SessionT, message: Identify, now: Instant) -> list[Effect]:
+        """Take the identity statement that a peer shows before it is admitted."""
+        del session, now
+        raise OutOfTurn(f"`{type(message).__name__}` is nothing that this node takes in a handshake")
+
     # -------------------------------------------------------- the protocol
 
     def open(self, session: _SessionT, now: Instant) -> list[Effect]:
@@ -292,6 +305,8 @@ class Endpoint(ABC, Generic[_SessionT]):
             case Stage.AWAITING_GREETING | Stage.AWAITING_HELLO, Show(certificates=[], statements=shown):
                 session.hold(shown, self.session_limits)
                 return [], None
+            case Stage.AWAITING_HELLO | Stage.AWAITING_WELCOME, Identify():
+                return self.identified(session, message, now), None
             case Stage.AWAITING_GREETING, Greeting():
                 self._introduce(session, message)
                 admitted = self.admit(session, None, now)

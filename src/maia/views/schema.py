@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from maia.errors import BadInput
-from maia.events import Attribute, Kind, Kinds, attribute_uid, vocabulary_of
+from maia.events import Attribute, Kind, Kinds, routed_uid, vocabulary_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -74,7 +74,7 @@ def checked_stored(stored: Kinds) -> Kinds:
     of a policy or a subscriber reaches a query as an identifier.
     """
     for uid in stored:
-        attribute_uid(uid)
+        routed_uid(uid)
     return stored
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from maia.wire.client_messages import Column
+from maia.wire.client_messages import Author, Column
 from maia.wire.message_fields import (
     Address,
     AnyMessage,
@@ -28,6 +28,7 @@ from maia.wire.message_fields import (
 __all__ = [
     "Announce",
     "Carried",
+    "CarriedWithAuthor",
     "FindClosest",
     "Interest",
     "NodeRecord",
@@ -48,6 +49,7 @@ __all__ = [
     "SealedReplica",
     "SealedRights",
     "SealedWanted",
+    "SealedWithAuthor",
     "SealedWithPlaintext",
     "TypeQuery",
     "TypeReply",
@@ -73,6 +75,12 @@ class Carried(AnyMessage, tag=30, frozen=True):
     rows: Rows
     kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
     columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class CarriedWithAuthor(Carried, tag=33, frozen=True):
+    """A frame on its way, with its publisher's statement, which the publisher's broker has attached."""
+
+    author: Author
 
 
 class SealMark(AnyMessage, frozen=True):
@@ -123,6 +131,12 @@ class Sealed(AnyMessage, tag=31, frozen=True):
     path: Annotated[list[Digest], Meta(max_length=16)]
 
 
+class SealedWithAuthor(Sealed, tag=34, frozen=True):
+    """A sealed frame on its way, with its publisher's statement, which its signer has attached and signed."""
+
+    author: Author
+
+
 class OpenContent(AnyMessage, frozen=True):
     """What is inside one sealed column of the frame beside it; with an empty uid, all columns together."""
 
@@ -136,7 +150,7 @@ class SealedWithPlaintext(AnyMessage, tag=32, frozen=True):
     It goes to neighbours that have the right to exactly these contents, and to no others.
     """
 
-    frame: Sealed
+    frame: Sealed | SealedWithAuthor
     contents: Annotated[list[OpenContent], Meta(min_length=1, max_length=1024)]
 
 

@@ -18,11 +18,14 @@ from maia.wire.message_fields import (
     Credentials,
     Digest,
     DurableName,
+    IdentityBytes,
     Key,
     Moment,
     Number,
     QuestionBytes,
+    RequirementBytes,
     Rows,
+    Signature,
     Small,
     StatementBytes,
     Text,
@@ -34,22 +37,28 @@ __all__ = [
     "Accepted",
     "Advertise",
     "AskState",
+    "Author",
     "Bye",
     "Challenge",
     "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
+    "DeliverLoggedWithAuthor",
+    "DeliverWithAuthor",
     "Ended",
     "Failed",
     "ForgetDurable",
     "Greeting",
     "Hello",
+    "Identify",
     "Missed",
     "PROTOCOL_VERSION",
     "Ping",
     "Pong",
     "Publish",
+    "PublishSigned",
+    "PublishTo",
     "Published",
     "RenewAll",
     "Seen",
@@ -215,6 +224,20 @@ class Column(AnyMessage, frozen=True):
     data: bytes
 
 
+class Author(AnyMessage, frozen=True):
+    """What travels with a frame about its publisher (docs/decisions/publisher-statements.md).
+
+    `statement` is the short form of its identity statement, which its broker has verified and
+    attached; empty if it has none. `proof` is the publisher's own signature over what is here of the frame
+    (`sealing/frames/authorship.py`), empty if it signs nothing. `requires` is what subscribers have
+    to meet, empty for nothing; whoever signs the frame signs it, too.
+    """
+
+    statement: Annotated[bytes, Meta(max_length=1 << 14)]
+    proof: Annotated[bytes, Meta(max_length=1 << 23)]
+    requires: RequirementBytes = b""
+
+
 class Publish(AnyMessage, tag=20, frozen=True):
     """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one."""
 
@@ -223,6 +246,23 @@ class Publish(AnyMessage, tag=20, frozen=True):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class PublishSigned(Publish, tag=28, frozen=True):
+    """A frame that its publisher has signed; `seed` is what the hashes of its values are salted from.
+
+    `requires` is as in `PublishTo`; null leaves what the advertisement requires.
+    """
+
+    signature: Signature
+    seed: Digest
+    requires: RequirementBytes | None = None
+
+
+class PublishTo(Publish, tag=8, frozen=True):
+    """A frame for subscribers that meet this, in place of what the advertisement requires."""
+
+    requires: RequirementBytes
 
 
 class Published(AnyMessage, tag=21, frozen=True):
@@ -245,6 +285,12 @@ class Deliver(AnyMessage, tag=22, frozen=True):
     columns: Annotated[list[Column], Meta(max_length=1024)]
 
 
+class DeliverWithAuthor(Deliver, tag=29, frozen=True):
+    """A delivery with what the client's broker has verified about the publisher."""
+
+    author: Author
+
+
 class DeliverLogged(AnyMessage, tag=23, frozen=True):
     """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position."""
 
@@ -256,6 +302,12 @@ class DeliverLogged(AnyMessage, tag=23, frozen=True):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class DeliverLoggedWithAuthor(DeliverLogged, tag=19, frozen=True):
+    """The same from the event log."""
+
+    author: Author
 
 
 class Seen(AnyMessage, tag=24, frozen=True):
@@ -374,3 +426,17 @@ class Vouched(AnyMessage, tag=91, frozen=True):
 
     id: Number
     answers: Annotated[list[AnswerBytes], Meta(max_length=64)]
+
+
+# ------------------------------------------------------------ identity statements
+
+
+class Identify(AnyMessage, tag=92, frozen=True):
+    """The sender's own identity statement, in its short form, in place of the one that it showed before.
+
+    On any ready link, by either side. `Accepted` says until when it holds; after `Failed`, the one
+    before it counts until it expires.
+    """
+
+    id: Number
+    statement: IdentityBytes

@@ -15,6 +15,7 @@ from typing import NewType, TypeAlias
 import msgspec
 
 from maia.credentials import Principal
+from maia.credentials.identity import VerifiedIdentity
 from maia.events import Instant
 
 __all__ = [
@@ -61,12 +62,14 @@ class LinkOpened(msgspec.Struct, frozen=True):
 
     `dialled` is the address that this node dialled, or None if the peer dialled us.
     `remote` is the host that the peer dialled from, where the transport knows it.
+    `identity` is the statement by which a statement link was opened; a TLS link has none.
     """
 
     link: LinkId
     peer: Principal
     dialled: str | None
     remote: str | None = None
+    identity: VerifiedIdentity | None = None
 
 
 class LinkClosed(msgspec.Struct, frozen=True):

@@ -20,10 +20,12 @@ __all__ = [
     "Credentials",
     "Digest",
     "DurableName",
+    "IdentityBytes",
     "Key",
     "Moment",
     "NOT_FOR_SCREENS",
     "Number",
+    "RequirementBytes",
     "Rows",
     "Signature",
     "SignedEpochBytes",
@@ -56,6 +58,8 @@ Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
 Signature: TypeAlias = Annotated[bytes, Meta(min_length=64, max_length=64)]
 SignedEpochBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 18)]
 StatementBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 21)]
+RequirementBytes: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
+IdentityBytes: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=1 << 14)]
 QuestionBytes: TypeAlias = Annotated[bytes, Meta(max_length=512)]
 AnswerBytes: TypeAlias = Annotated[bytes, Meta(max_length=1024)]
 

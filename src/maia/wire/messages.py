@@ -14,6 +14,7 @@ from typing import TypeAlias
 from maia.wire.broker_messages import (
     Announce,
     Carried,
+    CarriedWithAuthor,
     FindClosest,
     Interest,
     NodeRecord,
@@ -33,6 +34,7 @@ from maia.wire.broker_messages import (
     SealedReplica,
     SealedRights,
     SealedWanted,
+    SealedWithAuthor,
     SealedWithPlaintext,
     SealMark,
     TypeQuery,
@@ -44,22 +46,28 @@ from maia.wire.client_messages import (
     Accepted,
     Advertise,
     AskState,
+    Author,
     Bye,
     Challenge,
     Changed,
     Column,
     Deliver,
     DeliverLogged,
+    DeliverLoggedWithAuthor,
+    DeliverWithAuthor,
     Ended,
     Failed,
     ForgetDurable,
     Greeting,
     Hello,
+    Identify,
     Missed,
     Ping,
     Pong,
     Publish,
     Published,
+    PublishSigned,
+    PublishTo,
     RenewAll,
     Seen,
     Show,
@@ -90,29 +98,46 @@ from maia.wire.key_messages import (
     WhoWrites,
     Writer,
 )
+from maia.wire.mesh_messages import (
+    AggregateContent,
+    AggregateHead,
+    AggregateLost,
+    AggregateQuery,
+    FrameTargets,
+)
 
 __all__ = [
     "Accepted",
     "Advertise",
+    "AggregateContent",
+    "AggregateHead",
+    "AggregateLost",
+    "AggregateQuery",
     "Announce",
     "AskState",
+    "Author",
     "Bye",
     "Carried",
+    "CarriedWithAuthor",
     "Challenge",
     "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
+    "DeliverLoggedWithAuthor",
+    "DeliverWithAuthor",
     "Ended",
     "Failed",
     "FindClosest",
     "ForgetDurable",
+    "FrameTargets",
     "Greeting",
     "GroupKeys",
     "GroupsEnded",
     "Hello",
     "HistoryKeys",
     "HistoryKeysReply",
+    "Identify",
     "Interest",
     "JoinGroups",
     "KeyTermsRecord",
@@ -128,6 +153,8 @@ __all__ = [
     "Ping",
     "Pong",
     "Publish",
+    "PublishSigned",
+    "PublishTo",
     "Published",
     "Rekey",
     "RekeyPart",
@@ -146,6 +173,7 @@ __all__ = [
     "SealedReplica",
     "SealedRights",
     "SealedWanted",
+    "SealedWithAuthor",
     "SealedWithPlaintext",
     "Seen",
     "Show",
@@ -172,13 +200,15 @@ Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
     | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned
-    | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
+    | Publish | PublishSigned | PublishTo | Published | Deliver | DeliverWithAuthor | DeliverLoggedWithAuthor
+    | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
+    | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply
-    | Show | Changed | Challenge | Vouched
+    | Show | Changed | Challenge | Vouched | Identify
     | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip

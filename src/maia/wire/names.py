@@ -14,6 +14,7 @@ from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import NetworkName, NetworkPattern, TypeName, TypePattern, exact_name
 from maia.credentials.encoding.authority import resource_from_expression, resource_to_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
+from maia.events import routed_uid
 from maia.predicates import DEPTH_MAX, Predicate, predicate_from_expression, predicate_to_expression
 
 __all__ = [
@@ -128,6 +129,6 @@ def filter_to_bytes(predicate: Predicate) -> bytes:
 def filter_from_bytes(data: bytes) -> Predicate:
     """Read exactly what `filter_to_bytes` writes."""
     try:
-        return predicate_from_expression(read_canonical(data, _FILTER_LIMITS))
+        return predicate_from_expression(read_canonical(data, _FILTER_LIMITS), routed_uid)
     except BadInput as problem:
         raise BadFilterEncoding(f"the filter cannot be read: {problem.message}") from problem

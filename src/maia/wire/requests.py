@@ -6,13 +6,16 @@ A request to publish or to subscribe is one signed expression:
       (request (version 1) (action publish | subscribe)
         (network (owner OWNER) (name NAME))
         (type (owner OWNER) (name NAME) (version VERSION))
+        (requires PREDICATE)?
         (filter PREDICATE) (stream BYTES16) (at MICROSECONDS) (nonce BYTES16))
       (signer (ed25519 KEY))
       (signature ed25519 BYTES))
 
-The edge broker verifies it against the key that the link has proved and the
-replay memory. Other brokers verify the same bytes as proof of an interest
-that is on its way to them. What was signed is what is decided upon.
+`requires` is what a subscriber asks of publishers, or a publisher of subscribers
+unless a publication says otherwise; without it, nothing is asked. The edge
+broker verifies the request against the key that the link has proved and the
+replay memory. Other brokers verify the same bytes as proof of an interest that
+is on its way to them. What was signed is what is decided upon.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from maia.credentials import (
 from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
 from maia.credentials.proof import Proof
+from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 from maia.predicates import (
@@ -149,6 +153,7 @@ class EdgeRequest:
     """What a client asks of the network: to publish or to subscribe, to which events of which type.
 
     `stream` names the client's stream of publications, or its subscription.
+    `requires` is about the other side: of a subscription, about publishers.
     """
 
     action: Action
@@ -158,6 +163,7 @@ class EdgeRequest:
     stream: bytes
     at: Instant
     nonce: bytes
+    requires: Predicate = NO_REQUIREMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +208,7 @@ def sign_request(request: EdgeRequest, key: SigningKey) -> SignedRequest:
     """Sign a request; refuse one that could not be read back as it was meant."""
     try:
         checked_size(request.filter)
+        checked_requirement(request.requires)
         body = write_canonical(_to_expression(request))
         signed = SignedRequest(request, key.principal, body, key.sign(SignedKind.REQUEST, body))
         understood = request_from_bytes(request_to_bytes(signed))
@@ -257,12 +264,17 @@ def _read(data: bytes) -> SignedRequest:
 
 
 def _to_expression(request: EdgeRequest) -> SExpression:
+    # Before the filter: requests of one client for one type often require the same.
+    required: tuple[SExpression, ...] = ()
+    if request.requires != NO_REQUIREMENT:
+        required = ((b"requires", predicate_to_expression(request.requires)),)
     return (
         b"request",
         (b"version", b"1"),
         (b"action", request.action.value.encode()),
         network_to_expression(request.network),
         type_to_expression(request.event_type),
+        *required,
         (b"filter", predicate_to_expression(request.filter)),
         (b"stream", request.stream),
         (b"at", b"%d" % request.at),
@@ -278,6 +290,7 @@ def _from_expression(expression: SExpression) -> EdgeRequest:
             (b"action", bytes(action)),
             network,
             event_type,
+            *required,
             (b"filter", predicate),
             (b"stream", bytes(stream)),
             (b"at", bytes(at)),
@@ -291,11 +304,21 @@ def _from_expression(expression: SExpression) -> EdgeRequest:
                 stream,
                 moment_of_request(at),
                 nonce,
+                _requirement(required),
             )
         case (b"request", (b"version", bytes(number)), *_) if number != b"1":
             shown = number[:64].decode("ascii", "backslashreplace")
             raise BadRequestEncoding(f"version `{shown}` of the request format is unknown")
     raise BadRequestEncoding("a field of the request is missing, unknown, repeated or out of order")
+
+
+def _requirement(required: list[SExpression]) -> Predicate:
+    match required:
+        case []:
+            return NO_REQUIREMENT
+        case [(b"requires", predicate)]:
+            return checked_requirement(predicate_from_expression(predicate))
+    raise BadRequestEncoding("a field of the request is unknown, repeated or out of order")
 
 
 def moment_of_request(digits: bytes, kind: type[ProtocolViolation] = BadRequestEncoding) -> Instant:

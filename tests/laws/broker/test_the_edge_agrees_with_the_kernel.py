@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers, class_key, routed_filter
 from maia.credentials import ALL_ATTRIBUTES
-from maia.events import AttributeUid, PresentValue, frame_of
+from maia.events import AttributeUid, Instant, PresentValue, frame_of
 from maia.policy import PublicationRefused, View, Window, see, shape
 from maia.predicates import AllOf, Comparison, Operator, admits
 from maia.wire.codec import decode
@@ -50,7 +51,7 @@ class EdgeExecutor:
         for number, view in enumerate(batch.views):
             audience.join(class_key(view, EVENT_TYPE), view, EVENT_TYPE, (LinkId(number), number))
         found: list[Answer] = [{} for _ in batch.views]
-        for effect in audience.deliver(transit_of(batch.events)):
+        for effect in audience.deliver(transit_of(batch.events), LinkIdentities(), Instant(0)):
             assert isinstance(effect, Send)
             message = decode(effect.data)
             assert isinstance(message, Deliver)

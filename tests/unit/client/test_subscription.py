@@ -108,7 +108,7 @@ async def test_some_events_come_at_once_and_none_after_a_while(subscription: Sub
 def test_an_event_says_who_and_when(subscription: Subscription):
     subscription.take(delivered(0))
     (event,) = asyncio.run(subscription.some(1))
-    assert (event.publisher, event.published_at) == (CAMERA, NOW)
+    assert (event.publisher.principal, event.published_at) == (CAMERA, NOW)
     assert event == {"numberplate": "0-0", "timestamp": None, "location": None}
 
 

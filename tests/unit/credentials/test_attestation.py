@@ -37,7 +37,7 @@ from maia.credentials.attestation import (
 )
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
-from support.software_tpm import ATTRIBUTES, EK_USAGE, Maker, SoftwareTpm, boot_log, registers, sized
+from maia.testing.software_tpm import ATTRIBUTES, EK_USAGE, Maker, SoftwareTpm, boot_log, registers, sized
 
 MAKER, STRANGER = Maker(), Maker("Stranger")
 EVENTS = ((0, b"firmware 1"), (4, b"loader 2"), (7, b"secure boot"), (4, b"kernel 3"))

@@ -32,9 +32,9 @@ from maia.domain.storage.store import memory_store, postgres_store
 from maia.errors import MaiaError
 from maia.events import SECOND, AttributeUid, Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.software_tpm import Maker, SoftwareTpm
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import maia
-from support.software_tpm import Maker, SoftwareTpm
 
 COMMUNITY = "coalition.north"
 START = Instant.parse("2026-11-16T08:00:00Z")

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 
 from maia.broker.durable.cursors import Cursor, forgotten, kept
 from maia.broker.durable.recording import Recording
+from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import (
     CursorAhead,
@@ -55,6 +56,7 @@ from maia.wire.messages import (
     Accepted,
     Carried,
     DeliverLogged,
+    DeliverLoggedWithAuthor,
     ForgetDurable,
     Missed,
     Sealed,
@@ -236,6 +238,8 @@ def _taken(
     if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
         return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
+    if not state.identities.admits(transit.requires, entry.link, now):
+        return [Count("maia_requirements_unmet_total")]  # by the statement of this moment
     data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))
     if data is None:
         return []
@@ -246,20 +250,16 @@ def _taken(
 def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Readable) -> bytes | None:
     """Return what its reader sees of a frame; None for nothing."""
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-    transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
+    # What its publisher's provider said when it was recorded: the statement has expired since.
+    transit = vouched_for(state.attached, found.transit, logged.recorded_at)
+    seen = view_class.seen_of(transit, found.missing)
     if seen is None:
         return None
+    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
+    if seen.author is None:
+        return encode_known(DeliverLogged(entry.ref, logged.position, *whom, seen.rows, seen.columns))
     return encode_known(
-        DeliverLogged(
-            entry.ref,
-            logged.position,
-            transit.publisher.key,
-            transit.stream,
-            transit.sequence,
-            transit.published_at,
-            seen.rows,
-            seen.columns,
-        )
+        DeliverLoggedWithAuthor(entry.ref, logged.position, *whom, seen.rows, seen.columns, seen.author)
     )
 
 

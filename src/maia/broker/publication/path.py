@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
-from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.authors import attached, check_signature, vouched_for
+from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
@@ -25,7 +26,7 @@ from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.recheck import recheck_entry
 from maia.broker.subscriptions.registry import project_again
-from maia.errors import MaiaError
+from maia.errors import BrokenCredential, MaiaError
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
@@ -56,7 +57,7 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     ):
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
         return [fast, *_published(state, link, message, refused=message.rows)]
-    transit = _as_transit(link, message, advertisement, shaped)
+    transit = _as_transit(link, message, advertisement, frame, shaped)
 
     def taken_on() -> list[Effect]:
         remember_own(state, transit, advertisement, now)
@@ -165,11 +166,21 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     if not is_known_type(state, message.type_id):
         return [Count("maia_frames_unwanted_total")]
-    if not is_expected_source(state, link, message.type_id, now):
+    if not state.router.expects(link, message.type_id, now):
         # Before it is remembered: an unexpected source must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
+    if _is_read_here(state, transit.type_id):
+        try:
+            # Before it is remembered, like its source: a frame without its requirement is no frame (A98).
+            check_signature(transit)
+        except BrokenCredential as problem:
+            return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     remember_passing(state, transit, link.id, now)
     return _sent(state, link, transit, now, source=link.id)
+
+
+def _is_read_here(state: BrokerState, type_id: bytes) -> bool:
+    return type_id in state.audiences or (state.recording is not None and state.recording.records(type_id))
 
 
 def _sent(
@@ -183,10 +194,15 @@ def _sent(
 ) -> list[Effect]:
     """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
     unseen = unseen_part(state.routes, transit)
+    is_again = source is not None and state.router.carries_again(
+        transit.publisher.key, transit.stream, transit.sequence
+    )
+    onward = transit if is_again else unseen
+    further = [] if onward is None else forward(state, onward, source=source)
     if unseen is None:
-        return [Count("maia_duplicates_total"), *then()]
+        return [Count("maia_duplicates_total"), *further, *then()]
     if unseen.type_id not in state.statements.streams:
-        return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
+        return [*_given_here(state, unseen, now), *further, *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before
     # a subscriber here gets it, and before its publisher is answered (A35).
@@ -196,7 +212,7 @@ def _sent(
         return [*ended, *_given_here(state, unseen, now), *then()]
 
     state.rest.append(Rest(link.id, given_here))
-    return forward(state, unseen, source=source)
+    return further
 
 
 def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
@@ -209,7 +225,8 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
         return recorded
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
         return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
-    return [*recorded, *audience.deliver(transit)]
+    known = vouched_for(state.attached, transit, now)
+    return [*recorded, *audience.deliver(known, state.identities, now)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
@@ -236,21 +253,25 @@ def _note_sequence(advertisement: Advertisement, message: Publish) -> bool:
     return False
 
 
-def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
+def _as_transit(
+    link: Link, message: Publish, advertisement: Advertisement, given: Frame, shaped: Shaped
+) -> Transit:
     # Columns that were not changed travel in the bytes in which they came.
     forced = advertisement.shaper.forced
     untouched = [] if shaped.refused else message.columns
     if forced:
         untouched = [column for column in untouched if column.uid not in forced]
+    type_id, kept = advertisement.right.event_type.type_id, list(shaped.rows) if shaped.refused else ()
     return Transit(
-        advertisement.right.event_type.type_id,
+        type_id,
         link.peer,
         advertisement.stream,
         message.sequence,
         message.published_at,
         shaped.frame,
-        list(shaped.rows) if shaped.refused else (),
+        kept,
         written_as(untouched),
+        attached(link, message, advertisement, given, shaped),
     )
 
 

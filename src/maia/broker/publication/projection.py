@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, without_proof
 from maia.broker.sessions.links import Advertisement, Projection
 from maia.broker.state import BrokerState
 from maia.credentials import Action, VerifiedChain, certificate_to_bytes
@@ -100,6 +100,7 @@ def project(transit: Transit, projection: Projection) -> Transit:
         Frame(transit.frame.rows, columns),
         transit.kept,
         {uid: column for uid, column in transit.written.items() if uid in columns},
+        without_proof(transit.author),  # the publisher has signed its own type
     )
 
 

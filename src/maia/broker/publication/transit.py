@@ -17,25 +17,42 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
+from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, principal_from_bytes
-from maia.errors import ProtocolViolation
+from maia.credentials.identity import unpack_identity
+from maia.credentials.requirements import (
+    NO_ATTRIBUTES,
+    Attributes,
+    attributes_of_identity,
+    requirement_from_bytes,
+    seen_with_publisher,
+)
+from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid, Frame, Kinds
+from maia.sealing.frames.authorship import AuthorProof
 from maia.types import TransitKindMismatch
 from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
-from maia.wire.messages import Carried, Column
+from maia.wire.messages import Author, Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
 from maia.wire.stream_numbers import is_late
 
 __all__ = [
     "BadCut",
     "StreamOrder",
     "Transit",
+    "author_of",
+    "author_of_part",
     "check_kinds",
     "from_carried",
+    "without_proof",
     "written_as",
 ]
+
+
+_STATEMENTS_REMEMBERED: Final = 4096
 
 
 class BadCut(ProtocolViolation):
@@ -57,6 +74,20 @@ class Transit:
     kept: Sequence[int] = ()
     written: dict[AttributeUid, Column] = field(default_factory=dict, repr=False)
     """Columns in the form in which they travel, as far as that is known already."""
+    author: Author | None = None
+    """The publisher's statement, signature and requirement, as they travel: not verified by being here."""
+
+    @property
+    def requires(self) -> bytes:
+        """Return what subscribers have to meet; no bytes for nothing."""
+        return b"" if self.author is None else self.author.requires
+
+    @property
+    def matched(self) -> Frame:
+        """Return the frame as filters see it: with what the statement here says of its publisher."""
+        if self.author is None or not self.author.statement:
+            return self.frame
+        return seen_with_publisher(self.frame, _attributes_of(self.author.statement))
 
     def columns(self, only: Collection[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""
@@ -86,20 +117,16 @@ class Transit:
             self.published_at,
             self.frame.take(rows),
             numbers,
+            author=author_of_part(self.author, self.frame, rows),
         )
 
     def as_carried(self) -> Carried:
         """Return the message that takes this frame to the next broker."""
-        return Carried(
-            self.type_id,
-            self.publisher.key,
-            self.stream,
-            self.sequence,
-            self.published_at,
-            self.frame.rows,
-            list(self.kept),
-            self.columns(),
-        )
+        whom = self.publisher.key, self.stream, self.sequence, self.published_at
+        rows, kept, columns = self.frame.rows, list(self.kept), self.columns()
+        if self.author is None:
+            return Carried(self.type_id, *whom, rows, kept, columns)
+        return CarriedWithAuthor(self.type_id, *whom, rows, kept, columns, self.author)
 
 
 def from_carried(message: Carried, kinds: Kinds) -> Transit:
@@ -118,7 +145,48 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
         frame,
         kept,
         written_as(message.columns),
+        author_of(message),
     )
+
+
+def author_of_part(
+    author: Author | None,
+    frame: Frame,
+    rows: Sequence[int],
+    only: Collection[AttributeUid] | None = None,
+) -> Author | None:
+    """Return what goes along with some rows and columns of a frame: the publisher's signature is cut, too."""
+    if author is None or not author.proof:
+        return author
+    try:
+        part = AuthorProof.from_bytes(author.proof).part(frame.columns, rows, only=only)
+    except BrokenCredential:
+        return without_proof(author)  # a broker on the way has made it up
+    return Author(author.statement, part.to_bytes(), author.requires)
+
+
+def without_proof(author: Author | None) -> Author | None:
+    """Return what is left about a publisher where its signature does not hold, if anything is."""
+    if author is None or not (author.statement or author.requires):
+        return None
+    return Author(author.statement, b"", author.requires)
+
+
+@lru_cache(maxsize=_STATEMENTS_REMEMBERED)
+def _attributes_of(statement: bytes) -> Attributes:
+    """Return what an attached statement says, verified or not; nothing if it is none."""
+    try:
+        return attributes_of_identity(unpack_identity(statement).statement)
+    except BrokenCredential:
+        return NO_ATTRIBUTES
+
+
+def author_of(message: Carried | Sealed) -> Author | None:
+    """Return what travels with a frame about its publisher; refuse a requirement that cannot be read."""
+    if not isinstance(message, CarriedWithAuthor | SealedWithAuthor):
+        return None
+    requirement_from_bytes(message.author.requires)
+    return message.author
 
 
 def written_as(columns: Sequence[Column]) -> dict[AttributeUid, Column]:

@@ -145,17 +145,13 @@ def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, no
 
 def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> list[Effect]:
     """Send each neighbour the rows that are wanted behind it."""
-    routes = state.routes
-    came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
-    targets = routes.book.targets_of_frame(transit.type_id, came_from, transit.frame)
     ready: dict[tuple[int, ...], bytes] = {}
     effects: list[Effect] = []
-    for node, rows in targets.items():
-        link, same = routes.link_to(node), tuple(rows)
-        if link is not None:
-            if same not in ready:
-                ready[same] = encode_known(transit.cut(rows).as_carried())
-            effects.append(Send(link, ready[same]))
+    for link, rows in state.router.targets(transit.type_id, transit, source=source).items():
+        same = tuple(rows)
+        if same not in ready:
+            ready[same] = encode_known(transit.cut(rows).as_carried())
+        effects += [*state.router.before_frame(link), Send(link, ready[same])]
     return effects
 
 

@@ -4,6 +4,14 @@
     MAIA_BROKER_LISTEN=127.0.0.1:7400        the environment,
     maia broker --listen 127.0.0.1:7400      and flags, which override both.
 
+A router of a mesh needs its key and its neighbours, and nothing else:
+
+    maia broker --key north.key --neighbour 10.0.0.2:7400
+
+Its certificates lie beside the key, in `north.cert` or in a folder `north-certs`. The
+network is the one that they let it connect to, and the owner named in them is whom
+it trusts to say who else may.
+
 Everything is checked before the broker opens a port, keys, certificates and folders
 included, so that `maia broker --check` and a start fail for the same reasons. An error
 names the file, the line and the key, and an unknown setting is an error too.
@@ -12,14 +20,14 @@ names the file, the line and the key, and an unknown setting is an error too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as data_field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import field
 
-from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings
+from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings, Routing
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.config.identity_file import IdentityFile
@@ -29,9 +37,11 @@ from maia.config.settings import (
     Addresses,
     BadConfig,
     Fraction,
+    PeerAddresses,
     Positive,
     PrincipalWord,
     ServerConfig,
+    Setting,
     Text,
     Whole,
     build,
@@ -41,9 +51,21 @@ from maia.config.settings import (
 )
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
-from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    NetworkName,
+    NetworkPattern,
+    Owner,
+    SignedCertificate,
+    SigningKey,
+)
+from maia.credentials.identity import IdentityTrust
+from maia.credentials.requirements import parse_requirement
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import BoundRule
+from maia.predicates import ALWAYS, Predicate
 from maia.types import SignedDefinition, definition_to_bytes
 
 __all__ = ["BrokerConfig", "PreparedBroker", "prepare", "read_config"]
@@ -55,8 +77,12 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     listen: Address = "127.0.0.1:7400"
     address: Address | None = None
     """What others dial to reach this broker; default: where it listens."""
-    join: Addresses = ()
-    """Brokers to join the network through."""
+    join: PeerAddresses = ()
+    """Brokers to join the network through; one that is written KEY@HOST:PORT is dialled by statement link."""
+    routing: Literal["rendezvous", "mesh"] = "rendezvous"
+    """How interests spread: all brokers of a network route in the same way. Default with neighbours: mesh."""
+    neighbours: PeerAddresses = ()
+    """Where the neighbours of a router of a mesh listen; one of two neighbours names the other."""
     data: Path | None = None
     """A folder for what survives a restart; without one nothing does."""
     types: Path | None = None
@@ -87,8 +113,12 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """Where to accept statement links, beside the TLS links at `listen`; without an address nowhere."""
     identity_statement: Path | None = field(name="identity.statement", default=None)
     """The broker's own identity statement; a renewed one is put in its place."""
+    identity_community: Text | None = field(name="identity.community", default=None)
+    """For which community of interest statements count; default: that of the broker's own statement."""
     identity_providers: tuple[PrincipalWord, ...] = field(name="identity.providers", default=())
     """The providers whose statements are believed: keys or .pub files."""
+    identity_demand: Text | None = field(name="identity.demand", default=None)
+    """What the statements of other brokers have to say, as `tpm-integrity >= 2`; others are no neighbours."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
 
 
@@ -101,6 +131,10 @@ def read_config(
 ) -> BrokerConfig:
     """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
     settings = gather(_OWN | _LIMITS, file=file, environment=environment, prefix="MAIA_BROKER_", flags=flags)
+    if "neighbours" in settings:
+        settings.setdefault("routing", replace(settings["neighbours"], value="mesh"))
+    if "routing" in settings and settings["routing"].value == "mesh":
+        _add_what_the_key_tells(settings)
     for name in ("key", "network", "coordinator", "credentials"):
         if name not in settings:
             where = "the options" if file is None else f"`{file}`"
@@ -110,7 +144,48 @@ def read_config(
     config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins)
     if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
         raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
+    if config.routing == "mesh" and config.join:
+        raise config.wrong("join", "is for the rendezvous; a router of a mesh has `neighbours`")
+    if config.routing == "rendezvous" and config.neighbours:
+        raise config.wrong("neighbours", "are for a mesh; with a rendezvous, `join` names a broker")
     return config
+
+
+def _add_what_the_key_tells(settings: dict[str, Setting]) -> None:
+    """Find the certificates of a router beside its key, and its network in them, unless they are named."""
+    key = settings.get("key")
+    if key is None:
+        return
+    path = key.folder / Path(str(key.value)).expanduser()
+    if "credentials" not in settings:
+        places = (path.with_suffix(".cert"), path.with_name(f"{path.stem}-certs"))
+        found = [str(place.absolute()) for place in places if place.exists()]
+        if not found:
+            wanted = " nor ".join(f"`{place}`" for place in places)
+            raise key.wrong("key", f"has no certificates beside it, neither {wanted}; or name `credentials`")
+        settings["credentials"] = Setting(found, key.origin, Path())
+    if "network" in settings or "coordinator" in settings:
+        return
+    named = settings["credentials"]
+    words = named.value if isinstance(named.value, list) else str(named.value).split(",")
+    try:
+        certificates = read_certificates([named.folder / Path(str(word)).expanduser() for word in words])
+    except MaiaError as problem:
+        raise named.wrong("credentials", f"cannot be read: {problem.message} [{problem.code}]") from problem
+    networks = {
+        (pattern.owner, pattern.name.exact): None
+        for signed in certificates
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and Action.CONNECT in signed.certificate.authority.actions
+        and isinstance(pattern := signed.certificate.authority.resources, NetworkPattern)
+        and pattern.owner is not None
+        and pattern.name.exact is not None
+    }
+    if len(networks) != 1:
+        raise named.wrong("credentials", f"name {len(networks)} networks; say `network` and `coordinator`")
+    ((owner, name),) = networks
+    settings["network"] = Setting(name, named.origin, Path())
+    settings["coordinator"] = Setting(str(owner), named.origin, Path())
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +201,8 @@ class PreparedBroker:
     quorums: Quorums = data_field(default_factory=dict, repr=False)
     bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
     identity: IdentityFile | None = data_field(default=None, repr=False)
+    trust: IdentityTrust | None = None
+    demand: Predicate = ALWAYS
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -138,6 +215,8 @@ class PreparedBroker:
             address=config.address or address,
             credentials=self.credentials,
             seeds=tuple(one for one in config.join if one != address),
+            routing=Routing(config.routing),
+            neighbours=config.neighbours,
             lease_s=config.lease_s,
             skew_s=config.skew_s,
             verify_in_transit=config.verify_in_transit,
@@ -148,6 +227,8 @@ class PreparedBroker:
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
+            identity=self.trust,
+            demand=self.demand,
         )
 
     def types_to_keep(self) -> dict[str, bytes]:
@@ -173,6 +254,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     if config.types is not None:
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
     _check_log(config)
+    identity, trust = _identity(config, key, now)
     return PreparedBroker(
         config,
         key,
@@ -182,21 +264,37 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         until,
         quorums=quorums,
         bounds=bounds,
-        identity=_identity(config, key, now),
+        identity=identity,
+        trust=trust,
+        demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
     )
 
 
-def _identity(config: BrokerConfig, key: SigningKey, now: Instant) -> IdentityFile | None:
-    """Return what statement links are accepted with; None if they are not."""
+def _identity(
+    config: BrokerConfig, key: SigningKey, now: Instant
+) -> tuple[IdentityFile | None, IdentityTrust | None]:
+    """Return what statement links are opened with, and whose statements are believed."""
     said = [name for name in config.origins if name.startswith("identity.")]
+    name, dialled = ("join", config.join) if config.join else ("neighbours", config.neighbours)
+    by_statement = next((one for one in dialled if "@" in one), None)
+    if by_statement is not None and config.identity_statement is None:
+        raise config.wrong(
+            name, f"names `{by_statement}`, a statement link, which needs `statement` under `[identity]`"
+        )
     if not said:
-        return None
-    if config.identity_listen is None or config.identity_statement is None or not config.identity_providers:
-        raise config.wrong(said[0], "needs all of `listen`, `statement` and `providers` beside it")
+        return None, None
+    if not config.identity_providers:
+        raise config.wrong(said[0], "needs `providers` beside it: whose statements are believed")
     providers = opened(
         config, "identity.providers", lambda: [read_principal(one) for one in config.identity_providers]
     )
     path = config.identity_statement
+    if path is None:
+        if config.identity_listen is not None:
+            raise config.wrong("identity.listen", "needs `statement` beside it: statement links show one")
+        if config.identity_community is None:
+            raise config.wrong(said[0], "needs `statement` or `community` beside it")
+        return None, IdentityTrust(config.identity_community, frozenset(providers))
     identity = opened(
         config, "identity.statement", lambda: IdentityFile(path, key, providers, window_s=config.skew_s)
     )
@@ -205,7 +303,11 @@ def _identity(config: BrokerConfig, key: SigningKey, now: Instant) -> IdentityFi
         raise config.wrong(
             "identity.statement", f"holds from {statement.not_before} to {statement.not_after}; renew it"
         )
-    return identity
+    if config.identity_community not in {None, statement.community}:
+        raise config.wrong(
+            "identity.community", f"is not `{statement.community}`, the community of `identity.statement`"
+        )
+    return identity, identity().trust
 
 
 def _check_log(config: BrokerConfig) -> None:

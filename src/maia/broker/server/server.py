@@ -24,6 +24,7 @@ from maia.broker.durable.recording import NO_LOG, first_to_reread
 from maia.broker.settings import BadSettings
 from maia.clock import system_now
 from maia.credentials import SigningKey
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.net.addresses import bind, host_and_port
 from maia.net.links import LinkLimits
@@ -134,6 +135,7 @@ def _messages(data: bytes) -> Iterator[bytes]:
 
 
 _FLUSH_S: Final = 10.0
+_LOOK_AT_IDENTITY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +219,39 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
             if listen_by_statement is not None:
                 also, statement_address = bind(listen_by_statement)
                 runner.listen(also, by_statement=True)
+            renewing = None
+            if by_statement is not None:
+                runner.perform(broker.identify(by_statement.identity().own, clock()))
+                renewing = asyncio.create_task(_renew_identity(broker, runner, by_statement, records))
             try:
                 yield RunningBroker(bound, broker, runner, clock, recorder, statement_address)
             finally:
+                if renewing is not None:
+                    renewing.cancel()
                 await revalidator.stop()
                 if recorder is not None:
                     with suppress(TimeoutError):  # a full disk must not keep a broker from stopping
                         await asyncio.wait_for(recorder.flush(), _FLUSH_S)
                 await runner.drain(broker.drain(clock()))
+
+
+async def _renew_identity(
+    broker: Broker, runner: NodeRunner, links: StatementLinks, records: Records | None
+) -> None:
+    """Show peers what is put in the place of the broker's own statement; what is none changes nothing."""
+    shown, refused = links.identity().own, ""
+    while True:
+        await asyncio.sleep(_LOOK_AT_IDENTITY_S)
+        try:
+            found = (await asyncio.to_thread(links.identity)).own
+        except MaiaError as problem:
+            if records is not None and problem.message != refused:
+                refused = problem.message
+                records.note("refused", {"code": problem.code, "why": problem.message})
+            continue
+        if found.id != shown.id:
+            shown, refused = found, ""
+            runner.perform(broker.identify(found, links.clock()))
 
 
 def _take_challenges(broker: Broker, revalidator: Revalidator) -> None:

@@ -9,10 +9,10 @@ neighbours forget all that it told when theirs ends.
 from __future__ import annotations
 
 from maia.broker.publication.state_query import link_gone
-from maia.broker.routing.peers import broker_gone, dial_failed
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
+from maia.broker.timers import IdentityExpires
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sessions.session import goodbye
@@ -54,10 +54,12 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         state.links.pop(link.id, None)
     effects = link_gone(state, link.id, now)
     state.statements.dependencies.forget(link.id)
+    state.timers.reset(IdentityExpires(link.id), None)
+    state.identities.hold(link.id, None)
     state.one_time.forget_link(link.id)
     effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
     for advertisement in list(link.advertisements.values()):
         effects += end_advertisement(state, link, advertisement, now)
     if was_ready:
-        return [*effects, *broker_gone(state, link, now)]
-    return effects if link.dialled is None else [*effects, *dial_failed(state, link.dialled, now)]
+        return [*effects, *state.router.neighbour_gone(link, now)]
+    return effects if link.dialled is None else [*effects, *state.router.dial_failed(link.dialled, now)]

@@ -7,8 +7,8 @@ the link lives on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from maia.broker.access.authoriser import forget_frames, refusal_effects
 from maia.broker.access.one_time_answers import hear_vouched
@@ -18,13 +18,16 @@ from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
 from maia.broker.revocation.streams import receive_held, receive_state_frame
-from maia.broker.routing.interests import receive_interest, receive_offer, receive_renew, receive_resync
-from maia.broker.routing.peers import receive_announce, receive_nodes, send_closest
-from maia.broker.routing.replication import receive_replica, receive_sealed_replica
-from maia.broker.sealed.interests import receive_doubted, receive_sealed_interest, receive_sealed_offer
+from maia.broker.routing.router import Handler
+from maia.broker.sealed.interests import receive_doubted
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.credentials import price_of_showing, show
+from maia.broker.sessions.identities import (
+    receive_identity,
+    receive_identity_answer,
+    receive_identity_of_broker,
+)
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
 from maia.broker.sessions.shares import KEPT, check_share
@@ -38,29 +41,24 @@ from maia.types import definition_to_bytes
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
+    Accepted,
     Advertise,
-    Announce,
     AskState,
     Carried,
+    CarriedWithAuthor,
     Ended,
     Failed,
-    FindClosest,
     ForgetDurable,
-    Interest,
+    Identify,
     Message,
-    Nodes,
-    Offer,
     Publish,
-    Renew,
+    PublishSigned,
+    PublishTo,
     RenewAll,
-    Replica,
-    Resync,
     Sealed,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
-    SealedReplica,
     SealedRights,
+    SealedWithAuthor,
     SealedWithPlaintext,
     Seen,
     Show,
@@ -86,9 +84,6 @@ _TYPE_REPLY_BYTES: Final = 1 << 20
 """How many definitions are told at a time, and how many bytes they have, unless the first has more."""
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
-# Any: the table pairs each class of message with a function of exactly that class.
-_Handler = Callable[[BrokerState, Link, Any, Instant], list[Effect]]
-
 
 def answer(state: BrokerState, link: Link, message: Message, now: Instant, size: int = 0) -> list[Effect]:
     """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
@@ -99,20 +94,25 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
         if link.role is not Role.CLIENT:
             raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
         return _answered(state, link, message, now)
-    if kind in _OF_BROKERS:
+    handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
+    if handler is not None:
         if link.role is not Role.BROKER:
             raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-        return _told(state, link, message, now, size)
+        return _told(state, link, message, handler, now, size)
     raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
 
 
-def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: int) -> list[Effect]:
+def _told(
+    state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, size: int
+) -> list[Effect]:
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
         return []  # a second link to the same broker may still carry what was said before it had to go
     if type(message) in KEPT:
         check_share(state, link, size)
-    handler, before = _OF_BROKERS[type(message)], state.authoriser.meter.used
+    before = state.authoriser.meter.used
+    if isinstance(message, Carried | Sealed | SealedWithPlaintext):
+        state.router.arriving(link, message)
     if type(message) in _FRAMES:
         return handler(state, link, message, now)
     try:
@@ -182,6 +182,7 @@ def _refused(
             | RenewAll()
             | Show()
             | AskState()
+            | Identify()
         ):
             return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
         case _:
@@ -209,11 +210,11 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
     return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
 
 
-_OF_ANYBODY: Final[Mapping[type, _Handler]] = {
+_OF_ANYBODY: Final[Mapping[type, Handler]] = {
     TypeQuery: _tell_type,
 }
 
-_OF_CLIENTS: Final[Mapping[type, _Handler]] = {
+_OF_CLIENTS: Final[Mapping[type, Handler]] = {
     Advertise: advertise,
     Subscribe: subscribe,
     SubscribeDurable: subscribe,
@@ -223,9 +224,12 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Unsubscribe: unsubscribe,
     RenewAll: renew_all,
     Show: show,
+    Identify: receive_identity,
     Vouched: hear_vouched,
     AskState: ask_state,
     Publish: publish,
+    PublishSigned: publish,
+    PublishTo: publish,
 }
 
 _WORK_OF_A_REQUEST: Final = 1024
@@ -233,31 +237,27 @@ _WORK_OF_A_REQUEST: Final = 1024
 _WORK_FOR_A_REQUEST: Final = 256
 """So many steps more count for another request; the client's quota pays for them so (A87)."""
 
-_FREE: Final = frozenset({Publish, Seen, Vouched})
+_FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
 """What a client may say as often as it likes."""
 
-_FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})
+_FRAMES: Final = frozenset(
+    {Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext, StateFrame}
+)
 """What publishers said: brokers carry it as fast as it comes."""
 
-_OF_BROKERS: Final[Mapping[type, _Handler]] = {
+_OF_BROKERS: Final[Mapping[type, Handler]] = {
     Carried: carry,
+    CarriedWithAuthor: carry,
     Sealed: carry_sealed,
+    SealedWithAuthor: carry_sealed,
     SealedWithPlaintext: carry_sealed_with_plaintext,
-    FindClosest: send_closest,
-    Nodes: receive_nodes,
-    Announce: receive_announce,
-    Interest: receive_interest,
-    Offer: receive_offer,
-    Renew: receive_renew,
-    Resync: receive_resync,
-    Replica: receive_replica,
-    SealedInterest: receive_sealed_interest,
-    SealedOffer: receive_sealed_offer,
-    SealedReplica: receive_sealed_replica,
     SealedRights: receive_rights,
     SealedDoubted: receive_doubted,
     StateQuery: receive_state_query,
     StateFrame: receive_state_frame,
     StateDone: receive_state_done,
     StateGone: receive_state_gone,
+    Identify: receive_identity_of_broker,
+    Accepted: receive_identity_answer,
+    Failed: receive_identity_answer,
 }

@@ -10,9 +10,11 @@ from __future__ import annotations
 from maia.broker.access.challenges import challenge_request
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
 from maia.broker.revocation.streams import receive_held
-from maia.broker.routing.peers import broker_known, broker_ready, superseded
+from maia.broker.routing.peers import superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import session_limits
+from maia.broker.sessions.demands import DemandNotMet, check_demand
+from maia.broker.sessions.identities import hold_identity, introduce_self, receive_identity_before_welcome
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.sessions.links import Held, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
@@ -24,7 +26,7 @@ from maia.policy import GrantStale, Request
 from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
 from maia.wire.effects import Effect, LinkOpened, Note
-from maia.wire.messages import Hello, Vouched
+from maia.wire.messages import Hello, Identify, Vouched
 
 __all__ = ["BrokerSessions"]
 
@@ -51,6 +53,9 @@ class BrokerSessions(Endpoint[Link]):
         link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
         link.remote = opened.remote
         state.links[link.id] = link
+        if opened.identity is not None:
+            link.ends_with_identity = True
+            hold_identity(state, link, opened.identity)
         if link.peer == state.principal:
             return close_link(state, link, OutOfTurn("a broker does not connect to itself"), now)
         if link.dialled is None:
@@ -97,7 +102,15 @@ class BrokerSessions(Endpoint[Link]):
             raise StatementAwaited(problem.message) from problem
         state.statements.dependencies.note(link.id, link.connect.watched)
         link.role = Role.CLIENT if link.address is None else Role.BROKER
-        return []
+        if link.role is not Role.BROKER:
+            return []
+        if link.dialled is None:  # who was dialled shows its statement with its welcome
+            check_demand(state, link)
+        return [] if link.ends_with_identity else introduce_self(state, link)
+
+    def identified(self, session: Link, message: Identify, now: Instant) -> list[Effect]:
+        """Take the identity statement that another broker shows before its hello, or its welcome."""
+        return receive_identity_before_welcome(self._state, session, message, now)
 
     def challenge(self, session: Link, hello: Hello, now: Instant) -> list[Effect]:
         """Have a client's right to connect vouched for; a broker cannot ask testers about its own."""
@@ -121,9 +134,15 @@ class BrokerSessions(Endpoint[Link]):
         fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}
         if link.role is not Role.BROKER:
             return [Note("connected", fields)]
+        try:
+            check_demand(state, link)
+        except DemandNotMet as problem:
+            closed = close_link(state, link, problem, now)
+            return closed if link.dialled is None else [*closed, *state.router.dial_failed(link.dialled, now)]
         # Of two links to one broker, one has to go.
         loser = superseded(state, link)
-        effects = broker_known(state, link, now) if loser is link else broker_ready(state, link, now)
+        router = state.router
+        effects = router.neighbour_known(link, now) if loser is link else router.neighbour_up(link, now)
         if loser is not None:
             effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.

@@ -18,7 +18,9 @@ from maia.broker.publication.publisher_view import Shaper
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.credentials import SignedCertificate
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant
+from maia.predicates import Predicate
 from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
@@ -78,6 +80,8 @@ class Advertisement:
     last_sequence: int | None = None
     projections: tuple[Projection, ...] = ()
     """The super-types that its events are also published as, the nearest first."""
+    requires: bytes = field(default=b"", repr=False)
+    """What subscribers have to meet, unless a frame says otherwise."""
 
     @property
     def type_ids(self) -> tuple[bytes, ...]:
@@ -99,6 +103,8 @@ class Subscription:
     own: bytes = field(repr=False)
     cursor: Cursor | None = None
     """How far it has come, if it is durable: it is served from the event log."""
+    requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
+    """What publishers have to meet."""
 
     @property
     def proof(self) -> bytes:
@@ -148,6 +154,8 @@ class Link(Session):
     """One connection of a broker, from the first byte on."""
 
     role: Role = Role.UNKNOWN
+    has_shown_identity: bool = False
+    """Whether the peer has shown an identity statement in the handshake, good or bad."""
     connect: Authorisation | None = None
     remote: str | None = None
     """Where the peer has dialled from, without the port: conditions may ask for it."""

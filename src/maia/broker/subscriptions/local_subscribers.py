@@ -9,7 +9,7 @@ what `see` of the policy kernel shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -17,10 +17,12 @@ from typing import Final
 
 import msgspec
 
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, author_of_part, without_proof
+from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
-from maia.events import AttributeUid, Column, Frame
+from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
+from maia.events import AttributeUid, Column, Frame, Instant
 from maia.policy import View
 from maia.predicates import (
     ALWAYS,
@@ -38,10 +40,17 @@ from maia.views import See, to_python
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import Author, Deliver, DeliverWithAuthor
 from maia.wire.messages import Column as WireColumn
-from maia.wire.messages import Deliver
 
-__all__ = ["CLASS_KEY_BYTES", "LocalSubscribers", "SubscriberGroup", "class_key", "routed_filter"]
+__all__ = [
+    "CLASS_KEY_BYTES",
+    "LocalSubscribers",
+    "SubscriberGroup",
+    "class_key",
+    "delivery_of",
+    "routed_filter",
+]
 
 
 CLASS_KEY_BYTES: Final = 16
@@ -51,8 +60,9 @@ READ_ONE_BY_ONE: Final = 8
 
 _SETS_REMEMBERED: Final = 1024
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_TO_NOBODY: Final = b"\x98\x16\x90"
-"""How a `Deliver` without references begins: an array of eight, its number, an empty array."""
+_TO_NOBODY: Final = (b"\x98\x16\x90", b"\x99\x1d\x90")
+"""How deliveries without references begin: an array, its number, an empty array of references."""
+_BEFORE_REFS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,8 @@ class Seen:
 
     rows: int
     columns: list[WireColumn]
+    author: Author | None = None
+    """What goes along about the publisher: its signature as far as it covers these columns."""
 
 
 @dataclass(slots=True)
@@ -71,7 +83,7 @@ class SubscriberGroup:
     view: View = field(repr=False)
     event_type: VerifiedType = field(repr=False)
     routed: Predicate = field(repr=False)
-    """Matched here: admits whatever the View shows."""
+    """Matched here: admits whatever the View shows, of publishers that meet the requirement."""
     is_quickly_read: bool
     shown: frozenset[AttributeUid] | None = field(repr=False)
     """The visible columns, if matching alone decides which rows are seen."""
@@ -84,6 +96,10 @@ class SubscriberGroup:
     read: RowReader | None = field(default=None, repr=False)
     is_kept: bool = False
     """Whether its members are served from the event log and not at once."""
+    requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
+    """What its members ask of publishers."""
+    parts: Partition | None = field(default=None, repr=False)
+    """Its members by identity, once a frame required something of them."""
 
     @property
     def reader(self) -> RowReader:
@@ -111,9 +127,11 @@ class SubscriberGroup:
             self.others, self.link = dict(self.members), None
         link, ref = member
         self.others.setdefault(link, []).append(ref)
+        self.parts = None
 
     def leave(self, member: tuple[LinkId, int]) -> None:
         """Take a reference out."""
+        self.parts = None
         if self.others is None:
             self.link = None
             return
@@ -129,17 +147,18 @@ class SubscriberGroup:
         """
         if missing and not missing.isdisjoint(self.asks):
             return None
-        rows = self.reader(range(transit.frame.rows), transit.frame)
+        rows = self.reader(range(transit.frame.rows), transit.matched)
         return self.screened(transit, rows) if rows else None
 
     def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
         if self.shown is not None:
-            return Seen(cut.frame.rows, cut.columns(self.shown))
-        return self._screened_row_by_row(cut.frame)
+            author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
+            return Seen(cut.frame.rows, cut.columns(self.shown), _for_subscribers(author))
+        return self._screened_row_by_row(cut.frame, _for_subscribers(without_proof(cut.author)))
 
-    def _screened_row_by_row(self, frame: Frame) -> Seen | None:
+    def _screened_row_by_row(self, frame: Frame, author: Author | None) -> Seen | None:
         see = self.see = self.see or to_python(self.view)
         parts = [part for event in frame.events() if (part := see(event)) is not None]
         if not parts:
@@ -149,7 +168,7 @@ class SubscriberGroup:
             for uid, kind in self.event_type.kinds.items()
             if any(uid in part for part in parts)
         }
-        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)))
+        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), author)
 
 
 class LocalSubscribers:
@@ -170,15 +189,17 @@ class LocalSubscribers:
         member: tuple[LinkId, int],
         *,
         is_kept: bool = False,
+        requires: Predicate = NO_REQUIREMENT,
     ) -> bool:
         """Add a reference to its class; say whether the class is new."""
         known = self.classes.get(key)
         if known is None:
-            routed, shown = routed_filter(view), _shown_by_the_one_window(view, event_type)
+            routed = joined_with_filter(routed_filter(view), requires)
+            shown = _shown_by_the_one_window(view, event_type)
             is_quick = is_quickly_read(routed)
             known = self.classes[key] = SubscriberGroup(key, view, event_type, routed, is_quick, shown)
             known.link, known.ref = member
-            known.is_kept = is_kept
+            known.is_kept, known.requires = is_kept, requires
             if not is_kept:
                 self.matches.add(key, known.routed)
             return True
@@ -205,21 +226,32 @@ class LocalSubscribers:
         return True
 
     def deliver(
-        self, transit: Transit, *, missing: frozenset[AttributeUid] = frozenset()
+        self,
+        transit: Transit,
+        identities: LinkIdentities,
+        now: Instant,
+        *,
+        missing: frozenset[AttributeUid] = frozenset(),
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
-        `missing` are attributes of a sealed frame that this broker cannot
-        read. They look as if they were null; a class that asks about one of
-        them, in its filter or in what restricts it, gets nothing of the frame.
+        What the publisher requires of subscribers is decided once for all members
+        of a class whose statements say the same. `missing` are attributes of a
+        sealed frame that this broker cannot read. They look as if they were null;
+        a class that asks about one of them, in its filter or in what restricts it,
+        gets nothing of the frame.
         """
-        for key, rows in self._matched(transit.frame).items():
+        for key, rows in self._matched(transit.matched).items():
             view_class = self.classes[key]
             if missing and not missing.isdisjoint(view_class.asks):
                 continue
-            seen = view_class.screened(transit, rows)
+            members = [view_class.members]
+            if transit.requires:
+                view_class.parts = identities.partition(view_class.members, view_class.parts, now)
+                members = identities.admitted(transit.requires, view_class.parts)
+            seen = view_class.screened(transit, rows) if members else None
             if seen is not None:
-                yield from _deliveries(transit, seen, view_class.members)
+                yield from _deliveries(transit, seen, members)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
         """Return the rows that each class may have, in order; classes without any are left out."""
@@ -231,13 +263,15 @@ class LocalSubscribers:
         return {key: rows for key, rows in read.items() if rows}
 
 
-def class_key(view: View, event_type: VerifiedType) -> bytes:
+def class_key(view: View, event_type: VerifiedType, requires: Predicate = NO_REQUIREMENT) -> bytes:
     """Return what two subscriptions have in common exactly if they see the same; `until` does not count."""
     windows: tuple[SExpression, ...] = tuple(
         (predicate_to_expression(window.admits), _attributes_expression(window.attributes))
         for window in view.windows
     )
     whole: SExpression = (event_type.id, predicate_to_expression(view.interest), windows)
+    if requires != NO_REQUIREMENT:
+        whole = (b"requires", predicate_to_expression(requires), whole)
     return sha256(write_canonical(whole)).digest()[:CLASS_KEY_BYTES]
 
 
@@ -280,34 +314,42 @@ def _interned(uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     return uids
 
 
+def _for_subscribers(author: Author | None) -> Author | None:
+    """Return what subscribers get about a publisher; what it requires of them only under its signature."""
+    if author is None or author.proof or not author.requires:
+        return author
+    return Author(author.statement, b"") if author.statement else None
+
+
 def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:
     if isinstance(attributes, AllAttributes):
         return b"*"
     return tuple(uid.encode() for uid in sorted(attributes))
 
 
-def _deliveries(transit: Transit, seen: Seen, members: Mapping[LinkId, list[int]]) -> Iterator[Effect]:
+def _deliveries(
+    transit: Transit, seen: Seen, members: Iterable[Mapping[LinkId, list[int]]]
+) -> Iterator[Effect]:
     """Yield the same bytes to all members, but for the references at their start."""
-    whole = encode_known(
-        Deliver(
-            [],
-            transit.publisher.key,
-            transit.stream,
-            transit.sequence,
-            transit.published_at,
-            seen.rows,
-            seen.columns,
-        )
-    )
+    whole = encode_known(delivery_of(transit, seen, []))
     ready: dict[tuple[int, ...], bytes] = {}
-    for link, refs in members.items():
-        same = tuple(refs)
-        if same not in ready:
-            ready[same] = _addressed(whole, refs)
-        yield Send(link, ready[same])
+    for part in members:
+        for link, refs in part.items():
+            same = tuple(refs)
+            if same not in ready:
+                ready[same] = _addressed(whole, refs)
+            yield Send(link, ready[same])
+
+
+def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
+    """Return what is sent to subscriptions of one client."""
+    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
+    if seen.author is None:
+        return Deliver(refs, *whom, seen.rows, seen.columns)
+    return DeliverWithAuthor(refs, *whom, seen.rows, seen.columns, seen.author)
 
 
 def _addressed(whole: bytes, refs: list[int]) -> bytes:
     """Return a delivery without references as one to these; everything behind them stays as it is."""
     assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
-    return _TO_NOBODY[:-1] + _ENCODER.encode(refs) + whole[len(_TO_NOBODY) :]
+    return whole[:_BEFORE_REFS] + _ENCODER.encode(refs) + whole[_BEFORE_REFS + 1 :]

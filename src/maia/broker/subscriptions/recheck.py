@@ -168,7 +168,7 @@ def _place_again(
             entry, right=right, shaper=shaper_of(right.view, tree_root(right.event_type.name.name))
         )
         return place_advertisement(state, link, renewed, None, now)
-    seen = view_class_of(right, entry.cursor)
+    seen = view_class_of(right, entry.cursor, entry.requires)
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
 
 

@@ -43,6 +43,7 @@ from maia.broker.timers import RecheckEntries
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.policy import PolicyRefusal
+from maia.predicates import Predicate
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
@@ -71,9 +72,9 @@ __all__ = [
 _MOMENTS_IN_A_LEASE: Final = 64
 
 
-def view_class_of(right: Authorisation, cursor: Cursor | None) -> bytes:
+def view_class_of(right: Authorisation, cursor: Cursor | None, requires: Predicate) -> bytes:
     """Return with whom a subscription shares what it sees."""
-    seen = class_key(right.view, right.event_type)
+    seen = class_key(right.view, right.event_type, requires)
     return seen if cursor is None else kept_class(seen)
 
 
@@ -90,7 +91,14 @@ def place_subscription(
     # In before out: a renewal that changes the filter leaves no moment without either.
     member, effects = (link.id, entry.ref), list[Effect]()
     is_kept = entry.cursor is not None
-    if audience.join(entry.view_class, entry.right.view, entry.right.event_type, member, is_kept=is_kept):
+    if audience.join(
+        entry.view_class,
+        entry.right.view,
+        entry.right.event_type,
+        member,
+        is_kept=is_kept,
+        requires=entry.requires,
+    ):
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
     if before is None:
         return effects

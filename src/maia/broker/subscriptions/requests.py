@@ -19,7 +19,7 @@ from maia.broker.access.impairment import dial_or_lack, warn
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
+from maia.broker.refusals import CursorTaken, RefTaken, RequirementOnBlinded, StatementAwaited
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
 from maia.broker.sessions.links import Advertisement, HeldRequest, Link, Subscription
@@ -33,6 +33,7 @@ from maia.broker.subscriptions.registry import (
     view_class_of,
 )
 from maia.credentials import Action, SignedCertificate
+from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -95,11 +96,12 @@ def _subscribed(
         ref=message.id,
         link=link.id,
         right=right,
-        view_class=view_class_of(right, cursor),
+        view_class=view_class_of(right, cursor, asked.requires),
         lease_ends=lease_end(state, link, now),
         frame=frame,
         own=own,
         cursor=cursor,
+        requires=asked.requires,
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = place_subscription(state, link, entry, before, now)
@@ -150,6 +152,7 @@ def _advertised(
         lease_ends=lease_end(state, link, now),
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
+        requires=requirement_to_bytes(asked.requires),
     )
     placed = place_advertisement(state, link, entry, before, now)
     cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
@@ -222,6 +225,9 @@ def _event_type(
     """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
     event_type, handed_over = state.types.resolve(asked.event_type, message.definitions, now)
     state.types.check(handed_over)
+    is_blinded = event_type.sealing is not None and event_type.sealing.blinded
+    if is_blinded and asked.requires != NO_REQUIREMENT:
+        raise RequirementOnBlinded("frames of a blinded type show no identity: ask without a requirement")
     return event_type, handed_over
 
 

@@ -60,7 +60,8 @@ HINTS: Final[Mapping[str, str]] = {
     "CREDENTIAL-TPM-QUOTE": "ask for a new nonce with `maia tpm quote --nonce-out`, and quote once more",
     "CREDENTIAL-TPM-LOG": "the log is `binary_bios_measurements` of this boot",
     "REFUSED-TPM-NOT-APPROVED": "an administrator approves a boot with `maia tpm approve`",
-    "REFUSED-TPM-NOT-ENROLLED": "`maia tpm enrol` comes first, then `maia tpm quote --nonce-out`",
+    "REFUSED-TPM-NOT-ENROLLED": "`maia tpm enrol` comes first, then `maia tpm quote --nonce-out`; "
+    "`maia tpm attest` does all of it, where tpm2-tools are installed",
     "REQUEST-TOO-LATE": _CLOCKS,
     "REQUEST-TOO-EARLY": _CLOCKS,
 }

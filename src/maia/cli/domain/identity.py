@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from maia.back_off import doubled
 from maia.cli.domain.calls import (
     BadArgumentWord,
     CallerKey,
@@ -20,16 +22,23 @@ from maia.cli.domain.calls import (
     record_of,
     shown_argument,
 )
-from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
+from maia.cli.domain.subject_load import EXAMPLES, load
+from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text, write_new
 from maia.cli.key import Force
-from maia.cli.output import answer
+from maia.cli.output import answer, fail
+from maia.errors import Refusal, Unavailable
 
 if TYPE_CHECKING:
+    from maia.api.client import DomainClient
     from maia.api.requests import ApiArgument
     from maia.api.responses import ProviderAnswer, SubjectAnswer
     from maia.credentials.identity import SignedIdentity
 
 __all__ = ["add_commands", "subjects", "trust"]
+
+_AGAIN_S: Final = 5.0
+_AGAIN_MOST_S: Final = 60.0
+_LEAST_S: Final = 0.5
 
 subjects = typer.Typer(
     help="Register the subjects of the identity provider.", no_args_is_help=True, rich_markup_mode=None
@@ -45,10 +54,14 @@ ProviderKey: TypeAlias = Annotated[
 ]
 
 
+subjects.command(epilog=EXAMPLES)(load)
+
+
 def add_commands(app: typer.Typer) -> None:
     """Add `maia domain identity`."""
     app.command(
         epilog="Examples: maia domain identity -k anna.key -o anna.identity; "
+        "maia domain identity -k anna.key -o anna.identity --watch; "
         "maia domain identity --guest anna.identity -k anna.key -o anna-guest.identity "
         "--home-out norway.identity"
     )(identity)
@@ -234,41 +247,79 @@ def identity(
         Path | None,
         typer.Option("--home-out", help="With --guest: where to write what is said of your home provider."),
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and replace the file before the statement expires.")
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask for an identity statement about yourself: at home, or as a guest."""
-    from maia.api.requests import GuestBody, IdentityBody
-    from maia.api.responses import GuestAnswer, IdentityAnswer
-    from maia.credentials.identity import (
-        identity_from_bytes,
-        identity_from_text,
-        identity_to_bytes,
-        identity_to_text,
-    )
-
     if guest is None and home_out is not None:
         raise typer.BadParameter("--home-out goes with --guest")
     if guest is not None and lifetime_s is not None:
         raise typer.BadParameter("a guest statement ends with the one of the home domain: no --lifetime-s")
     for file in (out, home_out):
-        if file is not None and file.exists() and not force:
+        if file is not None and file.exists() and not force and not watch:
             raise BadFile(f"`{file}` is already there; `--force` replaces it")
-    home: bytes | None = None
-    with calling(server=server, domain=domain, key=key, credentials=None) as client:
-        if guest is None:
-            body = IdentityBody(lifetime_s)
-            given = client.call("POST", "/v1/identity", body, answer=IdentityAnswer).statement
-        else:
-            shown = GuestBody(identity_to_bytes(identity_from_text(read_text(guest))))
-            found = client.call("POST", "/v1/identity/guest", shown, answer=GuestAnswer)
-            given, home = found.statement, found.home
-    signed = identity_from_bytes(given)
-    write_new(out, identity_to_text(signed), overwrite=force)
-    if home_out is not None and home is not None:
-        write_new(home_out, identity_to_text(identity_from_bytes(home)), overwrite=force)
-    lines = [*_identity_lines(signed), f"written      {out}"]
-    answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
+    failures = 0
+    while True:
+        try:
+            with calling(server=server, domain=domain, key=key, credentials=None) as client:
+                signed, home = _asked_for(client, lifetime_s, guest)
+            _put(out, signed)
+            if home_out is not None and home is not None:
+                _put(home_out, home)
+            lines = [*_identity_lines(signed), f"written      {out}"]
+            answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
+            failures, wait_s = 0, _until_renewal(signed)
+        except (Refusal, Unavailable) as problem:
+            if not watch:
+                raise
+            # A subject may be registered again, and a server comes back: both are asked again.
+            fail(problem, as_json=as_json)
+            failures += 1
+            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
+        if not watch:
+            return
+        time.sleep(wait_s)
+
+
+def _asked_for(
+    client: DomainClient, lifetime_s: int | None, guest: Path | None
+) -> tuple[SignedIdentity, SignedIdentity | None]:
+    """Return a statement about the caller, and of a guest the one about its home provider."""
+    from maia.api.requests import GuestBody, IdentityBody
+    from maia.api.responses import GuestAnswer, IdentityAnswer
+    from maia.credentials.identity import identity_from_bytes, identity_from_text, identity_to_bytes
+
+    if guest is None:
+        body = IdentityBody(lifetime_s)
+        found = client.call("POST", "/v1/identity", body, answer=IdentityAnswer)
+        return identity_from_bytes(found.statement), None
+    shown = GuestBody(identity_to_bytes(identity_from_text(read_text(guest))))
+    given = client.call("POST", "/v1/identity/guest", shown, answer=GuestAnswer)
+    return identity_from_bytes(given.statement), identity_from_bytes(given.home)
+
+
+def _put(path: Path, signed: SignedIdentity) -> None:
+    """Replace a file at once: who follows it reads the old statement or the new one, and no half."""
+    from maia.credentials.identity import identity_to_text
+
+    new = path.with_name(f".{path.name}.new")
+    write_new(new, identity_to_text(signed), overwrite=True)
+    try:
+        new.replace(path)
+    except OSError as problem:
+        raise BadFile(f"`{path}` cannot be written: {problem.strerror}") from problem
+
+
+def _until_renewal(signed: SignedIdentity) -> float:
+    """Return how long to wait: until a third of the statement's life is left."""
+    from maia.events import SECOND
+
+    left = (signed.statement.not_after - moment(None)) / SECOND
+    life = (signed.statement.not_after - signed.statement.not_before) / SECOND
+    return max(left - life / 3, _LEAST_S)
 
 
 def _attributes(words: list[str] | tuple[str, ...]) -> dict[str, ApiArgument]:

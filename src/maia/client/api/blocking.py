@@ -22,6 +22,7 @@ from maia.client.api.publisher import FLUSH_S, Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.entries import Numbering
 from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
@@ -77,13 +78,21 @@ class BlockingPublisher:
         """Publish one event, given by name."""
         self._wait(self._publisher.publish(event, **values))
 
-    def publish_many(self, events: Iterable[Mapping[str, object]]) -> None:
-        """Publish many events, in frames as full as can be; `events` is read in the client's thread."""
-        self._wait(self._publisher.publish_many(events))
+    def publish_to(
+        self, requires: str | Predicate, event: Mapping[str, object] | None = None, /, **values: object
+    ) -> None:
+        """Publish one event to subscribers that meet a requirement, in place of the advertisement's."""
+        self._wait(self._publisher.publish_to(requires, event, **values))
 
-    def publish_batch(self, batch: pa.RecordBatch) -> None:
+    def publish_many(
+        self, events: Iterable[Mapping[str, object]], *, requires: str | Predicate | None = None
+    ) -> None:
+        """Publish many events, in frames as full as can be; `events` is read in the client's thread."""
+        self._wait(self._publisher.publish_many(events, requires=requires))
+
+    def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch."""
-        self._wait(self._publisher.publish_batch(batch))
+        self._wait(self._publisher.publish_batch(batch, requires=requires))
 
     def flush(self, *, timeout_s: float = FLUSH_S) -> None:
         """Wait until the broker has taken on everything; raise `RowsRefused` if it refused some."""
@@ -161,11 +170,14 @@ class BlockingClient:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
+        requires: str | Predicate = NO_REQUIREMENT,
         numbering: Numbering | None = None,
         timeout_s: float = ANSWER_S,
     ) -> BlockingPublisher:
         """Ask to publish events of a type; raise the refusal if that is denied."""
-        asked = self._client.advertise(event_type, filter, numbering=numbering, timeout_s=timeout_s)
+        asked = self._client.advertise(
+            event_type, filter, requires=requires, numbering=numbering, timeout_s=timeout_s
+        )
         return BlockingPublisher(self._wait, self._wait(asked))
 
     def publish(
@@ -185,12 +197,15 @@ class BlockingClient:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
+        requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
         state: bool = False,
         timeout_s: float = ANSWER_S,
     ) -> BlockingSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
-        asked = self._client.subscribe(event_type, filter, durable=durable, state=state, timeout_s=timeout_s)
+        asked = self._client.subscribe(
+            event_type, filter, requires=requires, durable=durable, state=state, timeout_s=timeout_s
+        )
         return BlockingSubscription(self._wait, self._wait(asked))
 
     def show(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
+from maia.client.api.identity_watch import IdentitySource, renewing_identity
 from maia.client.api.types import EventType
 from maia.client.api.wallet_watch import bringing_statements
 from maia.clock import system_now
@@ -61,6 +62,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     timeout_s: float = ANSWER_S,
     revalidate: Revalidate | None = None,
     by_statement: StatementLinks | None = None,
+    identity: IdentitySource | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -72,8 +74,14 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     locations in the certificates; of newer ones brokers hear by themselves.
     Where one must be vouched for anew for each request, its tester is asked,
     or `revalidate` is. `by_statement` says which of the addresses are dialled by
-    statement links and not by TLS.
+    statement links and not by TLS. `identity` is called again and again for the client's
+    own identity statement, such as `IdentityFile` of a file that `maia domain identity --watch` renews:
+    a new one is shown to the broker before the old one ends, on links of both kinds. The providers in it
+    are those whose statements about publishers this client believes.
     """
+    if identity is None and by_statement is not None:
+        identity = by_statement.identity
+    own = None if identity is None else identity()
     addresses = (address,) if isinstance(address, str) else tuple(address)
     pinned = None if brokers is None else frozenset(brokers)
     settings = ClientSettings(
@@ -83,6 +91,8 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         pinned,
         constitutions,
         tuple(statements),
+        None if own is None else own.own,
+        own.trust if own is not None and own.providers else None,
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
@@ -101,7 +111,10 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     )
     async with runner.running():
         try:
-            async with bringing_statements(client, settings.credentials, settings.statements):
+            async with (
+                bringing_statements(client, settings.credentials, settings.statements),
+                renewing_identity(client, identity, settings.identity),
+            ):
                 await client.opened(runner, timeout_s)
                 yield client
         finally:

@@ -36,9 +36,11 @@ from maia.client import (
 )
 from maia.client.api.publisher import OnWarning, Publisher
 from maia.client.api.subscription import Subscription
-from maia.client.api.types import EventType, KnownTypes, predicate_for, topic_pattern
+from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
 from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
+from maia.credentials.identity import SignedIdentity
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
@@ -145,20 +147,26 @@ class Client:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
+        requires: str | Predicate = NO_REQUIREMENT,
         numbering: Numbering | None = None,
+        signs: bool = False,
         on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
         """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied.
 
+        Only subscribers whose identity statement meets `requires`, such as
+        `nationality == "uk" or clearance >= 3`, get what is published, unless a publication says otherwise.
         With `numbering`, what is published again under the same numbers is
         taken for the same; without, every publisher has a stream of its own.
+        A publisher that `signs` proves to subscribers that it has written these values itself.
         `on_warning` is called with the reason why what is published cannot get far at this moment,
         and None when it can again.
         """
         known = await self._meant(event_type, timeout_s)
+        wanted, required = predicate_for(filter, known, topic_pattern(event_type)), requirement_for(requires)
         entry, effects = self._session.advertise(
-            known, predicate_for(filter, known, topic_pattern(event_type)), self._clock(), numbering
+            known, wanted, self._clock(), numbering, signs=signs, requires=required
         )
         publisher = Publisher(self, entry, on_warning)
         self._publishers[entry.ref] = publisher
@@ -195,6 +203,7 @@ class Client:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
+        requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
         state: bool = False,
         on_warning: OnWarning | None = None,
@@ -202,6 +211,7 @@ class Client:
     ) -> Subscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
 
+        Only events of publishers whose identity statement meets `requires` arrive.
         Of a topic, such as `/news/uk`, or a pattern of topics, such as `/news/+/sport`, you get the
         events on these topics and on all below them. With a `durable` name of your
         choice, what was published while you were away comes first. The broker must
@@ -213,7 +223,10 @@ class Client:
         """
         known = await self._meant(event_type, timeout_s)
         wanted = predicate_for(filter, known, topic_pattern(event_type))
-        entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable, state=state)
+        required = requirement_for(requires)
+        entry, effects = self._session.subscribe(
+            known, wanted, self._clock(), durable=durable, state=state, requires=required
+        )
         subscription = Subscription(self, entry, on_warning)
         self._subscriptions[entry.ref] = subscription
         await self._standing(entry, effects, timeout_s)
@@ -232,6 +245,18 @@ class Client:
         They are remembered for what is asked for later, here or after a reconnection.
         """
         number, effects = self._session.show(certificates, statements)
+        answer = self._answers.awaited(number)
+        self.perform(effects)
+        self.take_notices()
+        await in_time(answer, timeout_s)
+
+    async def identify(self, identity: SignedIdentity, *, timeout_s: float = ANSWER_S) -> None:
+        """Show the broker a renewed identity statement within this connection; its attributes act at once.
+
+        It is shown on every later connection too. If the broker refuses it, the one before counts until
+        it expires.
+        """
+        number, effects = self._session.identify(identity)
         answer = self._answers.awaited(number)
         self.perform(effects)
         self.take_notices()

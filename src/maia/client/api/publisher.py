@@ -14,12 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from maia.client import Acknowledged, ClientSession, FrameFiller, NotConnected, RowsRefused
-from maia.client.batch import FRAME_BYTES, columns_of, rows_per_frame
+from maia.client.api.types import requirement_for
+from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, columns_of, rows_per_frame
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL
 from maia.credentials import BadName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value
+from maia.predicates import Predicate
 from maia.types import UnknownName, VerifiedType, check_event
 from maia.types.topics import TOPIC, checked_topic, tree_root
 from maia.wire.effects import Effect
@@ -96,19 +98,36 @@ class Publisher:
         self._filler.add(checked)
         self.pump()
 
-    async def publish_many(self, events: Iterable[Mapping[str, object]]) -> None:
-        """Publish many events, in frames as full as can be; nothing of a frame with a mistake is sent."""
+    async def publish_to(
+        self, requires: str | Predicate, event: Mapping[str, object] | None = None, /, **values: object
+    ) -> None:
+        """Publish one event to subscribers that meet a requirement, in place of the advertisement's.
+
+        `requires` asks about their identity statements: `nationality == "uk" or clearance >= 3`.
+        """
+        await self.publish_many([{**(event or {}), **values}], requires=requires)
+
+    async def publish_many(
+        self, events: Iterable[Mapping[str, object]], *, requires: str | Predicate | None = None
+    ) -> None:
+        """Publish many events, in frames as full as can be; nothing of a frame with a mistake is sent.
+
+        `requires` is what subscribers have to meet, in place of what the advertisement requires.
+        """
+        required = None if requires is None else requirement_for(requires)
         remaining = iter(events)
         names = self.event_type.vocabulary
         while some := list(islice(remaining, self._rows_max)):
             for strange in set().union(*some) - names.keys():
                 check_event({strange: None}, self.event_type)  # raises, and names what comes near
-            await self._send_columns(len(some), {name: [one.get(name) for one in some] for name in names})
+            columns = {name: [one.get(name) for one in some] for name in names}
+            await self._send_columns(len(some), columns, required)
 
-    async def publish_batch(self, batch: pa.RecordBatch) -> None:
+    async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
         import pyarrow as pa
 
+        required = None if requires is None else requirement_for(requires)
         for start in range(0, batch.num_rows, self._rows_max):
             part = batch.slice(start, self._rows_max)
             columns: dict[str, list[object]] = {}
@@ -118,7 +137,7 @@ class Publisher:
                     columns[name] = [None if one is None else Instant(one) for one in moments]
                 else:
                     columns[name] = column.to_pylist()
-            await self._send_columns(part.num_rows, columns)
+            await self._send_columns(part.num_rows, columns, required)
 
     async def flush(self, *, timeout_s: float = FLUSH_S) -> None:
         """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all.
@@ -185,11 +204,21 @@ class Publisher:
 
     # -------------------------------------------------------- inside
 
-    async def _send_columns(self, rows: int, columns: Mapping[str, list[object]]) -> None:
-        if _characters_in(columns) > FRAME_BYTES:
+    async def _send_columns(
+        self, rows: int, columns: Mapping[str, list[object]], requires: Predicate | None
+    ) -> None:
+        size = _characters_in(columns)
+        if size > FRAME_BYTES and requires is None:
             for row in zip(*columns.values(), strict=True):  # long ones: as many in a frame as fit
                 await self.publish(dict(zip(columns, row, strict=True)))
             return
+        if size > FRAME_BYTES and rows > 1:
+            for row in zip(*columns.values(), strict=True):
+                alone = {name: [value] for name, value in zip(columns, row, strict=True)}
+                await self._send_columns(1, alone, requires)
+            return
+        if size > EVENT_BYTES_MAX:
+            raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
         checked = self._checked(rows, columns)
         await self._room_for_more()
         while self._filler.rows or not self._client.session.has_room(self._entry):
@@ -199,7 +228,7 @@ class Publisher:
             else:
                 await self._until_moved()
         self._raise_if_ended()
-        self._send(rows, checked)
+        self._send(rows, checked, requires)
         await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve other tasks
 
     def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
@@ -233,9 +262,9 @@ class Publisher:
             if topic not in seen:
                 seen.add(checked_topic(topic, self._tree))
 
-    def _send(self, rows: int, columns: list[WireColumn]) -> None:
+    def _send(self, rows: int, columns: list[WireColumn], requires: Predicate | None = None) -> None:
         sequence = self._entry.next_sequence
-        effects = self._client.session.publish(self._entry, rows, columns, self._client.now())
+        effects = self._client.session.publish(self._entry, rows, columns, self._client.now(), requires)
         self._unanswered.append((sequence, rows))
         self._client.perform(effects)
 

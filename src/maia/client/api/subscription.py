@@ -1,7 +1,7 @@
 """How does an application receive events?
 
     async for event in subscription:
-        print(event["numberplate"], event.publisher)
+        print(event["numberplate"], event.publisher.identifier)
 
 Events wait here in order until they are asked for. When too many wait, the
 client stops reading, TCP slows the broker down, and a broker that cannot hold any
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from maia.client import Changed, ClientClosed, Delivered, GapDetected, StateKnown
 from maia.client.api.publisher import Home, OnWarning
+from maia.client.authors import PublishedBy
 from maia.client.entries import Subscribed
-from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant, Kind, Value
 from maia.types import VerifiedType
@@ -50,9 +50,9 @@ class ReceivedEvent(dict[str, Value]):
         self.delivered = delivered
 
     @property
-    def publisher(self) -> Principal:
-        """Return who published the event."""
-        return self.delivered.publisher
+    def publisher(self) -> PublishedBy:
+        """Return who published the event, and what is known and verified about it."""
+        return self.delivered.by or PublishedBy(self.delivered.publisher)
 
     @property
     def published_at(self) -> Instant:

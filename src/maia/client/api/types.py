@@ -28,6 +28,7 @@ from maia.client import (
 )
 from maia.clock import system_now
 from maia.credentials import SigningKey, TopicName, TypeName, VerifiedConstitution
+from maia.credentials.requirements import checked_requirement, parse_requirement
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
@@ -42,6 +43,7 @@ __all__ = [
     "KnownTypes",
     "fetch_definitions",
     "predicate_for",
+    "requirement_for",
     "topic_pattern",
     "whole_lineage",
 ]
@@ -143,6 +145,11 @@ def predicate_for(
         predicate = wanted if predicate == ALWAYS else AllOf((wanted, predicate))
     check_predicate(predicate, version)
     return predicate
+
+
+def requirement_for(requires: str | Predicate) -> Predicate:
+    """Return what the other side has to meet; raise with the column if it cannot be read."""
+    return parse_requirement(requires) if isinstance(requires, str) else checked_requirement(requires)
 
 
 # ------------------------------------------------------------ from a broker

@@ -10,7 +10,7 @@ boot that is not approved takes the level away at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
@@ -137,9 +137,17 @@ class AccessAttestations(AccessCore):
             return boots.approved.pcrs, until
 
     def attest(
-        self, subject: Principal, quoted: bytes, signature: bytes, log: bytes, *, now: Instant
+        self,
+        subject: Principal,
+        quoted: bytes,
+        signature: bytes,
+        boot_log: bytes | Mapping[int, bytes],
+        *,
+        now: Instant,
     ) -> Attested:
         """Verify the quote that was expected of a subject; its level counts for a short time.
+
+        What explains it is the event log of the boot, or the values of the registers.
 
         A nonce is used up by the first quote that comes, whatever it is worth.
         """
@@ -151,7 +159,7 @@ class AccessAttestations(AccessCore):
         boot = verify_quote(
             quoted,
             signature,
-            log,
+            boot_log,
             key=attestation_key_from_bytes(row.key),
             nonce=row.nonce,
             pcrs=boots.approved.pcrs,

@@ -13,6 +13,7 @@ import csv
 import io
 import json
 import sqlite3
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -80,6 +81,10 @@ class SqliteSource:
 
     def read(self) -> list[Row]:
         """Run the query."""
+        return rows_of(self.cells(), self.kinds)
+
+    def cells(self) -> list[Sequence[object]]:
+        """Run the query; return its rows as the database gives them."""
         deadline = self.clock() + READ_S
         try:
             file = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_S)
@@ -88,7 +93,7 @@ class SqliteSource:
         try:
             file.execute("PRAGMA query_only = ON")
             file.set_progress_handler(lambda: self.clock() > deadline, _STEPS)
-            return rows_of(file.execute(self.query), self.kinds)
+            return file.execute(self.query).fetchmany(ROWS_MAX + 1)
         except sqlite3.Error as problem:
             raise FactSourceFailed(f"`{self.path}` cannot be asked: {problem}") from None
         finally:
@@ -105,6 +110,10 @@ class PostgresSource:
 
     def read(self) -> list[Row]:
         """Run the query."""
+        return rows_of(self.cells(), self.kinds)
+
+    def cells(self) -> list[Sequence[object]]:
+        """Run the query; return its rows as the database gives them."""
         import psycopg
 
         try:
@@ -114,7 +123,7 @@ class PostgresSource:
                 # A cursor of the server's hands out a bounded number of rows, however many there are.
                 with connection.cursor("maia_facts") as cursor:
                     cursor.execute(self.query.encode())
-                    return rows_of(cursor.fetchmany(ROWS_MAX + 1), self.kinds)
+                    return list(cursor.fetchmany(ROWS_MAX + 1))
         except (psycopg.Error, OSError) as problem:
             # The address can hold a password, so only the kind of the problem is shown.
             raise FactSourceFailed(f"PostgreSQL cannot be asked: {type(problem).__name__}") from None
@@ -122,14 +131,23 @@ class PostgresSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """The rows of a CSV file with a heading, or of a JSON file with a list of rows or of objects."""
+    """The rows of a CSV file with a heading, or of a JSON file with a list of rows or of objects.
+
+    A TOML file has one array of tables, as in `[[subject]]`.
+    """
 
     path: Path
     columns: tuple[str, ...]
     kinds: tuple[ParameterKind, ...]
+    optional: frozenset[str] = frozenset()
+    """Columns that a row may lack; `cells` then has None in their place."""
 
     def read(self) -> list[Row]:
         """Read the file, unless it is written meanwhile."""
+        return rows_of(self.cells(), self.kinds)
+
+    def cells(self) -> list[Sequence[object]]:
+        """Read the file; return its rows as they are there."""
         try:
             before = self.path.stat()
             if before.st_size > BYTES_MAX:
@@ -141,8 +159,8 @@ class FileSource:
         same = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
         if not same or len(data) != after.st_size:
             raise FactSourceFailed(f"`{self.path}` is being written")
-        parse = _csv_rows if self.path.suffix.lower() == ".csv" else _json_rows
-        return rows_of(parse(data, self.columns, str(self.path)), self.kinds)
+        parse = {".csv": _csv_rows, ".toml": _toml_rows}.get(self.path.suffix.lower(), _json_rows)
+        return parse(data, self.columns, str(self.path), self.optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +204,12 @@ def _bounded(parts: object, where: str) -> bytes:
     return bytes(data)
 
 
-def _csv_rows(data: bytes, columns: Sequence[str], where: str) -> list[Sequence[object]]:
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+def _csv_rows(
+    data: bytes, columns: Sequence[str], where: str, optional: frozenset[str] = _NONE
+) -> list[Sequence[object]]:
     if data and not data.endswith(b"\n"):
         raise FactSourceFailed(f"`{where}` ends in the middle of a line: it may be half written")
     try:
@@ -194,27 +217,47 @@ def _csv_rows(data: bytes, columns: Sequence[str], where: str) -> list[Sequence[
         missing = [name for name in columns if name not in (reader.fieldnames or ())]
         if missing:
             raise FactSourceFailed(f"`{where}` has no column `{missing[0][:64]}`")
-        return [[row[name] for name in columns] for row in reader]
+        # CSV has no null: an empty cell of a column that may be missing is taken for one.
+        return [
+            [None if name in optional and not row[name] else row[name] for name in columns] for row in reader
+        ]
     except (csv.Error, UnicodeDecodeError) as problem:
         raise FactSourceFailed(f"`{where}` is not CSV: {problem}") from None
 
 
-def _json_rows(data: bytes, columns: Sequence[str], where: str) -> list[Sequence[object]]:
+def _toml_rows(
+    data: bytes, columns: Sequence[str], where: str, optional: frozenset[str] = _NONE
+) -> list[Sequence[object]]:
+    try:
+        found = tomllib.loads(data.decode())
+    except (ValueError, RecursionError):
+        raise FactSourceFailed(f"`{where}` is not TOML") from None
+    tables = list(found.values())
+    if len(tables) != 1 or not isinstance(tables[0], list) or len(tables[0]) > ROWS_MAX:
+        raise FactSourceFailed(f"`{where}` is not one array of at most {ROWS_MAX} tables")
+    return [_json_row(one, columns, where, optional) for one in tables[0]]
+
+
+def _json_rows(
+    data: bytes, columns: Sequence[str], where: str, optional: frozenset[str] = _NONE
+) -> list[Sequence[object]]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise FactSourceFailed(f"`{where}` is not JSON") from None
     if not isinstance(found, list) or len(found) > ROWS_MAX:
         raise FactSourceFailed(f"`{where}` is not a list of at most {ROWS_MAX} rows")
-    return [_json_row(one, columns, where) for one in found]
+    return [_json_row(one, columns, where, optional) for one in found]
 
 
-def _json_row(one: object, columns: Sequence[str], where: str) -> Sequence[object]:
+def _json_row(
+    one: object, columns: Sequence[str], where: str, optional: frozenset[str] = _NONE
+) -> Sequence[object]:
     if isinstance(one, dict):
-        missing = [name for name in columns if name not in one]
+        missing = [name for name in columns if name not in one and name not in optional]
         if missing:
             raise FactSourceFailed(f"`{where}` has a row without `{missing[0][:64]}`")
-        return [one[name] for name in columns]
+        return [one.get(name) for name in columns]
     if isinstance(one, list):
         return one
     raise FactSourceFailed(f"`{where}` has a row that is neither a list nor an object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -100,20 +101,26 @@ async def nonce(pages: Pages, call: Call) -> Answer:
 ))  # fmt: skip
 async def quote(pages: Pages, call: Call) -> Answer:
     body: bodies.QuoteBody = call.body
+    if bool(body.log) == bool(body.registers):
+        raise BadCall("a quote goes with the event log of the boot, or with the values of the registers")
+    boot = body.log or _registers(body.registers)
 
     def work(access: AccessControl) -> answers.AttestedAnswer:
-        found = access.attest(call.actor, body.quoted, body.signature, body.log, now=call.now)
+        found = access.attest(call.actor, body.quoted, body.signature, boot, now=call.now)
         return answers.AttestedAnswer(found.configuration, found.level, str(found.until), found.is_rebooted)
 
     return await pages.ask(call, work)
 
 
 def _configuration(one: bodies.BootConfiguration) -> Configuration:
+    return Configuration(one.name, one.level, _registers(one.values))
+
+
+def _registers(values: Mapping[str, str]) -> dict[int, bytes]:
     try:
-        values = {int(pcr): bytes.fromhex(value) for pcr, value in one.values.items()}
+        return {int(pcr): bytes.fromhex(value) for pcr, value in values.items()}
     except ValueError:
-        raise BadCall("`values` are hexadecimal digits by the number of their register") from None
-    return Configuration(one.name, one.level, values)
+        raise BadCall("registers are given as hexadecimal digits, by the number of the register") from None
 
 
 def _approved(found: ApprovedBoots) -> answers.ApprovedAnswer:

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import same_secret
 from maia.errors import BadInput, ProtocolViolation, Refusal
-from maia.events import AttributeUid, BadAttribute, attribute_uid
+from maia.events import PUBLISHER_PREFIX, AttributeUid, BadAttribute, attribute_uid, routed_uid
 from maia.predicates import (
     ALWAYS,
     DEPTH_MAX,
@@ -72,7 +72,9 @@ def parts_of(predicate: Predicate, *, is_split: bool = True) -> tuple[FilterPart
     formula = is_true_formula(checked_size(predicate))
     together: dict[tuple[AttributeUid, ...], set[bytes]] = {}
     for part in conjuncts(formula):
-        uids = tuple(sorted(attributes_of(part))) if is_split else ()
+        # What a requirement asks of publishers is for all who read the type: statements are no secret of it.
+        asked = [uid for uid in attributes_of(part) if not uid.startswith(PUBLISHER_PREFIX)]
+        uids = tuple(sorted(asked)) if is_split else ()
         together.setdefault(uids, set()).add(write_canonical(predicate_to_expression(part)))
     parts = [FilterPart(uids, _written(said)) for uids, said in sorted(together.items())]
     return tuple(part for part in parts if _travels(part))
@@ -80,7 +82,7 @@ def parts_of(predicate: Predicate, *, is_split: bool = True) -> tuple[FilterPart
 
 def part_from_bytes(data: bytes) -> Predicate:
     """Read a part; whatever is not the one form of a predicate is refused as bad input."""
-    return predicate_from_expression(read_canonical(data, _LIMITS))
+    return predicate_from_expression(read_canonical(data, _LIMITS), routed_uid)
 
 
 def joined(parts: Iterable[Predicate]) -> Predicate:

@@ -10,6 +10,7 @@ long as the content key they came from, and no longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -19,7 +20,7 @@ from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.sealing.groups.group_id import TYPE_ID_BYTES
 from maia.sealing.keys.secrets import Secret
-from maia.wire.messages import Sealed, SealMark
+from maia.wire.messages import Sealed, SealedWithAuthor, SealMark
 
 INSTANCE_BYTES: Final = 16
 INSTANCES_MAX: Final = 1024
@@ -137,6 +138,7 @@ class EpochKeys:
 NONCE_BYTES: Final = 12
 
 _DOMAIN: Final = b"maia/1/sealed-frame\x00"
+_DOMAIN_WITH_AUTHOR: Final = b"maia/1/sealed-frame-author\x00"
 _FIXED: Final = Struct(">B32s32s32s16sQqQII16sQI")
 _MARK: Final = Struct(">16sQB")
 
@@ -159,7 +161,12 @@ def description(frame: Sealed) -> bytes:
         frame.origin.counter,
         len(kept),
     )
-    return _DOMAIN + fixed + Struct(f">{len(kept)}H").pack(*kept) if kept else _DOMAIN + fixed
+    said = fixed + Struct(f">{len(kept)}H").pack(*kept) if kept else fixed
+    if isinstance(frame, SealedWithAuthor):
+        about = frame.author
+        hashes = [sha256(part).digest() for part in (about.statement, about.proof, about.requires)]
+        return _DOMAIN_WITH_AUTHOR + b"".join(hashes) + said
+    return _DOMAIN + said
 
 
 def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:

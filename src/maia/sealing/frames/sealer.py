@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
@@ -37,8 +37,8 @@ from maia.sealing.frames.content import (
 )
 from maia.sealing.frames.proof import BATCH_MAX, batch_of, frame_root
 from maia.types import SealingLevel
+from maia.wire.messages import Author, Sealed, SealedColumn, SealedWithAuthor, SealMark
 from maia.wire.messages import Column as WireColumn
-from maia.wire.messages import Sealed, SealedColumn, SealMark
 
 __all__ = [
     "COUNTER_MAX",
@@ -96,6 +96,8 @@ class Publication(msgspec.Struct, frozen=True):
     rows: int
     kept: Sequence[int] = ()
     block_rows: int = 0
+    author: Author | None = None
+    """What the signer attaches about the publisher."""
 
     def divided(self) -> Division:
         """Return the blocks of the frame; refuse what is no division of it."""
@@ -269,7 +271,7 @@ def _skeleton(
     signer: Principal,
     mark: SealMark,
 ) -> Sealed:
-    return Sealed(
+    frame = Sealed(
         type_id=keys.type_id,
         publisher=about.publisher.key,
         signer=signer.key,
@@ -289,3 +291,6 @@ def _skeleton(
         place=0,
         path=[],
     )
+    if about.author is None:
+        return frame
+    return SealedWithAuthor(**asdict(frame), author=about.author)

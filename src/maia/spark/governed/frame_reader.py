@@ -29,13 +29,14 @@ from maia.log.format.rows import SEALED_COLUMN, BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
 from maia.spark.governed.reader import SignerNotEntitled
+from maia.spark.governed.requirements import FrameRequirements
 from maia.spark.governed.signers import Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
 from maia.views.arrow_types import ARROW_TYPES
 from maia.wire.codec import decode
 from maia.wire.columns import VALUES_MAX, BadColumn, TooManyValues, decode_column, kind_from_number
-from maia.wire.messages import Carried, Column, Sealed
+from maia.wire.messages import Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
 
 # Which frames lie in these rows of a log, as far as this reader needs them?
 
@@ -82,7 +83,7 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried 
     """Fill the holes of a parted message, and read it as strictly as if it had come from the network."""
     _, columns_at, hole_at, skeleton = found
     try:
-        is_sealed = skeleton[0] == _SEALED_NUMBER
+        is_sealed = skeleton[0] in _SEALED_NUMBERS
         read = []
         for column in skeleton[columns_at]:
             name = column_name(column[0])
@@ -97,10 +98,11 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried 
     except (IndexError, TypeError, KeyError) as problem:
         raise BadRow("the header of a row is none") from problem
     # The number at the start distinguishes the union, which the type of `convert` cannot say.
-    return cast("Carried | Sealed", msgspec.convert(skeleton, type=Carried | Sealed))
+    return cast("Carried | Sealed", msgspec.convert(skeleton, type=_ANY_FRAME))
 
 
-_SEALED_NUMBER: Final = Sealed.__struct_config__.tag
+_ANY_FRAME: Final = Carried | CarriedWithAuthor | Sealed | SealedWithAuthor
+_SEALED_NUMBERS: Final = frozenset(one.__struct_config__.tag for one in (Sealed, SealedWithAuthor))
 
 
 # How does a column, as it travels, become an Arrow array, every value checked?
@@ -273,6 +275,8 @@ class FrameOpener:
     with_meta: bool = False
     spans: tuple[tuple[int, int], ...] = ()
     """Where the View held only at times between the two moments: these, one after the other."""
+    requirements: FrameRequirements = field(default_factory=FrameRequirements)
+    """What publishers and this reader require of each other."""
 
     def holds_at(self, moment: int) -> bool:
         """Say whether the View held at a moment."""
@@ -380,7 +384,9 @@ class _Task:
         """Yield the readable part of some frames."""
         plan = self._plan
         # The log's own column of moments prunes; it is not signed, and decides nothing.
-        frames = [frame for frame in frames if plan.holds_at(frame.published_at)]
+        frames = [
+            frame for frame in frames if plan.holds_at(frame.published_at) and self._is_for_the_reader(frame)
+        ]
         self._fetch({frame.epoch for frame in frames if isinstance(frame, Sealed)})
         for frame in frames:
             try:
@@ -391,6 +397,14 @@ class _Task:
                 continue
             if found is not None:
                 yield found
+
+    def _is_for_the_reader(self, frame: Carried | Sealed) -> bool:
+        # What a sealed frame says of its author is signed, and proved before a row of it comes out.
+        try:
+            return self._plan.requirements.admits(frame)
+        except ProtocolViolation as problem:
+            self.refused[problem.code] += 1
+            return False
 
     def _fetch(self, epochs: set[int]) -> None:
         new = epochs.difference(self._epochs)

@@ -24,6 +24,7 @@ from maia.credentials.validity.validity_state import Once
 from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Instant
 from maia.policy import CHAINS_COUNTED, NO_FACTS, BoundRule, Facts
+from maia.spark.governed.requirements import ReaderIdentity
 
 # In which ways does a governed table say no, beside those of the policy kernel?
 
@@ -154,6 +155,9 @@ class Reader:
 
     answered: AnsweredOnce | None = field(default=None, repr=False, compare=False)
     """Answers to one-time questions about the request that this reader makes."""
+
+    identity: ReaderIdentity | None = field(default=None, repr=False)
+    """The reader's identity statements, for what publishers require, and whose statements count."""
 
     def tested(self, standing: Tester, now: Instant) -> Reader:
         """Return the same reader, whose certificates, and those of writers, are tested at `now`."""

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from pyspark.sql import types as t
 
 from maia.credentials import Action, Principal, SignedCertificate
+from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement, parse_requirement
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
 from maia.policy.view import shows
@@ -34,6 +35,7 @@ from maia.spark.governed.log_stream import BYTES_AT_ONCE
 from maia.spark.governed.periods import Slice, slices_of
 from maia.spark.governed.reader import NameTaken, NoKeys, NoSuchColumn, Reader, UnknownTerms
 from maia.spark.governed.recorded import Recorded, between
+from maia.spark.governed.requirements import FrameRequirements, frame_requirements
 from maia.spark.governed.right_watch import HeldRight, Watch
 from maia.spark.governed.several_periods import PeriodsView
 from maia.spark.governed.signers import Signers, accepted_signers
@@ -75,6 +77,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     reader: Reader,
     keys: Keys | None = None,
     filter: Predicate | str = ALWAYS,  # noqa: A002 - it is called so in requests and in the client
+    requires: Predicate | str = NO_REQUIREMENT,
     columns: Collection[str] | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
@@ -92,6 +95,8 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     log has now. A stream goes on with what the log gets later, each frame once,
     whatever is joined meanwhile; if the log forgets frames that it has not read,
     it ends, unless `fails_on_loss` is false. A batch reads about `batch_bytes`.
+    Frames show only if their publisher's identity statement meets `requires`, and
+    the reader's the requirement of the publisher, each at the moment of publication.
     `versions` are others of the same type whose attributes a right may name
     of. `columns` opens only some attributes, by name. `watch` tests the reader
     now, which includes one-time questions about this request, and ends the
@@ -103,7 +108,9 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
     reader = reader if watch is None else watch.tested(reader, request)
     slices = slices_of(request, reader, since=since, until=until)
-    table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
+    required = parse_requirement(requires) if isinstance(requires, str) else checked_requirement(requires)
+    requirements = frame_requirements(reader.principal, reader.identity, required)
+    table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta, requirements)
     delivered = _delivered(event_type, columns, with_meta=with_meta)
     plans = [table.planned(one, delivered) for one in slices]
     recorded = Recorded(spark, log, event_type.type_id, *_outer(slices))
@@ -159,6 +166,7 @@ class _Table:
     reader: Reader
     keys: Keys | None
     with_meta: bool
+    requirements: FrameRequirements
     passes: list[KeyPass] = field(default_factory=list, repr=False)
 
     def held(
@@ -240,6 +248,7 @@ class _Table:
             keys=self._pass(kinds),
             with_meta=self.with_meta,
             spans=tuple((int(first), int(last)) for first, last in one.spans),
+            requirements=self.requirements,
         )
 
     def _schema(self, kinds: Mapping[AttributeUid, Kind]) -> t.StructType:

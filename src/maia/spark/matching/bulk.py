@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 from pyspark.sql import types as t
 
+from maia.credentials.requirements import is_met, requirement_from_bytes
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.syntax import Comparison, Operator, Predicate, attributes_of
@@ -39,18 +40,32 @@ from maia.spark.matching.tables import (
 from maia.views.schema import StoredMismatch, checked_stored, spark_type
 from maia.views.to_spark import to_spark_test
 
-__all__ = ["EVENT", "TYPE", "BulkMatcher", "Subscription", "TooManyKeys", "as_super_types"]
+__all__ = [
+    "EVENT",
+    "REQUIRES",
+    "TYPE",
+    "BulkMatcher",
+    "Subscription",
+    "TooManyKeys",
+    "TooManyRequirements",
+    "as_super_types",
+]
 
 EVENT: Final = "_event"
 """The column that tells events apart."""
 TYPE: Final = "_type"
 """The column that says which type an event is of."""
+REQUIRES: Final = "_requires"
+"""The column with what an event's publisher requires of subscribers, as it travels; it may be left out."""
 
 CASES_MAX: Final = 64
 """Up to this many filters are written into the query; more of them are asked in Arrow."""
 
 BROADCAST_ROWS_MAX: Final = 2_000_000
 """Key rows that are sent to every executor. Beyond, events and keys are shuffled to meet."""
+
+REQUIREMENTS_MAX: Final = 10_000
+"""Different requirements of publishers in one job: each is decided once for each class of statements."""
 
 KEY_ROWS_MAX: Final = 50_000_000
 
@@ -62,6 +77,12 @@ class TooManyKeys(BadInput):
     """The filters of one job make more rows of keys than a job takes."""
 
     code = "INPUT-BULK-KEYS"
+
+
+class TooManyRequirements(BadInput):
+    """The publishers of one job's events require more different things than a job takes."""
+
+    code = "INPUT-BULK-REQUIREMENTS"
 
 
 def as_super_types(
@@ -155,7 +176,36 @@ class BulkMatcher:
         parts = [] if plain is None else [plain.select(EVENT, self._class_number(), *self._received())]
         if self._filters.opened.num_rows:
             parts.append(self._gathered(given))
-        return reduce(DataFrame.unionAll, parts) if parts else self._nothing()
+        matched = reduce(DataFrame.unionAll, parts) if parts else self._nothing()
+        return self._permitted(matched, events) if REQUIRES in events.columns else matched
+
+    def _permitted(self, matched: DataFrame, events: DataFrame) -> DataFrame:
+        """Return the matches of classes that meet what the event's publisher requires."""
+        required = events.where(F.length(REQUIRES) > 0).select(EVENT, REQUIRES)
+        found = required.select(REQUIRES).distinct().limit(REQUIREMENTS_MAX + 1).collect()
+        if not found:
+            return matched
+        if len(found) > REQUIREMENTS_MAX:
+            raise TooManyRequirements(f"one job takes at most {REQUIREMENTS_MAX:,} different requirements")
+        unmet = self._unmet([bytes(row[0]) for row in found])
+        if not unmet:
+            return matched
+        schema = f"{REQUIRES} binary, rights_class int"
+        barred = required.join(F.broadcast(self._spark.createDataFrame(unmet, schema)), REQUIRES)
+        return matched.join(barred.select(EVENT, "rights_class"), [EVENT, "rights_class"], "left_anti")
+
+    def _unmet(self, required: Iterable[bytes]) -> list[tuple[bytes, int]]:
+        """Return which requirement which class does not meet; one decision for equal statements."""
+        found: list[tuple[bytes, int]] = []
+        for data in required:
+            requirement, decided = requirement_from_bytes(data), dict[frozenset[object], bool]()
+            for number, one in enumerate(self.classes):
+                said = frozenset((uid, type(value), value) for uid, value in one.attributes.items())
+                if said not in decided:
+                    decided[said] = is_met(requirement, one.attributes)
+                if not decided[said]:
+                    found.append((data, number))
+        return found
 
     def _candidates(
         self, given: DataFrame, conditions: Conditions, keys: DataFrame | None

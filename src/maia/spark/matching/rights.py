@@ -11,11 +11,12 @@ and the attributes of all windows whose predicates are: the answer of `see`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from maia.credentials.requirements import NO_REQUIREMENT, Attributes, about_publisher
 from maia.errors import BadInput
-from maia.events import AttributeUid, Kind, Kinds
+from maia.events import PUBLISHER_PREFIX, AttributeUid, Kind, Kinds
 from maia.policy.view import View, Window, shows
 from maia.predicates.covering.normal_form import is_true_formula, negated
 from maia.predicates.syntax import (
@@ -64,28 +65,42 @@ class Subscription:
     id: str
     event_type: str
     view: View
+    requires: Predicate = NO_REQUIREMENT
+    """What publishers have to meet; the events' columns `publisher.…` say what they are."""
+    attributes: Attributes = field(default_factory=dict)
+    """What the subscriber's identity statement says, for what publishers require."""
 
 
 @dataclass(frozen=True, slots=True)
 class RightsClass:
-    """All subscriptions that see the same of a type."""
+    """All subscriptions that see the same of a type, and whose subscribers' statements say the same."""
 
     event_type: str
     opened_by: OpenedBy
     members: tuple[str, ...]
+    attributes: Attributes = field(default_factory=dict)
 
 
 def rights_classes(subscriptions: Iterable[Subscription], stored: Kinds) -> list[RightsClass]:
     """Group subscriptions by View, and work out each View's predicates over whole events."""
-    members: dict[tuple[str, tuple[Window, ...], Predicate], list[str]] = {}
+    members: dict[tuple[object, ...], list[Subscription]] = {}
     for count, one in enumerate(subscriptions, start=1):
         if count > SUBSCRIPTIONS_MAX:
             raise TooManySubscriptions(f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions")
-        members.setdefault((one.event_type, one.view.windows, one.view.interest), []).append(one.id)
-    return [
-        RightsClass(event_type, opened_by(View(windows, interest), stored), tuple(ids))
-        for (event_type, windows, interest), ids in members.items()
-    ]
+        # Python takes 1 and True for equal, and a requirement does not.
+        said = frozenset((uid, type(value), value) for uid, value in one.attributes.items())
+        key = (one.event_type, one.view.windows, one.view.interest, one.requires, said)
+        members.setdefault(key, []).append(one)
+    return [_class_of(alike, stored) for alike in members.values()]
+
+
+def _class_of(alike: Sequence[Subscription], stored: Kinds) -> RightsClass:
+    one = alike[0]
+    seen = opened_by(View(one.view.windows, one.view.interest), stored)
+    if one.requires != NO_REQUIREMENT:
+        asked = about_publisher(one.requires)
+        seen = {_both(condition, asked): shown for condition, shown in seen.items()}
+    return RightsClass(one.event_type, seen, tuple([each.id for each in alike]), one.attributes)
 
 
 def opened_by(view: View, stored: Kinds) -> OpenedBy:
@@ -95,7 +110,9 @@ def opened_by(view: View, stored: Kinds) -> OpenedBy:
     found: dict[Predicate, frozenset[AttributeUid]] = {}
     for window in view.windows:
         condition = _both(window.admits, interest)
-        shown = frozenset(uid for uid in stored if shows(window, uid))
+        shown = frozenset(
+            uid for uid in stored if shows(window, uid) and not uid.startswith(PUBLISHER_PREFIX)
+        )
         found[condition] = found.get(condition, frozenset()) | shown
     return found
 

@@ -1,7 +1,9 @@
-"""A TPM 2.0 in Python, as far as attestation needs one: written from the specification, for tests.
+"""A TPM 2.0 in Python, as far as attestation needs one: for tests, and for demonstrations without a chip.
 
-It is the other side of `maia.credentials.attestation` and shares no code with it: it builds the structures
+It was written from the specification, as the other side of
+`maia.credentials.attestation`, and shares no code with it: it builds the structures
 that the verifier takes apart, and opens the credentials that the verifier makes.
+It protects nothing: its keys are in the memory of the process.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-__all__ = ["Maker", "SoftwareTpm", "boot_log", "registers"]
+__all__ = ["ATTRIBUTES", "EK_USAGE", "Maker", "SoftwareTpm", "boot_log", "registers", "sized"]
 
 ATTRIBUTES = 0x00050072  # fixedTPM, fixedParent, sensitiveDataOrigin, userWithAuth, restricted, sign
 EK_USAGE = x509.ObjectIdentifier("2.23.133.8.1")
 
 
 def sized(data: bytes) -> bytes:
+    """Return bytes with their length before them, as TPMs write them."""
     return pack(">H", len(data)) + data
 
 
@@ -32,11 +35,21 @@ class Maker:
     """A maker of TPMs: the root behind endorsement certificates."""
 
     def __init__(self, name: str = "Maker of TPMs") -> None:
+        """Make a key, and a certificate that signs itself."""
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         self.root = self.certificate(self.key.public_key(), self.name, ca=True)
 
-    def certificate(self, key, name, *, ca=False, usage=EK_USAGE, days=3650) -> bytes:  # type: ignore[no-untyped-def]
+    def certificate(
+        self,
+        key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
+        name: x509.Name,
+        *,
+        ca: bool = False,
+        usage: x509.ObjectIdentifier | None = EK_USAGE,
+        days: int = 3650,
+    ) -> bytes:
+        """Sign a certificate for a TPM's endorsement key, or for an authority."""
         now = datetime.now(UTC)
         builder = (
             x509.CertificateBuilder()
@@ -58,6 +71,7 @@ class SoftwareTpm:
     """One machine's TPM, with an endorsement key that its maker certified, and an attestation key."""
 
     def __init__(self, maker: Maker, *, is_rsa: bool = False, attributes: int = ATTRIBUTES) -> None:
+        """Make a TPM whose registers are zero."""
         self.ek = rsa.generate_private_key(65537, 2048)
         self.certificate = maker.certificate(self.ek.public_key(), x509.Name([]))
         self.ak = rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
@@ -65,9 +79,11 @@ class SoftwareTpm:
         self.name = b"\x00\x0b" + sha256(self.area).digest()
         self.clock, self.resets, self.restarts = 1000, 1, 0
         self.pcrs = {pcr: bytes(32) for pcr in range(24)}
+        self._log = boot_log()
 
     @property
     def attestation_key(self) -> bytes:
+        """Return the public part of the attestation key, a TPM2B_PUBLIC."""
         return sized(self.area)
 
     def _area(self, attributes: int) -> bytes:
@@ -87,11 +103,21 @@ class SoftwareTpm:
         self.pcrs = {pcr: bytes(32) for pcr in range(24)}
         for pcr, measured in events:
             self.pcrs[pcr] = sha256(self.pcrs[pcr] + sha256(measured).digest()).digest()
-        return boot_log(*events)
+        self._log = boot_log(*events)
+        return self._log
+
+    def log(self) -> bytes:
+        """Return the event log of the last boot."""
+        return self._log
+
+    def registers(self, pcrs: tuple[int, ...]) -> dict[int, bytes]:
+        """Return the values of registers."""
+        return {pcr: self.pcrs[pcr] for pcr in pcrs}
 
     def activate(self, credential: bytes) -> bytes:
         """Open a credential, as TPM2_ActivateCredential does; raise if it is not for this TPM and key."""
-        assert credential[:8] == bytes.fromhex("badcc0de00000001")
+        if credential[:8] != bytes.fromhex("badcc0de00000001"):
+            raise ValueError("TPM_RC_STRUCTURE")
         size = int.from_bytes(credential[8:10], "big")
         blob, wrapped = credential[10 : 10 + size], credential[12 + size :]
         oaep = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), b"IDENTITY\x00")
@@ -113,6 +139,7 @@ class SoftwareTpm:
     def attested(
         self, nonce: bytes, pcrs: tuple[int, ...], *, magic: int = 0xFF544347, kind: int = 0x8018
     ) -> bytes:
+        """Return a TPMS_ATTEST; `magic` and `kind` make one that is no quote."""
         chosen = sum(1 << pcr for pcr in pcrs).to_bytes(3, "little")
         digest = sha256(b"".join(self.pcrs[pcr] for pcr in sorted(pcrs))).digest()
         head = pack(">IH", magic, kind) + sized(self.name) + sized(nonce)
@@ -120,6 +147,7 @@ class SoftwareTpm:
         return head + clock + pack(">IHB", 1, 0x000B, 3) + chosen + sized(digest)
 
     def sign(self, attested: bytes) -> bytes:
+        """Return a TPMT_SIGNATURE by the attestation key."""
         if isinstance(self.ak, rsa.RSAPrivateKey):
             made = self.ak.sign(attested, padding.PKCS1v15(), hashes.SHA256())
             return pack(">HH", 0x0014, 0x000B) + sized(made)
@@ -127,6 +155,7 @@ class SoftwareTpm:
         return pack(">HH", 0x0018, 0x000B) + sized(r.to_bytes(32, "big")) + sized(s.to_bytes(32, "big"))
 
     def quote(self, nonce: bytes, pcrs: tuple[int, ...]) -> tuple[bytes, bytes]:
+        """Return a quote and its signature."""
         self.clock += 10
         attested = self.attested(nonce, pcrs)
         return attested, self.sign(attested)

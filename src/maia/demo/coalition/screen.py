@@ -1,0 +1,175 @@
+"""How does the story of the coalition look on a screen, and what is left of it for programs?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+
+from maia.demo.coalition.cast import DEMAND, PEOPLE, ROUTERS, assemble
+from maia.demo.screens.shared import typed_command
+from maia.demo.screens.tables import LOOK
+
+if TYPE_CHECKING:
+    from maia.demo.coalition.play import Play, Round
+    from maia.events import Instant
+
+__all__ = ["BEFORE", "after", "play_coalition", "show_round"]
+
+BEFORE: Final = """\
+Norway, Britain and the Netherlands share contacts at sea over six routers. Every
+person and router has a statement of its nation's identity provider: nationality and
+clearance of people, the proved boot of routers. Publishers say who may see a contact,
+readers say whose contacts they want, routers say which routers they work with.
+
+"""
+_LOADED: Final = (
+    "concurrent.futures.thread",
+    "encodings.idna",
+    "maia.broker.server.process",
+    "maia.domain.server.process",
+    "maia.net.telemetry",
+)
+"""What the processes need, so that each of them, forked from this one, starts at once."""
+_SEEN: Final = "[green]●[/green]"
+_MARKS: Final[Mapping[str, str]] = {
+    "SUBSCRIBER": "s",
+    "PUBLISHER": "p",
+    "NO_STATEMENT": "x",
+    "CUT_OFF": "c",
+}
+
+
+def play_coalition(folder: Path, *, seed: bytes, now: Instant, started_at: float, quiet: bool) -> tuple[
+    dict[str, object], list[str]
+]:  # fmt: skip
+    """Play the story; return its record, and the claims that do not hold."""
+    for name in _LOADED:
+        import_module(name)
+    from maia.demo.coalition.play import play
+    from maia.demo.coalition.world import world_at_work
+
+    screen = Console(quiet=quiet, highlight=False, emoji=False)
+
+    def say(sentence: str) -> None:
+        screen.print(f"  {time.time() - started_at:6.2f} s  [bold]{sentence}[/bold]", soft_wrap=True)
+
+    with world_at_work(assemble(seed, now=now), folder, say) as world:
+        ready_s = time.time() - started_at
+        if not quiet:
+            _show_nodes(
+                screen, {name: (world.addresses.get(name), one.pid) for name, one in world.children.items()}
+            )
+        found = asyncio.run(play(world, say, lambda one: show_round(screen, one)))
+        is_emulated = world.is_emulated
+    _show_refused(screen, found)
+    record = _record(found) | {
+        "swtpm": is_emulated,
+        "ready_s": round(ready_s, 3),
+        "played_s": round(time.time() - started_at, 3),
+    }
+    return record, found.broken
+
+
+def after() -> list[str]:
+    """Return the lines that say what to try next."""
+    command = typed_command()
+    return [
+        "Every delivery above went over sockets between processes, and is what the kernel says.",
+        "",
+        "Next:",
+        f"  {command} tpm --help       prove the boot of your own router",
+        "  docs/identity.md     statements, guests and attested routers, command by command",
+    ]
+
+
+def _show_nodes(screen: Console, nodes: Mapping[str, tuple[str | None, int]]) -> None:
+    screen.print()
+    for name, (address, pid) in nodes.items():
+        where = f"links of two messages at {address}" if address else "identity provider"
+        screen.print(f"  {name:<12} {where:<42} process {pid}")
+    screen.print("\nWhat happens, by seconds since the start:")
+
+
+def show_round(screen: Console, this: Round) -> None:
+    """Show who saw what in one round, and why the others did not."""
+    from maia.demo.coalition.play import READERS
+
+    table = Table(**LOOK)
+    table.add_column("published by")
+    table.add_column("for subscribers with")
+    for who in READERS:
+        person = PEOPLE[who]
+        table.add_column(f"{who}\n[dim]{person.router}[/dim]", justify="center")
+    marks: set[str] = set()
+    for one in this.written:
+        cells = []
+        for who in READERS:
+            has_seen = any(seen["vessel"] == one.contact["vessel"] for seen in this.received[who])
+            obstacle = one.obstacles[who]
+            if has_seen != (who in one.expected):
+                cells.append("[bold red]✗[/bold red]")
+            elif obstacle is None:
+                cells.append(_SEEN)
+            else:
+                marks.add(obstacle.name)
+                cells.append(f"[dim]{_MARKS[obstacle.name]}[/dim]")
+        requires = "anything" if one.requires == "true" else one.requires
+        table.add_row(one.by, requires, *cells)
+    screen.print(Padding(table, (0, 0, 0, 11)))
+    from maia.demo.coalition.play import Obstacle
+
+    legend = ", ".join(f"{_MARKS[one.name]} {one.value}" for one in Obstacle if one.name in marks)
+    screen.print(f"           ● seen; not seen: {legend}", soft_wrap=True)
+    alone = [router for router in ROUTERS if not this.neighbours.get(router)]
+    for router in alone:
+        screen.print(
+            f"           [bold]{router} has no neighbours: none accepts it without `{DEMAND}`[/bold]"
+        )
+    screen.print()
+
+
+def _show_refused(screen: Console, found: Play) -> None:
+    table = Table(title="Who tried for more", **LOOK)
+    for heading in ("attempt", "refused with"):
+        table.add_column(heading)
+    for one in found.refused:
+        table.add_row(one.title, one.code or "[bold red]nothing stopped it[/bold red]")
+    screen.print(table)
+
+
+def _record(found: Play) -> dict[str, object]:
+    rounds = [
+        {
+            "title": one.title,
+            "neighbours": {router: sorted(peers) for router, peers in one.neighbours.items()},
+            "contacts": [
+                {
+                    "by": each.by,
+                    "requires": each.requires,
+                    "contact": dict(each.contact),
+                    "expected": {who: dict(seen) for who, seen in each.expected.items()},
+                    "received": {
+                        who: [dict(seen) for seen in got if seen["vessel"] == each.contact["vessel"]]
+                        for who, got in one.received.items()
+                        if any(seen["vessel"] == each.contact["vessel"] for seen in got)
+                    },
+                    "not_seen": {
+                        who: obstacle.value
+                        for who, obstacle in each.obstacles.items()
+                        if obstacle is not None
+                    },
+                }
+                for each in one.written
+            ],
+        }
+        for one in found.rounds
+    ]
+    return {"rounds": rounds, "refused": [{"title": one.title, "code": one.code} for one in found.refused]}

@@ -1,0 +1,279 @@
+"""How do the providers and routers of the coalition come to run, and how do routers prove their boot?
+
+Each is a process of its own with real sockets: three times `maia domain serve`,
+six times `maia broker`. Routers quote the boot of their TPM to the provider of
+their nation, which then states their level. The TPM of Plymouth is an emulated
+chip (swtpm) where one is installed; all others are in software.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.client import DomainClient
+from maia.api.requests import written
+from maia.credentials import SignedCertificate, certificate_to_text
+from maia.credentials.appointments import Argument
+from maia.credentials.identity import SignedIdentity, identity_from_bytes, identity_to_bytes, identity_to_text
+from maia.demo.coalition.cast import COMMUNITY, DEMAND, NATIONS, PEOPLE, ROUTERS, Cast
+from maia.demo.live_processes import BROKER_FILE, DOMAIN_FILE, Child, start, stop_all
+from maia.errors import MaiaError
+from maia.events import AttributeUid
+from maia.keystore.key_files import create_key_file
+from maia.keystore.tpm import Tpm, prove_boot
+from maia.testing.software_tpm import Maker, SoftwareTpm, registers
+from maia.testing.swtpm import EmulatedMachine, LocalAuthority, missing_emulator
+from maia.types import definition_to_text
+
+if TYPE_CHECKING:
+    from maia.credentials import Principal
+
+__all__ = ["APPROVED_BOOT", "CHANGED_BOOT", "LOSES_ITS_LEVEL", "Provider", "Say", "World", "world_at_work"]
+
+Say = Callable[[str], None]
+"""Called with a sentence whenever something has happened."""
+
+LOSES_ITS_LEVEL: Final = "Plymouth"
+_PCRS: Final = (0, 7)
+_LEVEL: Final = 2
+APPROVED_BOOT: Final = ((0, b"firmware 5.2"), (7, b"secure boot on"))
+CHANGED_BOOT: Final = ((0, b"firmware 5.2, changed"), (7, b"secure boot off"))
+
+
+class Machine(Protocol):
+    """A machine that can be booted."""
+
+    def boot(self, *events: tuple[int, bytes]) -> bytes:
+        """Start anew, and measure what is started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """The identity provider of a nation, as those who come to it see it. Calls block: ask from a thread."""
+
+    cast: Cast
+    nation: str
+    address: str
+    clients: dict[str, DomainClient] = field(default_factory=dict, repr=False)
+
+    def as_(self, who: str) -> DomainClient:
+        """Return the connection of a router, a person, or the administrator, who has the nation's key."""
+        if who not in self.clients:
+            domain = self.cast.principal(self.nation)
+            self.clients[who] = DomainClient(self.address, domain=domain, key=self.cast.keys[who])
+        return self.clients[who]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self.clients.values():
+            client.close()
+
+    def register(self, who: str, identifier: str, attributes: Mapping[AttributeUid, Argument]) -> None:
+        """Register a subject, or replace what is registered about it."""
+        body = bodies.SubjectBody(identifier, {uid: written(value) for uid, value in attributes.items()})
+        path = f"/v1/subjects/{self.cast.principal(who)}"
+        self.as_(self.nation).call("PUT", path, body, answer=answers.SubjectAnswer)
+
+    def remove(self, who: str, reason: str) -> None:
+        """Remove a subject from the register."""
+        path = f"/v1/subjects/{self.cast.principal(who)}/removal"
+        self.as_(self.nation).call("POST", path, bodies.Reason(reason), answer=answers.News)
+
+    def trust(self, nation: str) -> None:
+        """Accept the subjects of another nation as guests."""
+        path = f"/v1/trusted-providers/{self.cast.principal(nation)}"
+        body = bodies.TrustBody(nation.lower(), "unbounded")
+        self.as_(self.nation).call("PUT", path, body, answer=answers.ProviderAnswer)
+
+    def approve(self, roots: list[bytes]) -> None:
+        """Approve one boot, and these makers of TPMs."""
+        values = {str(pcr): registers(*APPROVED_BOOT)[pcr].hex() for pcr in _PCRS}
+        boot = bodies.BootConfiguration("router 5.2", _LEVEL, values)
+        body = bodies.ApprovedBody(list(_PCRS), [boot], roots)
+        self.as_(self.nation).call("PUT", "/v1/tpm/approved", body, answer=answers.ApprovedAnswer)
+
+    def statement(self, who: str, lifetime_s: int | None = None) -> SignedIdentity:
+        """Return a statement about a subject, which asks for it itself."""
+        body = bodies.IdentityBody(lifetime_s)
+        found = self.as_(who).call("POST", "/v1/identity", body, answer=answers.IdentityAnswer)
+        return identity_from_bytes(found.statement)
+
+    def guest(self, who: str, home: SignedIdentity) -> SignedIdentity:
+        """Return a guest statement on the ground of one of another nation."""
+        body = bodies.GuestBody(identity_to_bytes(home))
+        found = self.as_(who).call("POST", "/v1/identity/guest", body, answer=answers.GuestAnswer)
+        return identity_from_bytes(found.statement)
+
+    def prove(self, router: str, tpm: Tpm) -> str | None:
+        """Let a router quote its boot; return the code if it is refused."""
+        try:
+            prove_boot(self.as_(router), tpm)
+        except MaiaError as problem:
+            return problem.code
+        return None
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that runs."""
+
+    cast: Cast
+    folder: Path
+    providers: dict[str, Provider] = field(default_factory=dict)
+    tpms: dict[str, Tpm] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    statements: dict[str, SignedIdentity] = field(default_factory=dict)
+    """The statement of each router that it shows now."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Where each router accepts statement links."""
+    children: dict[str, Child] = field(default_factory=dict)
+    is_emulated: bool = False
+    """Whether the TPM of the router that loses its level is swtpm."""
+
+    def provider_of(self, who: str) -> Provider:
+        """Return the provider at which a router or a person is registered."""
+        return self.providers[(ROUTERS.get(who) or PEOPLE[who]).nation]
+
+    def trusted_by(self, nation: str) -> frozenset[Principal]:
+        """Return the providers that a nation's routers, and its people, believe."""
+        return frozenset(self.cast.principal(one) for one in NATIONS[nation].trusts)
+
+    def boot(self, router: str, *events: tuple[int, bytes]) -> str | None:
+        """Boot a router's machine, quote, and renew the router's statement; return the code of a refusal."""
+        self.machines[router].boot(*events)
+        provider = self.provider_of(router)
+        refused = provider.prove(router, self.tpms[router])
+        self.statements[router] = provider.statement(router)
+        file = self.folder / _home(router) / "router.identity"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name("router.identity.part")
+        part.write_text(identity_to_text(self.statements[router]), encoding="utf-8")
+        part.replace(file)
+        return refused
+
+
+@contextmanager
+def world_at_work(cast: Cast, folder: Path, say: Say) -> Iterator[World]:
+    """Run providers and routers while the body runs."""
+    world = World(cast, folder)
+    with ExitStack() as stack:
+        stack.callback(lambda: stop_all(list(world.children.values())))
+        say("three identity providers start")
+        _start_providers(world)
+        for provider in world.providers.values():
+            stack.callback(provider.close)
+        say("they answer; people and routers are registered")
+        _register(world)
+        roots = _make_machines(world, stack)
+        for provider in world.providers.values():
+            provider.approve(roots)
+        for router in ROUTERS:
+            world.boot(router, *APPROVED_BOOT)
+        kind = f"; the TPM of {LOSES_ITS_LEVEL} is swtpm" if world.is_emulated else ""
+        say(f"six routers have proved their boot: each has a statement with level {_LEVEL}{kind}")
+        _start_routers(world)
+        say(f"six routers form a mesh; each demands `{DEMAND}` of its neighbours")
+        yield world
+
+
+def _home(name: str) -> str:
+    return name.replace(" ", "-").lower()
+
+
+def _start_providers(world: World) -> None:
+    starting = {}
+    for nation in NATIONS:
+        home = world.folder / _home(nation)
+        settings: dict[str, object] = {
+            "api.listen": "127.0.0.1:0",
+            "identity.community": COMMUNITY,
+            "identity.lifetime_s": 900,
+        }
+        _write(world.cast, home, nation, DOMAIN_FILE, settings)
+        starting[nation] = start(f"provider of {nation}", home)
+        world.children[nation] = starting[nation].process
+    for nation, one in starting.items():
+        world.providers[nation] = Provider(world.cast, nation, one.interface())
+
+
+def _register(world: World) -> None:
+    for who, person in PEOPLE.items():
+        world.provider_of(who).register(who, person.identifier, person.attributes)
+    for router in ROUTERS:
+        world.provider_of(router).register(router, f"{_home(router)}.routers", {})
+    for nation in NATIONS.values():
+        for guest in nation.hosts:
+            world.providers[nation.name].trust(guest)
+
+
+def _make_machines(world: World, stack: ExitStack) -> list[bytes]:
+    """Give each router a machine with a TPM; return the certificates of the makers."""
+    maker = Maker("Maker of the coalition's TPMs")
+    roots = [maker.root]
+    for router in ROUTERS:
+        if router == LOSES_ITS_LEVEL and not missing_emulator():
+            authority = LocalAuthority(world.folder / "maker")
+            machine = EmulatedMachine(world.folder / "tpm", authority)
+            world.tpms[router] = stack.enter_context(machine.running())
+            world.machines[router], world.is_emulated = machine, True
+            roots.append(authority.certificate)
+        else:
+            made = SoftwareTpm(maker)
+            world.tpms[router] = world.machines[router] = made
+    return roots
+
+
+def _start_routers(world: World) -> None:
+    """Start the routers one after the other: of two neighbours, the later one names the earlier."""
+    for router, one in ROUTERS.items():
+        home = world.folder / _home(router)
+        (home / "types").mkdir(parents=True, exist_ok=True)
+        (home / "types" / "contact.type").write_text(
+            definition_to_text(world.cast.definition), encoding="utf-8"
+        )
+        settings: dict[str, object] = {
+            "types": "types",
+            "identity.listen": "127.0.0.1:0",
+            "identity.statement": "router.identity",
+            "identity.providers": [str(world.cast.principal(each)) for each in NATIONS[one.nation].trusts],
+            "identity.demand": DEMAND,
+            "routing": "mesh",
+            "neighbours": [
+                f"{world.cast.principal(each)}@{world.addresses[each]}"
+                for each in one.neighbours
+                if each in world.addresses
+            ],
+        }
+        _write(world.cast, home, router, BROKER_FILE, settings)
+        begun = start(f"router {router}", home)
+        world.children[router] = begun.process
+        (world.addresses[router],) = begun.ready("statement")
+
+
+def _write(cast: Cast, home: Path, name: str, file: str, settings: Mapping[str, object]) -> None:
+    """Write what a node needs: the files that an operator would have."""
+    (home / "certs").mkdir(parents=True)
+    create_key_file(home / "node.key", cast.keys[name])
+    shown: tuple[SignedCertificate, ...] = cast.certificates[name]
+    for number, signed in enumerate(shown):
+        (home / "certs" / f"{number}.cert").write_text(certificate_to_text(signed), encoding="utf-8")
+    lines = {
+        "key": "node.key",
+        "network": cast.network.name,
+        "coordinator": str(cast.network.owner),
+        "credentials": "certs",
+        "listen": "127.0.0.1:0",
+        "data": "data",
+        "log_format": "json",
+        **settings,
+    }
+    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
+    (home / file).write_text(text, encoding="utf-8")
