@@ -15,6 +15,7 @@ from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
 from maia.client.batch import FrameFiller
 from maia.client.entries import Advertised, RequestEntry, Subscribed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
+from maia.credentials.identity import SignedIdentity
 from maia.events import Event, Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.wire.effects import Effect, Input
@@ -96,6 +97,10 @@ class SimulatedClient:
     ) -> None:
         """Show the broker more certificates, or newer statements."""
         self._act(lambda _now: self.session.show(certificates, statements)[1])
+
+    def identify(self, identity: SignedIdentity) -> None:
+        """Show the broker a renewed identity statement."""
+        self._act(lambda _now: self.session.identify(identity)[1])
 
     def withdraw(self, entry: RequestEntry) -> None:
         """Take back what was asked for."""
