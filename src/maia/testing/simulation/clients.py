@@ -100,15 +100,15 @@ class SimulatedClient:
         """Ask to publish events; raise the refusal if no credential fits."""
         return self._ask(lambda now: self.session.advertise(known, offered, now, requires=requires))
 
-    def identify(self, identity: SignedIdentity) -> None:
-        """Show an identity statement from now on, in place of the one before."""
-        self._act(lambda _now: self.session.identify(identity)[1])
-
     def show(
         self, certificates: Sequence[SignedCertificate] = (), statements: Sequence[SignedStatement] = ()
     ) -> None:
         """Show the broker more certificates, or newer statements."""
         self._act(lambda _now: self.session.show(certificates, statements)[1])
+
+    def identify(self, identity: SignedIdentity) -> None:
+        """Show the broker a renewed identity statement."""
+        self._act(lambda _now: self.session.identify(identity)[1])
 
     def withdraw(self, entry: RequestEntry) -> None:
         """Take back what was asked for."""
