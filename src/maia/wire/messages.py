@@ -35,6 +35,8 @@ from maia.wire.broker_messages import (
     SealedWanted,
     SealedWithPlaintext,
     SealMark,
+    SpilledType,
+    SpillReport,
     TypeQuery,
     TypeReply,
     Wanted,
@@ -149,6 +151,8 @@ __all__ = [
     "SealedWithPlaintext",
     "Seen",
     "Show",
+    "SpillReport",
+    "SpilledType",
     "StateDone",
     "StateFrame",
     "StateGone",
@@ -173,7 +177,7 @@ Message: TypeAlias = (
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
     | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned
     | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
-    | FindClosest | Nodes | Announce
+    | FindClosest | Nodes | Announce | SpillReport
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
     | TypeQuery | TypeReply

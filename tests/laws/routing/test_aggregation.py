@@ -27,7 +27,9 @@ def between(uid: AttributeUid, low: int, high: int) -> Predicate:
 
 ranges = st.builds(between, st.sampled_from([X, Y]), st.integers(-2, 6), st.integers(0, 9))
 letters = st.sampled_from(["a", "b"]).map(lambda text: Comparison(Z, Operator.EQ, text))
-simple = st.one_of(ranges, letters, st.sampled_from([Exists(Y), Not(Exists(Z)), Comparison(X, Operator.NE, 3)]))
+simple = st.one_of(
+    ranges, letters, st.sampled_from([Exists(Y), Not(Exists(Z)), Comparison(X, Operator.NE, 3)])
+)
 filters = st.recursive(
     simple,
     lambda inner: st.one_of(
@@ -63,7 +65,9 @@ def test_an_aggregate_is_never_narrower_than_its_filters_and_keeps_to_its_budget
 
 
 @pytest.mark.laws
-@given(st.lists(st.builds(between, st.sampled_from([X, Y]), st.integers(0, 5), st.integers(5, 9)), max_size=9))
+@given(
+    st.lists(st.builds(between, st.sampled_from([X, Y]), st.integers(0, 5), st.integers(5, 9)), max_size=9)
+)
 def test_with_room_for_all_nothing_is_merged(wanted):
     found = aggregate(wanted, 100_000)
     assert found.is_exact
@@ -84,7 +88,8 @@ def walked(curve, periods: int, random: Random, budget: Budget, *, noise: float 
         announced, spilled = curve(budget.bytes)
         traffic = random.uniform(1 - noise, 1 + noise)
         budget = observe(
-            budget, Measured(budget.bytes, round(announced), round(spilled * traffic), round(50_000 * traffic))
+            budget,
+            Measured(budget.bytes, round(announced), round(spilled * traffic), round(50_000 * traffic)),
         )
     return path
 
@@ -118,7 +123,9 @@ def test_the_budget_settles_where_announcements_and_spill_cost_least(copies, k, 
 def test_the_budget_follows_when_publications_become_more_or_fewer(copies, k, factor, seed):
     random, budget = Random(seed), begin(RANGE)
     for _ in range(40):
-        budget = observe(budget, Measured(budget.bytes, round(copies * budget.bytes), round(k / budget.bytes), 0))
+        budget = observe(
+            budget, Measured(budget.bytes, round(copies * budget.bytes), round(k / budget.bytes), 0)
+        )
 
     def cost(size: int) -> float:
         return copies * size + k * factor / size
@@ -131,7 +138,8 @@ def test_the_budget_follows_when_publications_become_more_or_fewer(copies, k, fa
 @pytest.mark.laws
 @given(
     st.lists(
-        st.tuples(*[st.one_of(st.integers(-10, 10), st.integers(0, 1 << 200))] * 4, st.booleans()), max_size=40
+        st.tuples(*[st.one_of(st.integers(-10, 10), st.integers(0, 1 << 200))] * 4, st.booleans()),
+        max_size=40,
     )
 )
 def test_whatever_is_measured_or_feigned_the_budget_stays_in_its_range(claims):

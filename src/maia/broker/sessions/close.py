@@ -54,6 +54,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         state.links.pop(link.id, None)
     effects = link_gone(state, link.id, now)
     state.statements.dependencies.forget(link.id)
+    state.routes.spill.forget(link.id)
     state.one_time.forget_link(link.id)
     effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
     for advertisement in list(link.advertisements.values()):

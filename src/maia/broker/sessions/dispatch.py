@@ -18,6 +18,7 @@ from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
 from maia.broker.revocation.streams import receive_held, receive_state_frame
+from maia.broker.routing.aggregation import receive_spill_report
 from maia.broker.routing.interests import receive_interest, receive_offer, receive_renew, receive_resync
 from maia.broker.routing.peers import receive_announce, receive_nodes, send_closest
 from maia.broker.routing.replication import receive_replica, receive_sealed_replica
@@ -64,6 +65,7 @@ from maia.wire.messages import (
     SealedWithPlaintext,
     Seen,
     Show,
+    SpillReport,
     StateDone,
     StateFrame,
     StateGone,
@@ -256,6 +258,7 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     SealedReplica: receive_sealed_replica,
     SealedRights: receive_rights,
     SealedDoubted: receive_doubted,
+    SpillReport: receive_spill_report,
     StateQuery: receive_state_query,
     StateFrame: receive_state_frame,
     StateDone: receive_state_done,

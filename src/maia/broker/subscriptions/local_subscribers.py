@@ -205,13 +205,18 @@ class LocalSubscribers:
         return True
 
     def deliver(
-        self, transit: Transit, *, missing: frozenset[AttributeUid] = frozenset()
+        self,
+        transit: Transit,
+        *,
+        missing: frozenset[AttributeUid] = frozenset(),
+        taken: set[int] | None = None,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
         `missing` are attributes of a sealed frame that this broker cannot
         read. They look as if they were null; a class that asks about one of
         them, in its filter or in what restricts it, gets nothing of the frame.
+        Rows that a class has matched are added to those that were `taken`.
         """
         for key, rows in self._matched(transit.frame).items():
             view_class = self.classes[key]
@@ -219,6 +224,8 @@ class LocalSubscribers:
                 continue
             seen = view_class.screened(transit, rows)
             if seen is not None:
+                if taken is not None:
+                    taken.update(rows)
                 yield from _deliveries(transit, seen, view_class.members)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:

@@ -75,9 +75,7 @@ class Merging:
     def __init__(self, filters: Sequence[Predicate], *, domains: Domains = _NO_DOMAINS) -> None:
         """Read the filters; each of them is a collection of constraints."""
         if len(filters) > MERGED_FROM_MAX:
-            raise BadMerge(
-                f"at most {MERGED_FROM_MAX} filters can be merged, and {len(filters)} were given"
-            )
+            raise BadMerge(f"at most {MERGED_FROM_MAX} filters can be merged, and {len(filters)} were given")
         self._filters = tuple(filters)
         self._originals = [asked_of(constraints_of(one)) for one in filters]
         self._geometry = Geometry(self._originals, derived_domains(self._originals, domains))

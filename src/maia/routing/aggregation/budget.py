@@ -39,6 +39,8 @@ _CLEARLY: Final = 0.05
 """A level is better than another one if it costs less by this fraction."""
 _TRY_AFTER: Final = 12
 """After so many periods at one level those beside it are tried again."""
+_WORTH_TRYING: Final = 1.5
+"""One that has cost more than so many times as much is not tried again until that is long ago."""
 _OLD: Final = 60
 """A measurement of so many periods ago is not believed any more."""
 _ELSEWHERE: Final = 2.0
@@ -58,9 +60,9 @@ class BadBudget(BadInput):
 class BudgetRange:
     """The least and the most bytes of filters that are announced, and how many at first."""
 
-    least: int = 256
-    most: int = 1 << 18
-    first: int = 1 << 13
+    least: int = 1 << 15
+    most: int = 1 << 22
+    first: int = 1 << 18
 
     def __post_init__(self) -> None:
         """Refuse a range in which there is no budget."""
@@ -165,10 +167,14 @@ def observe(budget: Budget, measured: Measured) -> Budget:
         learned = replace(learned, home=learned.level, since=learned.period)
     if learned.level == learned.home and (target := _by_formula(learned)) is not None:
         return replace(learned, level=target)
+    if not cost_of(learned, learned.home):
+        return replace(learned, level=learned.home)  # nothing costs less than nothing
     beside = _beside(learned)
     unknown = [one for one in beside if cost_of(learned, one) is None]
     if unknown:
         return replace(learned, level=unknown[0])
+    most = _WORTH_TRYING * (cost_of(learned, learned.home) or 0.0)
+    beside = [one for one in beside if (cost_of(learned, one) or 0.0) <= most]
     if beside and learned.level == learned.home and learned.period - learned.since >= _TRY_AFTER:
         oldest = min(beside, key=lambda one: learned.known[one].at)
         return replace(learned, level=oldest, since=learned.period)
@@ -176,7 +182,7 @@ def observe(budget: Budget, measured: Measured) -> Budget:
 
 
 def _learned(budget: Budget, measured: Measured) -> Budget:
-    """Take a measurement into account, for all levels from the lowest at which it would have been the same."""
+    """Take a measurement into account, for all levels at which it would have been the same."""
     sent, spilled, wanted = (
         min(max(one, 0), _BYTES_MAX) for one in (measured.sent, measured.spill, measured.wanted)
     )
