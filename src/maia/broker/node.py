@@ -25,7 +25,7 @@ from maia.broker.revocation.streams import (
     subscribe_to_issuers,
 )
 from maia.broker.routing.own_interests import recheck_own_interests
-from maia.broker.routing.peers import dial_failed, leave, start
+from maia.broker.routing.routers import new_router
 from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
@@ -92,6 +92,7 @@ class Broker:
         under its parent's keys.
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
+        self._state.router = new_router(self._state)
         self._state.recording = new_recording(key.principal, settings, self._state.types)
         self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
@@ -105,7 +106,7 @@ class Broker:
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
         recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
         recorded += recheck_own_interests(state, now)
-        return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
+        return self._finished([started, *reloaded, *recorded, *state.router.start(now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
@@ -137,7 +138,7 @@ class Broker:
                 effects += self._closed(self._state.links.get(link), now)
                 self._state.links.pop(link, None)
             case DialFailed(address=address):
-                effects += dial_failed(self._state, address, now)
+                effects += self._state.router.dial_failed(address, now)
             case Recorded(upto=upto):
                 effects += receive_recorded(self._state, upto, now)
             case LogRead():
@@ -200,7 +201,7 @@ class Broker:
         """Leave: say goodbye on every link, and keep what helps the next start."""
         state = self._state
         state.is_draining = True
-        effects = [*leave(state, now), *leave_managers(state), *keep_what_changed(state)]
+        effects = [*state.router.leave(now), *leave_managers(state), *keep_what_changed(state)]
         for link in list(state.links.values()):
             effects += part_from(state, link, Shutdown("this broker is being stopped"))
         return self._finished(effects, now)

@@ -7,6 +7,7 @@ a peer could drive up has a maximum with a name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.errors import BadInput
@@ -14,7 +15,7 @@ from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.routing.aggregation.budget import BudgetRange
 from maia.sessions.challenges import OneTimeLimits
 
-__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
+__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings", "Routing"]
 
 
 class BadSettings(BadInput):
@@ -105,6 +106,13 @@ class BrokerLimits:
         )
 
 
+class Routing(Enum):
+    """How interests spread between the brokers of a network; all of them route in the same way."""
+
+    RENDEZVOUS = "rendezvous"
+    MESH = "mesh"
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingSettings:
     """What a broker records."""
@@ -123,6 +131,9 @@ class BrokerSettings:
     address: str
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     seeds: tuple[str, ...] = ()
+    routing: Routing = Routing.RENDEZVOUS
+    neighbours: tuple[str, ...] = ()
+    """Where the neighbours of a router of a mesh listen."""
     key_managers: tuple[str, ...] = ()
     """Where managers of keys may be found, beside the addresses that definitions name."""
     lease_s: int = 60

@@ -18,6 +18,7 @@ from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes, new_routes
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.entries import SealedInterests
@@ -118,6 +119,8 @@ class BrokerState:
     """What waits for one-time answers."""
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
+    router: Router = field(init=False, repr=False)
+    """How interests spread and where frames go; the broker sets it before anything happens."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, LocalSubscribers] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""

@@ -6,12 +6,9 @@ and counters; it holds no filter, no restriction and no event (A70).
 
 from __future__ import annotations
 
-from maia.broker.routing.routes import Routes
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.events import Instant
-from maia.routing.overlay.table import NodeId, node_id_text
-from maia.routing.table.hops import is_of_sealed, type_of_book_key
 
 __all__ = ["status_of"]
 
@@ -40,9 +37,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
             }
             for type_id, audience in state.audiences.items()
         },
-        "overlay": _overlay_record(state.routes),
-        "rendezvous": _rendezvous_record(state.routes),
-        "replicas": len(state.routes.store),
+        **state.router.status(),
         "streams": len(state.routes.seen),
         "requests_remembered": len(state.requests.memory),
         "keys": state.keys.member.status(),
@@ -53,46 +48,6 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "log": None if state.recording is None else state.recording.status(),
         "counters": dict(state.counters),
     }
-
-
-def _overlay_record(routes: Routes) -> dict[str, object]:
-    overlay = routes.overlay
-    return {
-        "node": node_id_text(overlay.own),
-        "is_joined": routes.membership.is_joined,
-        "known": len(overlay),
-        "leaves": [node_id_text(node) for node in sorted(overlay.leaf_set)],
-        "table": len(overlay.table),
-    }
-
-
-def _rendezvous_record(routes: Routes) -> dict[str, dict[str, object]]:
-    """Say of each type where it leads to, and how much is wanted and offered behind which neighbour."""
-    book = routes.book
-    return {
-        type_of_book_key(type_id).hex() + ("/sealed" if is_of_sealed(type_id) else ""): {
-            "is_here": book.parent(type_id) is None,
-            "parent": _hop_text(book.parent(type_id)),
-            "hops": {
-                _hop_text(hop): {
-                    "wanted": len(book.entries(hop, type_id)),
-                    "offers": book.offers(hop, type_id),
-                }
-                for hop in book.hops(type_id)
-            },
-        }
-        for type_id in book.types()
-    }
-
-
-def _hop_text(hop: object) -> str | None:
-    match hop:
-        case None:
-            return None
-        case int():
-            return node_id_text(NodeId(hop))
-        case _:
-            return "local"
 
 
 def _link_record(link: Link, now: Instant) -> dict[str, object]:

@@ -24,7 +24,6 @@ from maia.broker.revocation.streams import meet_own_certificates, recheck_statem
 from maia.broker.routing.aggregation import tune_aggregates
 from maia.broker.routing.interests import doubt_entries, verify_doubted
 from maia.broker.routing.own_interests import recheck_own_interests, redecide_own_interests
-from maia.broker.routing.replication import maintain_routing
 from maia.broker.sealed.cover import next_slot, send_due_slots
 from maia.broker.sealed.key_events import maintain_keys, next_key_moment
 from maia.broker.sessions.close import close_link
@@ -72,7 +71,7 @@ def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
 def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
     match timer:
         case Upkeep():
-            effects = [*maintain_routing(state, now), *maintain_keys(state, now), *send_due_slots(state, now)]
+            effects = [*state.router.maintain(now), *maintain_keys(state, now), *send_due_slots(state, now)]
             effects += recheck_own_interests(state, now)
             if state.keep_at is not None and state.keep_at <= now:
                 state.keep_at = None
@@ -123,7 +122,7 @@ def schedule_upkeep(state: BrokerState, now: Instant) -> None:
     if state.keep_at is None:
         state.keep_at = seconds_after(now, state.settings.lease_s)
     slot = next_slot(state, now)
-    moments = (state.routes.next_look(now), next_key_moment(state, now), slot, state.keep_at)
+    moments = (state.router.next_due(now), next_key_moment(state, now), slot, state.keep_at)
     at = max(min(moment for moment in moments if moment is not None), just_after(now))
     known = state.timers.moment_of(Upkeep())
     if known is None or at < known or known <= now:
@@ -140,7 +139,7 @@ def begin_rounds(state: BrokerState, now: Instant) -> None:
 
 
 def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
-    """Ping the silent peers, and close the links of those that did not answer; then end a period of aggregation.
+    """Ping the silent peers, close the links of those that did not answer, and end a period of aggregation.
 
     Rounds are counted: moments do not tell a silent peer from a broker that slept.
     """
@@ -187,8 +186,7 @@ def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
     if late_us < third * 500_000 or now < seconds_after(state.forgives_until, 2 * third):
         return
     state.forgives_until = seconds_after(now, third)
-    state.routes.book.forgive(state.forgives_until)
-    state.routes.store.forgive(state.forgives_until)
+    state.router.forgive(state.forgives_until)
     for link in state.links.values():
         link.silent_rounds = 0
 

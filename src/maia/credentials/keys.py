@@ -125,6 +125,7 @@ class SignedKind(Enum):
     IDENTITY = b"identity"
     LINK_REQUEST = b"link-request"
     LINK_RESPONSE = b"link-response"
+    AGGREGATE = b"aggregate"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

@@ -92,10 +92,21 @@ from maia.wire.key_messages import (
     WhoWrites,
     Writer,
 )
+from maia.wire.mesh_messages import (
+    AggregateContent,
+    AggregateHead,
+    AggregateLost,
+    AggregateQuery,
+    FrameTargets,
+)
 
 __all__ = [
     "Accepted",
     "Advertise",
+    "AggregateContent",
+    "AggregateHead",
+    "AggregateLost",
+    "AggregateQuery",
     "Announce",
     "AskState",
     "Bye",
@@ -109,6 +120,7 @@ __all__ = [
     "Failed",
     "FindClosest",
     "ForgetDurable",
+    "FrameTargets",
     "Greeting",
     "GroupKeys",
     "GroupsEnded",
@@ -180,6 +192,7 @@ Message: TypeAlias = (
     | FindClosest | Nodes | Announce | SpillReport
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
+    | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
-from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
@@ -166,7 +166,7 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     if not is_known_type(state, message.type_id):
         return [Count("maia_frames_unwanted_total")]
-    if not is_expected_source(state, link, message.type_id, now):
+    if not state.router.expects(link, message.type_id, now):
         # Before it is remembered: an unexpected source must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
     remember_passing(state, transit, link.id, now)
@@ -188,16 +188,17 @@ def _sent(
     """
     source = None if message is None else link.id
     unseen = unseen_part(state.routes, transit)
+    is_again = source is not None and state.router.carries_again(
+        transit.publisher.key, transit.stream, transit.sequence
+    )
+    onward, taken = transit if is_again else unseen, set[int]()
+    further = [] if onward is None else forward(state, onward, source=source, taken=taken)
     if unseen is None:
-        return [Count("maia_duplicates_total"), *then()]
+        return [Count("maia_duplicates_total"), *further, *then()]
     if unseen.type_id not in state.statements.streams:
-        taken: set[int] = set()
-        effects = [
-            *_given_here(state, unseen, now, taken),
-            *forward(state, unseen, source=source, taken=taken),
-        ]
-        if message is not None:
-            effects += note_arrival(state, link, message, unseen, taken)
+        effects = [*_given_here(state, unseen, now, taken), *further]
+        if message is not None and unseen is transit:
+            effects += note_arrival(state, link, message, transit, taken)
         return [*effects, *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before
@@ -208,7 +209,7 @@ def _sent(
         return [*ended, *_given_here(state, unseen, now), *then()]
 
     state.rest.append(Rest(link.id, given_here))
-    return forward(state, unseen, source=source)
+    return further
 
 
 def _given_here(

@@ -122,7 +122,7 @@ def _tell_gone(state: BrokerState, message: StateGone, *, besides: LinkId | None
     data, book = encode(message), state.routes.book
     keys = book_keys(message.type_id)
     hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
-    links = (state.routes.link_to(hop) for hop in hops)
+    links = dict.fromkeys(state.routes.link_to(hop) for hop in hops)
     return [Send(link, data) for link in links if link is not None and link != besides]
 
 

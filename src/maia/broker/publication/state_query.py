@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from maia.broker.durable.delivery import Readable, read_logged
-from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
+from maia.broker.publication.expected_sources import refuse_unasked
 from maia.broker.publication.retained import book_keys, holds_topics
 from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
 from maia.broker.publication.transit import Transit, from_carried
@@ -28,8 +28,6 @@ from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
-from maia.routing.overlay.table import NodeId
-from maia.routing.table.hops import Hop
 from maia.sealing import closed_frame, verify_frame
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
@@ -100,11 +98,10 @@ def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now
     """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
     if message.question in state.questions:
         return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
-    node = state.routes.node_of[link.id]
     known = [
         Send(link.id, encode(StateFrame(message.question, data)))
         for said in _usable(state, message.type_id, now)
-        if (data := _for_neighbour(state, node, said, now)) is not None
+        if (data := _for_neighbour(state, link.id, said, now)) is not None
     ]
     return [*known, *_asked(state, link.id, message.question, message.type_id, now)]
 
@@ -134,16 +131,7 @@ def _asked(
 def _towards_publishers(
     state: BrokerState, type_id: bytes, *, besides: Client | LinkId | None
 ) -> Iterator[LinkId]:
-    book = state.routes.book
-    hops: dict[Hop, None] = {}
-    for key in book_keys(type_id):
-        parent = book.parent(key)
-        offering = [hop for hop in book.hops(key) if book.offers(hop, key)]
-        hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
-    for hop in hops:
-        link = state.routes.link_to(hop)
-        if link is not None and link != besides:
-            yield link
+    return (link for link in state.router.towards_publishers(book_keys(type_id)) if link != besides)
 
 
 # ------------------------------------------------------------ answers
@@ -159,7 +147,7 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
     except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     plain, sealed = book_keys(frame.type_id)
-    if not is_expected_source(state, link, sealed if isinstance(frame, Sealed) else plain, now):
+    if not state.router.expects(link, sealed if isinstance(frame, Sealed) else plain, now):
         # It was asked because it offers the type in the other form, for which it needed no proof here.
         return refuse_unasked(state, link, now, said="StateFrame")
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
@@ -176,7 +164,7 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
         case None:
             return []
         case neighbour:
-            data = _for_neighbour(state, state.routes.node_of[neighbour], said, now)
+            data = _for_neighbour(state, neighbour, said, now)
             return [] if data is None else [Send(neighbour, encode(StateFrame(question.id, data)))]
 
 
@@ -283,14 +271,14 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
     return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 
-def _for_neighbour(state: BrokerState, node: NodeId, said: RetainedFrame, now: Instant) -> bytes | None:
+def _for_neighbour(state: BrokerState, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
     """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
-    frame, book = said.frame, state.routes.book
+    frame, router = said.frame, state.router
     plain, sealed = book_keys(frame.type_id)
     if isinstance(frame, Sealed):
-        return encode_known(frame) if book.wanted(node, sealed) else None
+        return encode_known(frame) if router.wants(link, sealed) else None
     key = plain if state.types.sealing(frame.type_id) is None else sealed
-    rows = book.targets_of_frame(key, said.came_from, frame.frame).get(node)
+    rows = router.answer_rows(link, key, frame.frame, came_from=said.came_from)
     if not rows:
         return None
     sealing = state.types.sealing(frame.type_id)

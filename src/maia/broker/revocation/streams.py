@@ -253,6 +253,7 @@ def recheck_dependents(state: BrokerState, certificates: Collection[bytes], now:
         link = state.links.get(number)
         if link is not None and link.stage is not Stage.CLOSING:
             effects += _recheck_link(state, link, certificates, now)
+    effects += state.router.recheck(certificates, now)
     effects += forget_retained(state, certificates, now)
     if OWN_LINK not in links:
         return effects

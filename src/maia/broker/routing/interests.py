@@ -145,20 +145,16 @@ def forward(
     state: BrokerState, transit: Transit, *, source: LinkId | None, taken: set[int] | None = None
 ) -> list[Effect]:
     """Send each neighbour the rows that are wanted behind it, and add them to those that were taken."""
-    routes = state.routes
-    came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
-    targets = routes.book.targets_of_frame(transit.type_id, came_from, transit.frame)
     ready: dict[tuple[int, ...], bytes] = {}
     effects: list[Effect] = []
-    for node, rows in targets.items():
-        link, same = routes.link_to(node), tuple(rows)
-        if link is not None:
-            if same not in ready:
-                ready[same] = encode_known(transit.cut(rows).as_carried())
-            effects.append(Send(link, ready[same]))
-            state.routes.spill.of(link).sent_bytes += len(ready[same])
-            if taken is not None:
-                taken.update(rows)
+    for link, rows in state.router.targets(transit.type_id, transit, source=source).items():
+        same = tuple(rows)
+        if same not in ready:
+            ready[same] = encode_known(transit.cut(rows).as_carried())
+        effects += [*state.router.before_frame(link), Send(link, ready[same])]
+        state.routes.spill.of(link).sent_bytes += len(ready[same])
+        if taken is not None:
+            taken.update(rows)
     return effects
 
 

@@ -67,9 +67,9 @@ def superseded(state: BrokerState, link: Link) -> Link | None:
     """Return which of two links to the same broker has to go, now that a second one is ready."""
     node = node_id_of_key(link.peer.key)
     known = state.routes.neighbours.get(node)
-    if known is None:
+    before = None if known is None else state.links.get(known.link)
+    if before is None or before.peer != link.peer:
         return None
-    before = state.links[known.link]
     if before.instance != link.instance:
         return before
     return before if _dialler(state, link) < _dialler(state, before) else link

@@ -32,7 +32,7 @@ from maia.broker.sessions.links import Link, Share
 from maia.broker.state import BrokerState
 from maia.credentials import principal_from_bytes
 from maia.events import AttributeUid, Instant, Kind
-from maia.routing.table.hops import LOCAL, book_key_of_sealed
+from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing import BATCH_MAX, Draft, OpenedFrame, contents, cut_frame
 from maia.sealing.frames.blocks import fine_block_rows
 from maia.sealing.frames.opened_frame import open_further
@@ -228,20 +228,18 @@ def forward_sealed(
     that goes nowhere is not sealed. It gets how many rows a block should
     have, 0 for a frame that no broker would cut or that is divided already.
     """
-    routes = state.routes
-    came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
     key = book_key_of_sealed(part.type_id)
-    wanted = routes.book.targets_of_frame(key, came_from, part.frame, missing)
-    targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
+    signer = state.principal.key if source is None else sealed(0).opened.frame.signer
+    targets = state.router.targets(key, part, source=source, missing=missing, signer=signer)
     if not targets:
         return []
     # How small the pieces should be to which a frame can be cut, here or further on. A blinded frame is
     # never cut: its envelope is one value for all rows.
     is_whole = source is not None or state.blinded.is_id(part.type_id) or part.frame.rows <= 1
-    is_cut = not is_whole and routes.book.asks_for_less(key)
+    is_cut = not is_whole and state.routes.book.asks_for_less(key)
     transit = sealed(fine_block_rows(part.frame.rows) if is_cut else 0)
     opened, frame = transit.opened, transit.opened.frame
-    if any(len(rows) < part.frame.rows for _, rows in targets):
+    if any(len(rows) < part.frame.rows for rows in targets.values()):
         # What is left of a frame that is cut is sealed again, so the rest of it is opened.
         keys = state.seals.keys(frame.type_id, frame.epoch)
         if not opened.is_whole and opened.parts and opened.blocks and keys is not None:
@@ -250,11 +248,12 @@ def forward_sealed(
     written: dict[_Form, Sealed | SealedWithPlaintext] = {}
     encoded: dict[_Form, bytes] = {}
     effects: list[Effect] = []
-    for link, rows in targets:
+    for link, rows in targets.items():
         left = _blocks_to_cut_to(transit.opened, rows)
         form = (left, frozenset[str]()) if left else ((), _shared(state, transit, link, now))
         if form not in written:
             written[form] = _written(state, transit, form, rows)
+        effects += state.router.before_frame(link)
         if transit.draft is not None:
             effects.append(send_once_signed(state, link, written[form], transit.draft))
             continue

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
-from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import (
@@ -239,9 +239,9 @@ def _carried(
         return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
     if not is_known_type(state, frame.type_id):
         return [Count("maia_frames_unwanted_total")]
-    if not is_expected_source(state, link, book_key_of_sealed(frame.type_id), now):
+    if not state.router.expects(link, book_key_of_sealed(frame.type_id), now):
         return refuse_unasked(state, link, now, said="Sealed")
-    if not has_unseen_rows(state.routes, frame, closed.row_numbers):
+    if not has_unseen_rows(state.routes, frame, closed.row_numbers) and not _carries_again(state, frame):
         return [Count("maia_duplicates_total")]
     try:
         # Before it is remembered, cached, recorded or passed on, and before it waits; no key is needed.
@@ -294,7 +294,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         unjudged = b""
     unseen = unseen_part(state.routes, sealed.part, unjudged)
     if unseen is None:
-        return [*counted, Count("maia_duplicates_total")]
+        return [*counted, *_carried_again(state, arrived, sealed.part, sealed.missing, sealed, now)]
     remember_passing(state, arrived.frame, arrived.source, now)
     recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     here = _delivered(state, unseen, sealed.missing, signer=Principal(arrived.frame.signer))
@@ -320,8 +320,9 @@ def _read_blinded(
         return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
     if type_id in state.audiences and not _is_entitled(state, arrived, sealed, keys, now):
         return _waits(state, arrived, now)
+    part, missing = _matched(state, sealed.part, sealed.missing, sealing)
     if unseen_part(state.routes, sealed.part, frame.signer) is None:
-        return [Count("maia_duplicates_total")]
+        return _carried_again(state, arrived, part, missing, sealed, now)
     here: list[Effect] = []
     if inner is not None and type_id in state.audiences:
         # Its publisher may have sent it through another broker before, in another envelope.
@@ -329,7 +330,6 @@ def _read_blinded(
         signer = Principal(frame.signer)
         again: list[Effect] = [Count("maia_duplicates_total")]
         here = again if unseen is None else _delivered(state, unseen, frozenset(), signer=signer)
-    part, missing = _matched(state, sealed.part, sealed.missing, sealing)
     return [*here, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
 
 
@@ -405,14 +405,33 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         sealed = sealed_transit(arrived.closed, {})
     except MaiaError as problem:
         return _refused(problem)
+    missing = sealed.missing.union(state.types.kinds(state.blinded.type_of(arrived.frame.type_id)))
     if unseen_part(state.routes, sealed.part, arrived.frame.signer) is None:
-        return [Count("maia_duplicates_total")]
+        return _carried_again(state, arrived, sealed.part, missing, sealed, now)
     if not state.blinded.is_id(arrived.frame.type_id):
         remember_passing(state, arrived.frame, arrived.source, now)
-    missing = sealed.missing.union(state.types.kinds(state.blinded.type_of(arrived.frame.type_id)))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     return [Count("maia_frames_unread_total"), *recorded, *sent]
+
+
+def _carries_again(state: BrokerState, frame: Sealed) -> bool:
+    return state.router.carries_again(frame.publisher, frame.stream, frame.sequence, frame.signer)
+
+
+def _carried_again(
+    state: BrokerState,
+    arrived: Arrived,
+    part: Transit,
+    missing: frozenset[AttributeUid],
+    sealed: SealedTransit,
+    now: Instant,
+) -> list[Effect]:
+    """Carry a frame that was here before to those for whom it was not, if routing asks for that."""
+    counted = Count("maia_duplicates_total")
+    if not _carries_again(state, arrived.frame):
+        return [counted]
+    return [counted, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
 
 
 def _refused(problem: MaiaError) -> list[Effect]:

@@ -9,7 +9,6 @@ neighbours forget all that it told when theirs ends.
 from __future__ import annotations
 
 from maia.broker.publication.state_query import link_gone
-from maia.broker.routing.peers import broker_gone, dial_failed
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
@@ -60,5 +59,5 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     for advertisement in list(link.advertisements.values()):
         effects += end_advertisement(state, link, advertisement, now)
     if was_ready:
-        return [*effects, *broker_gone(state, link, now)]
-    return effects if link.dialled is None else [*effects, *dial_failed(state, link.dialled, now)]
+        return [*effects, *state.router.neighbour_gone(link, now)]
+    return effects if link.dialled is None else [*effects, *state.router.dial_failed(link.dialled, now)]

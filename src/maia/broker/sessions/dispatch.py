@@ -7,8 +7,8 @@ the link lives on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from maia.broker.access.authoriser import forget_frames, refusal_effects
 from maia.broker.access.one_time_answers import hear_vouched
@@ -19,10 +19,8 @@ from maia.broker.publication.state_query import ask_state, receive_state_done, r
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
 from maia.broker.revocation.streams import receive_held, receive_state_frame
 from maia.broker.routing.aggregation import receive_spill_report
-from maia.broker.routing.interests import receive_interest, receive_offer, receive_renew, receive_resync
-from maia.broker.routing.peers import receive_announce, receive_nodes, send_closest
-from maia.broker.routing.replication import receive_replica, receive_sealed_replica
-from maia.broker.sealed.interests import receive_doubted, receive_sealed_interest, receive_sealed_offer
+from maia.broker.routing.router import Handler
+from maia.broker.sealed.interests import receive_doubted
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.credentials import price_of_showing, show
@@ -40,27 +38,16 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Advertise,
-    Announce,
     AskState,
     Carried,
     Ended,
     Failed,
-    FindClosest,
     ForgetDurable,
-    Interest,
     Message,
-    Nodes,
-    Offer,
     Publish,
-    Renew,
     RenewAll,
-    Replica,
-    Resync,
     Sealed,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
-    SealedReplica,
     SealedRights,
     SealedWithPlaintext,
     Seen,
@@ -88,9 +75,6 @@ _TYPE_REPLY_BYTES: Final = 1 << 20
 """How many definitions are told at a time, and how many bytes they have, unless the first has more."""
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
-# Any: the table pairs each class of message with a function of exactly that class.
-_Handler = Callable[[BrokerState, Link, Any, Instant], list[Effect]]
-
 
 def answer(state: BrokerState, link: Link, message: Message, now: Instant, size: int = 0) -> list[Effect]:
     """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
@@ -101,20 +85,25 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
         if link.role is not Role.CLIENT:
             raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
         return _answered(state, link, message, now)
-    if kind in _OF_BROKERS:
+    handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
+    if handler is not None:
         if link.role is not Role.BROKER:
             raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-        return _told(state, link, message, now, size)
+        return _told(state, link, message, handler, now, size)
     raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
 
 
-def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: int) -> list[Effect]:
+def _told(
+    state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, size: int
+) -> list[Effect]:
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
         return []  # a second link to the same broker may still carry what was said before it had to go
     if type(message) in KEPT:
         check_share(state, link, size)
-    handler, before = _OF_BROKERS[type(message)], state.authoriser.meter.used
+    before = state.authoriser.meter.used
+    if isinstance(message, Carried | Sealed | SealedWithPlaintext):
+        state.router.arriving(link, message)
     if type(message) in _FRAMES:
         return handler(state, link, message, now)
     try:
@@ -211,11 +200,11 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
     return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
 
 
-_OF_ANYBODY: Final[Mapping[type, _Handler]] = {
+_OF_ANYBODY: Final[Mapping[type, Handler]] = {
     TypeQuery: _tell_type,
 }
 
-_OF_CLIENTS: Final[Mapping[type, _Handler]] = {
+_OF_CLIENTS: Final[Mapping[type, Handler]] = {
     Advertise: advertise,
     Subscribe: subscribe,
     SubscribeDurable: subscribe,
@@ -241,21 +230,10 @@ _FREE: Final = frozenset({Publish, Seen, Vouched})
 _FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})
 """What publishers said: brokers carry it as fast as it comes."""
 
-_OF_BROKERS: Final[Mapping[type, _Handler]] = {
+_OF_BROKERS: Final[Mapping[type, Handler]] = {
     Carried: carry,
     Sealed: carry_sealed,
     SealedWithPlaintext: carry_sealed_with_plaintext,
-    FindClosest: send_closest,
-    Nodes: receive_nodes,
-    Announce: receive_announce,
-    Interest: receive_interest,
-    Offer: receive_offer,
-    Renew: receive_renew,
-    Resync: receive_resync,
-    Replica: receive_replica,
-    SealedInterest: receive_sealed_interest,
-    SealedOffer: receive_sealed_offer,
-    SealedReplica: receive_sealed_replica,
     SealedRights: receive_rights,
     SealedDoubted: receive_doubted,
     SpillReport: receive_spill_report,

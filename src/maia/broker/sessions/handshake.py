@@ -10,7 +10,7 @@ from __future__ import annotations
 from maia.broker.access.challenges import challenge_request
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
 from maia.broker.revocation.streams import receive_held
-from maia.broker.routing.peers import broker_known, broker_ready, superseded
+from maia.broker.routing.peers import superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import session_limits
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
@@ -123,7 +123,8 @@ class BrokerSessions(Endpoint[Link]):
             return [Note("connected", fields)]
         # Of two links to one broker, one has to go.
         loser = superseded(state, link)
-        effects = broker_known(state, link, now) if loser is link else broker_ready(state, link, now)
+        router = state.router
+        effects = router.neighbour_known(link, now) if loser is link else router.neighbour_up(link, now)
         if loser is not None:
             effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.

@@ -1,0 +1,578 @@
+"""Routing by mesh: neighbours are configured, and interests are flooded as signed aggregates.
+
+This is the routing of Gismo (3.5, 3.6), for small or poor networks. What
+neighbours announce goes through `maia.routing.mesh.table`, which knows nothing
+of rights; here it is signed, verified, and put into the routing table
+behind the router that it is of. A frame names the routers that it is for, and
+goes to the next router on the way to each of them: one copy to each neighbour,
+and to none towards a router that has proved no right to it (A67). What a router
+believes of another (docs/decisions/mesh-routing.md):
+
+- a neighbour may connect: it proved that in the handshake;
+- a router further away may connect: its aggregate shows the certificates;
+- the clients of a router may read what it wants: each interest comes with the
+  request that caused it and the certificates behind it, as in the overlay;
+- a frame may come from any neighbour that may connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple, assert_never
+
+from maia.bounded_map import BoundedMap
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authoriser import refusal_effects
+from maia.broker.access.impairment import neighbour_found, seed_silent
+from maia.broker.publication.transit import Transit
+from maia.broker.refusals import NotProved
+from maia.broker.routing.aggregated_interests import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
+from maia.broker.routing.outbox import Proof
+from maia.broker.routing.router import Handler
+from maia.broker.routing.routes import Neighbour, memory_limits
+from maia.broker.sealed.entries import ReceivedInterest
+from maia.broker.sealed.rekeying import rekey_pending, show_rights
+from maia.broker.sessions.links import Link
+from maia.broker.state import BrokerState, seconds_after
+from maia.credentials import Action, principal_from_bytes
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Frame, Instant
+from maia.routing.duplicates import DuplicateMemory
+from maia.routing.mesh import aggregates
+from maia.routing.mesh.aggregates import Head, MeshLimits, Step
+from maia.routing.mesh.dialling import ConfiguredNeighbours
+from maia.routing.mesh.table import MeshTable
+from maia.routing.overlay.table import NodeId, node_id_of_key, node_id_text, node_id_to_bytes
+from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
+from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId
+from maia.wire.codec import encode
+from maia.wire.effects import Dial, Effect, LinkId, Note, Send
+from maia.wire.mesh_messages import (
+    AggregateContent,
+    AggregateHead,
+    AggregateLost,
+    AggregateQuery,
+    ConnectPart,
+    FrameTargets,
+    part_from_bytes,
+    sign_head,
+    verify_head,
+)
+from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext
+
+__all__ = ["MeshRouter"]
+
+_NAME_BYTES: Final = 8
+_HOPS_MAX: Final = 255
+_FRAMES_ASSIGNED: Final = 16_384
+_DOUBT_S: Final = 2.0
+"""How long a router has to prove an interest otherwise whose certificate counts no more."""
+
+_FrameId = tuple[bytes, bytes, int, bytes]
+
+
+class _Assigned(NamedTuple):
+    """The routers that a neighbour named for a frame, and how far it may still go."""
+
+    routers: frozenset[bytes]
+    hops: int
+
+
+class MeshRouter:
+    """One router of a mesh."""
+
+    def __init__(self, state: BrokerState) -> None:
+        """Route for a broker; its settings name the neighbours."""
+        settings, self._state = state.settings, state
+        self._table = MeshTable(
+            state.principal.key,
+            sign=lambda head: sign_head(_to_wire(head), settings.network, state.key),
+            verify=self._verify,
+            admit=self._admit,
+            limits=MeshLimits(
+                lease_us=settings.lease_s * 1_000_000,
+                skew_us=settings.skew_s * 1_000_000,
+                parts_max=settings.limits.interests_per_peer,
+                bytes_max=settings.limits.bytes_per_peer,
+            ),
+        )
+        self._dialling = ConfiguredNeighbours(settings.neighbours, own=settings.address)
+        self._sent = DuplicateMemory(memory_limits(settings.limits))
+        """Which rows went to which router: none goes there twice, so no loop goes round (A66)."""
+        self._links: dict[Hop, LinkId] = {}
+        self._keys: dict[Hop, bytes] = {}
+        """The keys of the routers that are hops of the routing table."""
+        self._entries: dict[bytes, dict[bytes, list[tuple[TypeId, bytes]]]] = {}
+        """What became of each part of each origin: entries of the routing table, none if it was refused."""
+        self._connects: dict[bytes, tuple[bytes, Authorisation]] = {}
+        self._verify_at: dict[bytes, Instant] = {}
+        """When the parts of an origin are verified again."""
+        self._watched_max = 4096
+        self._next_frame: dict[LinkId, FrameTargets] = {}
+        self._assigned: BoundedMap[_FrameId, _Assigned] = BoundedMap(_FRAMES_ASSIGNED)
+        self._prefixes: dict[LinkId, bytes] = {}
+        self._own_parts = OwnParts(state)
+        self._seen_version = -1
+        self.handlers: Mapping[type, Handler] = {
+            AggregateHead: self._receive_head,
+            AggregateQuery: self._receive_query,
+            AggregateContent: self._receive_content,
+            AggregateLost: self._receive_lost,
+            FrameTargets: self._receive_targets,
+        }
+
+    # ------------------------------------------------------------ neighbours
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Publish what is wanted here, and dial the neighbours."""
+        self._state.routes.is_changed = True
+        return [*self._perform(self._table.publish(self._own_parts.build(), now), now), *self._dials(now)]
+
+    def leave(self, now: Instant) -> list[Effect]:
+        """Say nothing: the neighbours see the links end, and find other ways."""
+        del now
+        return []
+
+    def dial_failed(self, address: str, now: Instant) -> list[Effect]:
+        """Dial again later."""
+        seed_silent(self._state, address)
+        self._state.routes.is_changed = True
+        self._dialling.failed(address, now)
+        return []
+
+    def neighbour_known(self, link: Link, now: Instant) -> list[Effect]:
+        """Note where a neighbour has answered."""
+        del now
+        self._dialling.linked(node_id_of_key(link.peer.key), dialled=link.dialled)
+        return []
+
+    def neighbour_up(self, link: Link, now: Instant) -> list[Effect]:
+        """Announce to a neighbour what is known."""
+        state, node = self._state, node_id_of_key(link.peer.key)
+        routes, before = state.routes, self._links.get(node)
+        effects: list[Effect] = []
+        if before is not None:
+            effects += self._gone(node, before, now)
+        routes.node_of[link.id], self._links[node] = node, link.id
+        self._reach(link.peer.key, link.id, now)
+        self._dialling.linked(node, dialled=link.dialled)
+        neighbour_found(state)
+        routes.is_changed = True
+        effects += self._perform(self._table.hop_up(node), now)
+        return [*effects, *show_rights(state, [link.id], state.sealed.in_use)]
+
+    def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:
+        """Find other ways to the routers behind a neighbour."""
+        node = self._state.routes.node_of.get(link.id)
+        if node is None:
+            return []
+        self._dialling.lost(node, now)
+        return self._gone(node, link.id, now)
+
+    def _gone(self, node: NodeId, link: LinkId, now: Instant) -> list[Effect]:
+        routes = self._state.routes
+        del routes.node_of[link], self._links[node]
+        self._next_frame.pop(link, None)
+        routes.is_changed = True
+        key = self._keys[node]
+        effects = self._perform(self._table.hop_gone(node, now), now)
+        if not self._table.next_hops(key):
+            self._forget(key)
+        return effects
+
+    def _dials(self, now: Instant) -> list[Effect]:
+        return [Dial(address) for address in self._dialling.dials(now)]
+
+    # ------------------------------------------------------------ time and certificates
+
+    def maintain(self, now: Instant) -> list[Effect]:
+        """Publish what is wanted here if it changed or is to be renewed; end what was not renewed; dial."""
+        state, routes = self._state, self._state.routes
+        routes.is_changed = True
+        effects = [*rekey_pending(state, now), *self._perform(self._table.tick(now), now)]
+        own, version = self._table.own.head, self._version()
+        is_due = own is None or now >= own.dated + self._table.renew_every_us
+        is_changed = version != self._seen_version or (routes.replicate_at or now) < now
+        if is_due or is_changed or routes.replicate_at == now:
+            self._seen_version, routes.replicate_at = version, None
+            effects += self._perform(self._table.publish(self._own_parts.build(), now), now)
+        for origin in [one for one, at in self._verify_at.items() if at <= now]:
+            effects += self._verify_again(origin, now)
+        return [*effects, *self._dials(now)]
+
+    def next_due(self, now: Instant) -> Instant | None:
+        """Return when something of that is due."""
+        routes = self._state.routes
+        if self._version() != self._seen_version and routes.replicate_at is None:
+            return now
+        dial = self._dialling.next_due()
+        moments = (
+            self._table.next_due(),
+            None if dial is None else Instant(dial),
+            routes.replicate_at,
+            routes.sealed_at,
+            *self._verify_at.values(),
+        )
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def forgive(self, until: Instant) -> None:
+        """End no lease before `until`."""
+        self._table.forgive(until)
+
+    def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Verify again, in a moment, what rests on these certificates: its router may prove it otherwise."""
+        book, soon = self._state.routes.book, seconds_after(now, _DOUBT_S)
+        touched = set(certificates)
+        for node, key in self._keys.items():
+            proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
+            watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
+            connect = self._connects.get(key)
+            resting = chain(watched, () if connect is None else (connect[1].watched,))
+            if any(not one.isdisjoint(touched) for one in resting):
+                self._verify_at[key] = min(soon, self._verify_at.get(key, soon))
+                self._state.routes.is_changed = True
+        return []
+
+    def _version(self) -> int:
+        """Return a number that changes when this broker's own clients may want something else."""
+        book = self._state.routes.book
+        return sum(1 + book.version(LOCAL, key) for key in book.types())
+
+    # ------------------------------------------------------------ what neighbours say
+
+    def _receive_head(self, _: BrokerState, link: Link, message: AggregateHead, now: Instant) -> list[Effect]:
+        head = Head(
+            message.origin, message.number, message.dated, message.parts, message.digest, message.signature
+        )
+        return self._perform(self._table.receive_head(self._hop(link), head, now), now)
+
+    def _receive_query(
+        self, _: BrokerState, link: Link, message: AggregateQuery, now: Instant
+    ) -> list[Effect]:
+        return self._perform(
+            self._table.receive_query(self._hop(link), message.origin, message.have, now), now
+        )
+
+    def _receive_content(
+        self, _: BrokerState, link: Link, message: AggregateContent, now: Instant
+    ) -> list[Effect]:
+        hop = self._hop(link)
+        content = aggregates.Content(
+            hop, message.origin, message.base, tuple(message.add), tuple(message.remove), message.more
+        )
+        return self._perform(self._table.receive_content(hop, content, now), now)
+
+    def _receive_lost(self, _: BrokerState, link: Link, message: AggregateLost, now: Instant) -> list[Effect]:
+        return self._perform(self._table.receive_withdrawal(self._hop(link), message.origin), now)
+
+    def _receive_targets(
+        self, _state: BrokerState, link: Link, message: FrameTargets, _now: Instant
+    ) -> list[Effect]:
+        self._next_frame[link.id] = message
+        return []
+
+    def _hop(self, link: Link) -> NodeId:
+        return self._state.routes.node_of[link.id]
+
+    def _perform(self, steps: Iterable[Step], now: Instant) -> list[Effect]:
+        effects: list[Effect] = []
+        heads: dict[int, bytes] = {}
+        self._state.routes.is_changed = True
+        for step in steps:
+            match step:
+                case aggregates.Announce(hop, head):
+                    if id(head) not in heads:
+                        heads[id(head)] = encode(_to_wire(head))
+                    effects.append(Send(self._links[hop], heads[id(head)]))
+                case aggregates.Withdraw(hop, origin, number):
+                    effects += self._told(hop, AggregateLost(origin, number))
+                case aggregates.Ask(hop, origin, have):
+                    effects += self._told(hop, AggregateQuery(origin, have))
+                case aggregates.Content(hop, origin, base, add, remove, more):
+                    effects += self._told(hop, AggregateContent(origin, base, [*add], [*remove], more))
+                case aggregates.Learned(origin, added, removed):
+                    effects += self._learned(origin, added, removed, now)
+                case aggregates.Renewed(origin):
+                    effects += self._renewed(origin, now)
+                case aggregates.Routed(origin, hops):
+                    effects += self._routed(origin, hops, now)
+                case aggregates.Gone(origin):
+                    self._withdraw(origin, list(self._entries.get(origin, ())), now)
+                    effects.append(Note("router-lost", {"principal": str(principal_from_bytes(origin))}))
+                case aggregates.Refused(hop, _, problem):
+                    peer = self._state.links[self._links[hop]].peer
+                    effects += refusal_effects(problem, peer, link=self._links[hop], asked="Aggregate")
+                case _:
+                    assert_never(step)
+        return effects
+
+    def _told(self, hop: Hop, message: Message) -> list[Effect]:
+        link = self._links.get(hop)
+        return [] if link is None else [Send(link, encode(message))]
+
+    def _verify(self, head: Head) -> None:
+        try:
+            verify_head(_to_wire(head), self._state.settings.network)
+        except MaiaError as problem:
+            raise aggregates.AggregateForged("an aggregate is not signed by its origin") from problem
+
+    def _admit(self, origin: bytes, parts: Mapping[bytes, bytes], now: int) -> None:
+        """Refuse the aggregate of a key that may not be a router of this network."""
+        link = self._links.get(node_id_of_key(origin))
+        if link is not None and self._state.links[link].peer.key == origin:
+            return  # it proved that in the handshake
+        authoriser, at = self._state.authoriser, Instant(now)
+        shown = next((part for part in parts.values() if part.startswith(CONNECT_HEAD)), b"")
+        known = self._connects.get(origin)
+        if known is not None and known[0] == shown:
+            self._connects[origin] = (shown, authoriser.still(known[1], at))
+            return
+        part = part_from_bytes(shown) if shown else None
+        if not isinstance(part, ConnectPart):
+            raise NotProved("an aggregate came without the certificates by which its origin may connect")
+        principal, budget = principal_from_bytes(origin), authoriser.budget_of_message()
+        pool = authoriser.pool_of_stranger(part.credentials, budget)
+        authoriser.expect(principal, Action.CONNECT, self._state.settings.network, pool, at, budget)
+        connect = authoriser.decide_connect(principal, pool, at, budget=budget)
+        self._state.statements.dependencies.note(MESH_ACCOUNT, connect.watched)
+        self._connects[origin] = (shown, connect)
+
+    # ------------------------------------------------------------ what routers want
+
+    def _learned(
+        self, origin: bytes, added: Mapping[bytes, bytes], removed: Sequence[bytes], now: Instant
+    ) -> list[Effect]:
+        self._withdraw(origin, removed, now)
+        if node_id_of_key(origin) not in self._keys:
+            return []  # its way is found in the next step
+        self._verify_at.setdefault(origin, seconds_after(now, self._state.settings.lease_s))
+        return self._register(origin, added, now)
+
+    def _renewed(self, origin: bytes, now: Instant) -> list[Effect]:
+        """Try again what was refused: a certificate or a key may have come meanwhile."""
+        parts, known = self._table.origins[origin].parts or {}, self._entries.get(origin, {})
+        refused = {name: parts[name] for name, entries in known.items() if not entries and name in parts}
+        return self._register(origin, refused, now) if refused else []
+
+    def _verify_again(self, origin: bytes, now: Instant) -> list[Effect]:
+        """Verify all parts of an origin: rights end, by the clock and by revocation."""
+        del self._verify_at[origin]
+        known = self._table.origins.get(origin)
+        if known is None or known.parts is None or node_id_of_key(origin) not in self._keys:
+            return []
+        self._verify_at[origin] = seconds_after(now, self._state.settings.lease_s)
+        try:
+            self._admit(origin, known.parts, now)
+        except MaiaError as problem:
+            self._withdraw(origin, list(known.parts), now)
+            return refusal_effects(problem, principal_from_bytes(origin), asked="Aggregate")
+        return self._register(origin, known.parts, now)
+
+    def _routed(self, origin: bytes, hops: Sequence[Hop], now: Instant) -> list[Effect]:
+        node = node_id_of_key(origin)
+        direct = self._links.get(node)
+        if not hops and direct is None:
+            self._forget(origin)
+            return []
+        link = direct if direct is not None else self._links[hops[0]]
+        is_new = node not in self._keys
+        self._reach(origin, link, now)
+        if not is_new:
+            return []
+        self._verify_at.setdefault(origin, seconds_after(now, self._state.settings.lease_s))
+        return self._register(origin, self._table.origins[origin].parts or {}, now)
+
+    def _reach(self, origin: bytes, link: LinkId, now: Instant) -> None:
+        """Make a router a hop of the routing table, or change where the way to it begins."""
+        routes, node = self._state.routes, node_id_of_key(origin)
+        if node in routes.neighbours:
+            routes.neighbours[node].link = link
+            return
+        routes.neighbours[node], self._keys[node] = Neighbour(node, link), origin
+        routes.book.hop_up(node, now)
+
+    def _forget(self, origin: bytes) -> None:
+        """Forget a router to which there is no way."""
+        routes, node = self._state.routes, node_id_of_key(origin)
+        if node in self._keys:
+            del routes.neighbours[node], self._keys[node]
+            routes.book.hop_gone(node)
+        for remembered in (self._entries, self._verify_at, self._connects):
+            remembered.pop(origin, None)
+
+    def _register(self, origin: bytes, parts: Mapping[bytes, bytes], now: Instant) -> list[Effect]:
+        """Put what a router wants into the routing table, as far as it is proved."""
+        effects: list[Effect] = []
+        made = self._entries.setdefault(origin, {})
+        add: dict[TypeId, list[RouteEntry]] = {}
+        remove: dict[TypeId, list[bytes]] = {}
+        budget = self._state.authoriser.budget_of_message()
+        for name, part in parts.items():
+            if part.startswith(CONNECT_HEAD):
+                continue
+            before, made[name] = made.get(name, []), []
+            try:
+                entries, noted = entries_of_part(self._state, name, part, now, budget)
+                effects += noted
+            except MaiaError as problem:
+                entries = []
+                effects += refusal_effects(problem, principal_from_bytes(origin), asked="Aggregate")
+            for key, entry in entries:
+                add.setdefault(key, []).append(entry)
+                made[name].append((key, entry.id))
+            for key, entry_id in before:
+                if (key, entry_id) not in made[name]:
+                    remove.setdefault(key, []).append(entry_id)
+        node, book = node_id_of_key(origin), self._state.routes.book
+        for key in dict.fromkeys([*add, *remove]):
+            book.heard_interest(node, key, add.get(key, ()), remove.get(key, ()), now)
+        self._forget_dependencies()
+        return effects
+
+    def _withdraw(self, origin: bytes, names: Iterable[bytes], now: Instant) -> None:
+        made, node = self._entries.get(origin, {}), node_id_of_key(origin)
+        for name in names:
+            for key, entry_id in made.pop(name, ()):
+                if node in self._keys:
+                    self._state.routes.book.heard_interest(node, key, (), [entry_id], now)
+
+    def _forget_dependencies(self) -> None:
+        """Let go of certificates on which nothing rests any more, once there are many."""
+        dependencies, book = self._state.statements.dependencies, self._state.routes.book
+        if len(dependencies.certificates_on(MESH_ACCOUNT)) <= self._watched_max:
+            return
+        needed = {one for _, connect in self._connects.values() for one in connect.watched}
+        for key in book.types():
+            for node in self._keys:
+                for entry in book.entries(node, key):
+                    if isinstance(entry.baggage, Proof | ReceivedInterest):
+                        needed |= entry.baggage.watched
+        dependencies.keep_only(MESH_ACCOUNT, needed)
+        self._watched_max = 4096 + 2 * len(needed)
+
+    # ------------------------------------------------------------ frames
+
+    def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
+        """Note for which routers a frame is; without a word about that it is for this one alone."""
+        named = self._next_frame.pop(link.id, None)
+        if named is None:
+            return
+        frame = message.frame if isinstance(message, SealedWithPlaintext) else message
+        signer = frame.signer if isinstance(frame, Sealed) else b""
+        about = (frame.publisher, frame.stream, frame.sequence, signer)
+        before = self._assigned.get(about) or _Assigned(frozenset(), 0)
+        routers = before.routers.union(named.routers)
+        self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
+
+    def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Say whether a neighbour named routers for a frame: another neighbour may have named others."""
+        return (publisher, stream, sequence, signer) in self._assigned
+
+    def targets(
+        self,
+        key: TypeId,
+        transit: Transit,
+        *,
+        source: LinkId | None,
+        missing: Collection[AttributeUid] = (),
+        signer: bytes = b"",
+    ) -> dict[LinkId, list[int]]:
+        """Return the rows for each neighbour on the way to routers that were named for a frame, and want it."""
+        self._prefixes.clear()
+        about = (transit.publisher.key, transit.stream, transit.sequence, signer)
+        assigned = None if source is None else self._assigned.get(about) or _Assigned(frozenset(), 0)
+        hops_left = _HOPS_MAX if assigned is None else assigned.hops - 1
+        if hops_left < 0:
+            return {}
+        routes = self._state.routes
+        came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+        rows_for: dict[LinkId, set[int]] = {}
+        routers_for: dict[LinkId, list[bytes]] = {}
+        for node, wanted in routes.book.targets_of_frame(key, came_from, transit.frame, missing).items():
+            origin, name = self._keys[node], _name(node)
+            if assigned is not None and name not in assigned.routers:
+                continue
+            hops = self._table.next_hops(origin, besides=came_from)
+            rows = self._not_sent(origin, transit, wanted, signer) if hops else ()
+            for hop in hops if rows else ():
+                link = self._links[hop]
+                rows_for.setdefault(link, set()).update(rows)
+                routers_for.setdefault(link, []).append(name)
+        for link, names in routers_for.items():
+            if names != [_name(routes.node_of[link])]:
+                self._prefixes[link] = encode(FrameTargets(sorted(names), hops_left))
+        return {link: sorted(rows) for link, rows in rows_for.items()}
+
+    def _not_sent(self, origin: bytes, transit: Transit, rows: Sequence[int], signer: bytes) -> list[int]:
+        """Return those of some rows that were not sent towards a router before, and remember them."""
+        is_whole = not transit.kept and len(rows) == transit.frame.rows
+        numbers = [transit.kept[row] for row in rows] if transit.kept else list(rows)
+        asked = ALL_ROWS if is_whole else row_set(numbers)
+        stream = transit.stream + signer
+        new = self._sent.new_rows(transit.publisher.key, stream, transit.sequence, asked, origin)
+        if new == asked:
+            return list(rows)
+        fresh = set(rows_in(new & (1 << numbers[-1] + 1) - 1, among=numbers))
+        return [row for row, number in zip(rows, numbers, strict=True) if number in fresh]
+
+    def before_frame(self, link: LinkId) -> list[Effect]:
+        """Name the routers that a frame is for, if it is not for the neighbour alone."""
+        prefix = self._prefixes.get(link)
+        return [] if prefix is None else [Send(link, prefix)]
+
+    def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
+        """Expect every frame from every neighbour: it may connect, and ways change."""
+        del key, now
+        return self._state.routes.is_current(link.id)
+
+    def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
+        """Return all neighbours: any of them may lead to a publisher."""
+        del keys
+        return iter(list(self._links.values()))
+
+    def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
+        """Return the rows that a router wants, whichever: the question came this way on behalf of one."""
+        del link
+        wanted = self._state.routes.book.targets_of_frame(key, came_from, frame)
+        return sorted({row for rows in wanted.values() for row in rows})
+
+    def wants(self, link: LinkId, key: TypeId) -> bool:
+        """Say whether a router wants anything of a type."""
+        del link
+        book = self._state.routes.book
+        return any(hop != LOCAL and book.wanted(hop, key) for hop in book.hops(key))
+
+    # ------------------------------------------------------------ operators
+
+    def status(self) -> dict[str, object]:
+        """Return the neighbours, and the way to each router with how much is wanted there."""
+        routers = {
+            node_id_text(node_id_of_key(origin)): {
+                "principal": str(principal_from_bytes(origin)),
+                "number": known.number,
+                "via": [node_id_text(NodeId(hop)) for hop in known.routed if isinstance(hop, int)],
+                "parts": len(known.parts or ()),
+                "until": str(Instant(known.until)),
+            }
+            for origin, known in self._table.origins.items()
+        }
+        own = node_id_of_key(self._state.principal.key)
+        neighbours = [node_id_text(NodeId(hop)) for hop in self._links if isinstance(hop, int)]
+        missing = list(self._dialling.missing)
+        return {
+            "mesh": {
+                "node": node_id_text(own), "neighbours": neighbours, "missing": missing, "routers": routers
+            }
+        }  # fmt: skip
+
+
+def _name(node: object) -> bytes:
+    assert isinstance(node, int)  # noqa: S101 - a NodeId
+    return node_id_to_bytes(NodeId(node))[:_NAME_BYTES]
+
+
+def _to_wire(head: Head) -> AggregateHead:
+    return AggregateHead(
+        head.origin, head.number, head.dated, head.parts, head.digest, head.signature or bytes(64)
+    )

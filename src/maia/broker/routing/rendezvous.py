@@ -1,0 +1,207 @@
+"""Routing by rendezvous: brokers find each other, and interests and offers of a type meet at one of them.
+
+This is the overlay of the dissertation (sections 2.3 and 4.4.3), for networks
+of any size. The work is in `peers.py`, `interests.py`, `replication.py` and
+`publication/expected_sources.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from maia.broker.publication.expected_sources import is_expected_source
+from maia.broker.publication.transit import Transit
+from maia.broker.routing import peers
+from maia.broker.routing.interests import receive_interest, receive_offer, receive_renew, receive_resync
+from maia.broker.routing.peers import receive_announce, receive_nodes, send_closest
+from maia.broker.routing.replication import maintain_routing, receive_replica, receive_sealed_replica
+from maia.broker.routing.router import Handler
+from maia.broker.sealed.interests import receive_sealed_interest, receive_sealed_offer
+from maia.broker.sessions.links import Link
+from maia.broker.state import BrokerState
+from maia.events import AttributeUid, Frame, Instant
+from maia.routing.overlay.table import NodeId, node_id_text
+from maia.routing.table.hops import LOCAL, Hop, TypeId, is_of_sealed, type_of_book_key
+from maia.wire.effects import Effect, LinkId
+from maia.wire.messages import (
+    Announce,
+    Carried,
+    FindClosest,
+    Interest,
+    Nodes,
+    Offer,
+    Renew,
+    Replica,
+    Resync,
+    Sealed,
+    SealedInterest,
+    SealedOffer,
+    SealedReplica,
+    SealedWithPlaintext,
+)
+
+__all__ = ["RendezvousRouter"]
+
+_HANDLERS: Final[Mapping[type, Handler]] = {
+    FindClosest: send_closest,
+    Nodes: receive_nodes,
+    Announce: receive_announce,
+    Interest: receive_interest,
+    Offer: receive_offer,
+    Renew: receive_renew,
+    Resync: receive_resync,
+    Replica: receive_replica,
+    SealedInterest: receive_sealed_interest,
+    SealedOffer: receive_sealed_offer,
+    SealedReplica: receive_sealed_replica,
+}
+
+
+class RendezvousRouter:
+    """One broker's place in the overlay."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: BrokerState) -> None:
+        """Route for a broker."""
+        self._state = state
+
+    @property
+    def handlers(self) -> Mapping[type, Handler]:
+        """Return what to do with the messages of the overlay, interests, offers and replicas."""
+        return _HANDLERS
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Begin to dial other brokers."""
+        return peers.start(self._state, now)
+
+    def leave(self, now: Instant) -> list[Effect]:
+        """Inform the neighbours that this broker leaves."""
+        return peers.leave(self._state, now)
+
+    def dial_failed(self, address: str, now: Instant) -> list[Effect]:
+        """No broker that may connect answered at an address."""
+        return peers.dial_failed(self._state, address, now)
+
+    def neighbour_up(self, link: Link, now: Instant) -> list[Effect]:
+        """Take a broker into the overlay."""
+        return peers.broker_ready(self._state, link, now)
+
+    def neighbour_known(self, link: Link, now: Instant) -> list[Effect]:
+        """Note where a neighbour has answered."""
+        return peers.broker_known(self._state, link, now)
+
+    def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:
+        """Take a broker out of the overlay."""
+        return peers.broker_gone(self._state, link, now)
+
+    def maintain(self, now: Instant) -> list[Effect]:
+        """Renew, expire, replicate, dial."""
+        return maintain_routing(self._state, now)
+
+    def next_due(self, now: Instant) -> Instant | None:
+        """Return when something of that is due."""
+        return self._state.routes.next_look(now)
+
+    def forgive(self, until: Instant) -> None:
+        """End no lease before `until`."""
+        self._state.routes.book.forgive(until)
+        self._state.routes.store.forgive(until)
+
+    def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Do nothing more: entries are doubted link by link (`revocation/streams.py`)."""
+        del certificates, now
+        return []
+
+    def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
+        """Do nothing: a frame says by its type where it goes."""
+
+    def targets(
+        self,
+        key: TypeId,
+        transit: Transit,
+        *,
+        source: LinkId | None,
+        missing: Collection[AttributeUid] = (),
+        signer: bytes = b"",
+    ) -> dict[LinkId, list[int]]:
+        """Return the rows that are wanted behind each neighbour: towards the rendezvous, and away from it."""
+        del signer
+        routes = self._state.routes
+        came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+        wanted = routes.book.targets_of_frame(key, came_from, transit.frame, missing)
+        return {link: rows for node, rows in wanted.items() if (link := routes.link_to(node)) is not None}
+
+    def before_frame(self, link: LinkId) -> list[Effect]:
+        """Send nothing."""
+        del link
+        return []
+
+    def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Carry no frame twice: each neighbour was sent all that is wanted behind it."""
+        del publisher, stream, sequence, signer
+        return False
+
+    def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
+        """Say whether a neighbour leads to the rendezvous or offers the type."""
+        return is_expected_source(self._state, link, key, now)
+
+    def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
+        """Yield the links towards the rendezvous and to neighbours that offer the type."""
+        routes = self._state.routes
+        hops: dict[Hop, None] = {}
+        for key in keys:
+            parent = routes.book.parent(key)
+            offering = [hop for hop in routes.book.hops(key) if routes.book.offers(hop, key)]
+            hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
+        return (link for hop in hops if (link := routes.link_to(hop)) is not None)
+
+    def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
+        """Return the rows that are wanted behind the neighbour."""
+        routes = self._state.routes
+        return routes.book.targets_of_frame(key, came_from, frame).get(routes.node_of[link], ())
+
+    def wants(self, link: LinkId, key: TypeId) -> bool:
+        """Say whether anything of a type is wanted behind the neighbour."""
+        routes = self._state.routes
+        return bool(routes.book.wanted(routes.node_of[link], key))
+
+    def status(self) -> dict[str, object]:
+        """Return the place in the overlay, and how much is wanted and offered behind which neighbour."""
+        routes = self._state.routes
+        overlay = routes.overlay
+        return {
+            "overlay": {
+                "node": node_id_text(overlay.own),
+                "is_joined": routes.membership.is_joined,
+                "known": len(overlay),
+                "leaves": [node_id_text(node) for node in sorted(overlay.leaf_set)],
+                "table": len(overlay.table),
+            },
+            "rendezvous": {
+                type_of_book_key(type_id).hex() + ("/sealed" if is_of_sealed(type_id) else ""): {
+                    "is_here": routes.book.parent(type_id) is None,
+                    "parent": _hop_text(routes.book.parent(type_id)),
+                    "hops": {
+                        _hop_text(hop): {
+                            "wanted": len(routes.book.entries(hop, type_id)),
+                            "offers": routes.book.offers(hop, type_id),
+                        }
+                        for hop in routes.book.hops(type_id)
+                    },
+                }
+                for type_id in routes.book.types()
+            },
+            "replicas": len(routes.store),
+        }
+
+
+def _hop_text(hop: object) -> str | None:
+    match hop:
+        case None:
+            return None
+        case int():
+            return node_id_text(NodeId(hop))
+        case _:
+            return "local"

@@ -1,0 +1,114 @@
+"""How do interests spread between brokers, and which neighbours get a frame?
+
+Two answers implement this interface: the rendezvous (`rendezvous.py`), where
+brokers find each other and interests of a type meet at one of them, and the
+mesh (`mesh.py`), where neighbours are configured and interests are flooded. The
+rest of the broker knows neither. Both keep what is wanted in the same routing
+table (`state.routes.book`), in which a hop is whoever said what it wants: a
+neighbour in the one, the router at the far end in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from maia.events import AttributeUid, Frame, Instant
+from maia.routing.table.hops import Hop, TypeId
+from maia.wire.effects import Effect, LinkId
+
+if TYPE_CHECKING:
+    from maia.broker.publication.transit import Transit
+    from maia.broker.sessions.links import Link
+    from maia.broker.state import BrokerState
+    from maia.wire.messages import Carried, Sealed, SealedWithPlaintext
+
+__all__ = ["Handler", "Router"]
+
+# Any: the table pairs each class of message with a function of exactly that class.
+Handler: TypeAlias = "Callable[[BrokerState, Link, Any, Instant], list[Effect]]"
+
+
+class Router(Protocol):
+    """One way to route."""
+
+    @property
+    def handlers(self) -> Mapping[type, Handler]:
+        """Return what to do with each message that brokers send each other for the sake of routing."""
+
+    # ------------------------------------------------------------ neighbours
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Begin to dial other brokers."""
+
+    def leave(self, now: Instant) -> list[Effect]:
+        """Take leave of the neighbours before this broker stops."""
+
+    def dial_failed(self, address: str, now: Instant) -> list[Effect]:
+        """No broker that may connect answered at an address."""
+
+    def neighbour_up(self, link: Link, now: Instant) -> list[Effect]:
+        """A broker has proved its right to connect: it is a neighbour from now on."""
+
+    def neighbour_known(self, link: Link, now: Instant) -> list[Effect]:
+        """A broker that is a neighbour already has answered on a second link, which goes."""
+
+    def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:
+        """A link is gone; if it was the one to a neighbour, so is all that was said on it."""
+
+    # ------------------------------------------------------------ time and certificates
+
+    def maintain(self, now: Instant) -> list[Effect]:
+        """Do what routing has to do by itself: renew, expire, dial brokers."""
+
+    def next_due(self, now: Instant) -> Instant | None:
+        """Return when `maintain` has something to do."""
+
+    def forgive(self, until: Instant) -> None:
+        """End no lease before `until`: this broker slept, and renewals wait to be read."""
+
+    def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Verify again what depends on certificates that count no more, or again."""
+
+    # ------------------------------------------------------------ frames
+
+    def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
+        """Take note that a frame arrives from a neighbour, before anything is decided about it."""
+
+    def targets(
+        self,
+        key: TypeId,
+        transit: Transit,
+        *,
+        source: LinkId | None,
+        missing: Collection[AttributeUid] = (),
+        signer: bytes = b"",
+    ) -> dict[LinkId, list[int]]:
+        """Return the rows of a frame that go to each neighbour, but to the one it came from.
+
+        Each neighbour is in it once. `missing` are attributes that were not opened here, and
+        `signer` is who signed a sealed frame.
+        """
+
+    def before_frame(self, link: LinkId) -> list[Effect]:
+        """Return what has to be sent to a neighbour just before a frame for which it is a target."""
+
+    def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Say whether a frame that was here before is carried on for the sake of others."""
+
+    def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
+        """Say whether a frame of a type may come from a neighbour at this moment."""
+
+    def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
+        """Return the neighbours to ask for the last publications of a type."""
+
+    def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
+        """Return the rows of a retained frame that a neighbour that asks for them may have."""
+
+    def wants(self, link: LinkId, key: TypeId) -> bool:
+        """Say whether a neighbour that asks for retained frames of a type may have sealed ones."""
+
+    # ------------------------------------------------------------ operators
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for: neighbours and routes; no filter."""

@@ -1,0 +1,1 @@
+"""Mesh routing: interests flooded as signed aggregates, for small or poor networks."""
