@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event
@@ -95,6 +96,7 @@ def walked(curve, periods: int, random: Random, budget: Budget, *, noise: float 
 
 
 @pytest.mark.laws
+@settings(max_examples=150)
 @given(
     copies=st.floats(0.1, 20),
     k=st.floats(1e5, 1e11),
@@ -103,7 +105,7 @@ def walked(curve, periods: int, random: Random, budget: Budget, *, noise: float 
     seed=st.integers(0, 1 << 32),
 )
 def test_the_budget_settles_where_announcements_and_spill_cost_least(copies, k, steepness, noise, seed):
-    """Formula 5 with its exponent as it may really be: within a tenth of the least cost after 30 periods."""
+    """Formula 5 with its exponent as it may really be: within a tenth of the least cost after 100 periods."""
 
     def curve(size: int) -> tuple[float, float]:
         return copies * size, k / size**steepness
@@ -111,18 +113,20 @@ def test_the_budget_settles_where_announcements_and_spill_cost_least(copies, k, 
     def cost(size: int) -> float:
         return sum(curve(size))
 
-    path = walked(curve, 90, Random(seed), begin(RANGE), noise=noise)
+    path = walked(curve, 300, Random(seed), begin(RANGE), noise=noise)  # noqa: S311 - a test
     least = min(cost(RANGE.bytes_at(level)) for level in range(RANGE.levels))
-    settled = [cost(size) for size in path[30:]]
+    settled = [cost(size) for size in path[100:]]
     assert sum(settled) / len(settled) <= 1.1 * least
-    assert len(set(path[30:])) <= 4  # it stays, and tries what is beside it from time to time
+    (_, longest), *_ = Counter(path[100:]).most_common(1)
+    assert longest >= 100  # it stays, and tries other levels from time to time
 
 
 @pytest.mark.laws
+@settings(max_examples=100)
 @given(st.floats(0.5, 5), st.floats(1e6, 1e9), st.floats(30, 1000), st.integers(0, 1 << 32))
 def test_the_budget_follows_when_publications_become_more_or_fewer(copies, k, factor, seed):
-    random, budget = Random(seed), begin(RANGE)
-    for _ in range(40):
+    random, budget = Random(seed), begin(RANGE)  # noqa: S311 - a test
+    for _ in range(150):
         budget = observe(
             budget, Measured(budget.bytes, round(copies * budget.bytes), round(k / budget.bytes), 0)
         )
@@ -130,9 +134,9 @@ def test_the_budget_follows_when_publications_become_more_or_fewer(copies, k, fa
     def cost(size: int) -> float:
         return copies * size + k * factor / size
 
-    path = walked(lambda size: (copies * size, k * factor / size), 60, random, budget)
+    path = walked(lambda size: (copies * size, k * factor / size), 300, random, budget)
     least = min(cost(RANGE.bytes_at(level)) for level in range(RANGE.levels))
-    assert sum(map(cost, path[30:])) / 30 <= 1.15 * least
+    assert sum(map(cost, path[150:])) / 150 <= 1.15 * least
 
 
 @pytest.mark.laws

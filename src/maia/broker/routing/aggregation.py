@@ -14,7 +14,7 @@ to no client (S11), and is reported to the neighbour that sent it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from typing import Final
 
 from maia.broker.publication.transit import Transit
@@ -25,6 +25,7 @@ from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Predicate, covers, simplified
+from maia.routing.aggregation.aggregate import size_of_filter
 from maia.routing.aggregation.announced import Announcement, Changes
 from maia.routing.aggregation.budget import Measured, begin, observe
 from maia.routing.aggregation.spill import Spilled
@@ -37,6 +38,7 @@ from maia.wire.names import FilterTooLong, filter_to_bytes
 __all__ = [
     "announce",
     "note_arrival",
+    "note_published",
     "prove_again",
     "receive_spill_report",
     "tune_aggregates",
@@ -101,7 +103,7 @@ def _limited(filter_: Predicate, right: Hashable) -> Predicate:
 
 
 def _announced(
-    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, changes: Changes, *, counts: bool = True
+    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, changes: Changes
 ) -> list[Effect]:
     """Put announcements into the routing table, and send what neighbours have to know of that."""
     book, groups = state.routes.book, state.audiences[type_id].classes if type_id in state.audiences else {}
@@ -114,9 +116,26 @@ def _announced(
         tells += book.local_change(type_id, [entry(one)], ())
         tells += book.tell_one_again(LOCAL, type_id, one.id)
     effects = route_messages(state, tells)
-    if counts:
+    if not aggregate.is_moved:
         aggregate.sent_bytes += sum(len(one.data) for one in effects if isinstance(one, Send))
+    elif effects:
+        aggregate.is_moved = False
     return effects
+
+
+def note_published(state: BrokerState, parts: Mapping[bytes, bytes]) -> None:
+    """Count parts of this router's aggregate that each neighbour will ask for, each part with its type."""
+    neighbours = len(_neighbours(state))
+    for part, type_id in parts.items():
+        aggregate = state.routes.aggregates.get(type_id)
+        if aggregate is not None and not aggregate.is_moved:
+            aggregate.sent_bytes += len(part) * neighbours
+    for aggregate in state.routes.aggregates.values():
+        aggregate.is_moved = False
+
+
+def _neighbours(state: BrokerState) -> list[Link]:
+    return [link for link in state.links.values() if link.is_ready and link.role is Role.BROKER]
 
 
 # ------------------------------------------------------------ the budget
@@ -124,7 +143,7 @@ def _announced(
 
 def tune_aggregates(state: BrokerState, now: Instant) -> list[Effect]:
     """End a period: move budgets, merge what came in it, and report what neighbours sent for nothing."""
-    neighbours = [link for link in state.links.values() if link.is_ready and link.role is Role.BROKER]
+    neighbours = _neighbours(state)
     if not neighbours:
         return []
     effects: list[Effect] = []
@@ -154,7 +173,10 @@ def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tupl
     if range_ is None or (announcements.is_exact and announcements.is_settled and not sent):
         return [], 0
     aggregate.proof_bytes = _proof_bytes(state, type_id)
-    size = announcements.size(aggregate.proof_bytes)
+    # Of filters that cover each other, neighbours are sent the wider one.
+    announced = state.routes.book.wanted(LOCAL, type_id)
+    size = sum(aggregate.proof_bytes + size_of_filter(entry.predicate) for entry in announced)
+    aggregate.size = size
     if announcements.is_exact and size <= range_.least:
         announcements.is_settled = True
         return [], 0
@@ -163,12 +185,13 @@ def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tupl
         before,
         Measured(size, sent, arrived.spilled_bytes, arrived.wanted_bytes, is_exact=announcements.is_exact),
     )
-    is_moved = aggregate.budget.bytes != before.bytes
-    if announcements.is_settled and not is_moved:
+    aggregate.is_moved = aggregate.budget.bytes != before.bytes
+    if announcements.is_settled and not aggregate.is_moved:
         return [], 0
-    changes = announcements.settle(aggregate.budget.bytes, aggregate.proof_bytes, _limited)
-    # What it costs to move to another budget is not what that budget costs.
-    return _announced(state, type_id, aggregate, changes, counts=not is_moved), announcements.wanted
+    changes = announcements.settle(
+        aggregate.budget.bytes, aggregate.proof_bytes, _limited, anew=aggregate.is_moved
+    )
+    return _announced(state, type_id, aggregate, changes), announcements.wanted
 
 
 def _proof_bytes(state: BrokerState, type_id: bytes) -> int:

@@ -106,10 +106,14 @@ class TypeAggregate:
     announcements: Announcements = field(default_factory=Announcements)
     budget: Budget | None = None
     """None as long as nothing had to be merged."""
+    size: int = 0
+    """How many bytes were announced at the end of the last period."""
     proof_bytes: int = 0
     """What one proof has, on average."""
     sent_bytes: int = 0
     """Announcements that were sent in this period."""
+    is_moved: bool = False
+    """What is announced next is because of another budget, and does not count as a cost of that one."""
     tuned_at: int = 0
     """When the period began."""
 

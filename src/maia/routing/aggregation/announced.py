@@ -61,7 +61,7 @@ class _Wanted:
 class Announcements:
     """The filters of one type that this router's subscribers want, and those that it announces for them."""
 
-    __slots__ = ("_merged", "_part_of", "_wanted", "_wanted_bytes", "is_settled", "merged_bytes")
+    __slots__ = ("_gone", "_merged", "_part_of", "_wanted", "_wanted_bytes", "is_settled", "merged_bytes")
 
     def __init__(self) -> None:
         """Begin with no filter."""
@@ -71,6 +71,8 @@ class Announcements:
         self._part_of: dict[bytes, bytes] = {}
         """For each filter that is merged with others, the id of what is announced for it."""
         self.merged_bytes = 0
+        self._gone = 0
+        """How many members merged filters have lost since everything was merged anew."""
         self.is_settled = True
         """Nothing has come or gone since `settle`."""
 
@@ -129,6 +131,7 @@ class Announcements:
                 removed.append(key)
             else:
                 del self._merged[part_id].members[key]
+                self._gone += 1
                 touched[part_id] = None
         again: list[Announcement] = []
         for part_id in touched:
@@ -143,49 +146,72 @@ class Announcements:
         return Changes(remove=tuple(removed), again=tuple(again))
 
     def settle(
-        self, budget_bytes: int, part_bytes: int, limit: Callable[[Predicate, Hashable], Predicate]
+        self,
+        budget_bytes: int,
+        part_bytes: int,
+        limit: Callable[[Predicate, Hashable], Predicate],
+        *,
+        anew: bool = False,
     ) -> Changes:
-        """Merge what is wanted anew, within a budget.
+        """Merge until what is announced is within a budget, or merge everything anew.
 
         `limit` returns the part of a merged filter that its right entitles to, or the filter itself.
+        What was merged stays merged unless it is merged anew: a filter that goes on being announced
+        costs nothing. Once most of the members have gone, it is time for that.
         """
-        if self.is_exact and self.size(part_bytes) <= budget_bytes:
-            self.is_settled = True
+        self.is_settled = True
+        anew = anew or self._gone > len(self._wanted)
+        if not anew and self.size(part_bytes) <= budget_bytes:
             return Changes()
-        keys = list(self._wanted)
-        wanted = [self._wanted[key] for key in keys]
+        before = self._ids()
+        if anew:
+            self._merged, self._part_of, self.merged_bytes, self._gone = {}, {}, 0, 0
+        items = [_Merged(Announcement(key, one.filter, key), one.right, {key: None})
+                 for key, one in self._wanted.items() if key not in self._part_of]  # fmt: skip
+        items += self._merged.values()
         found = aggregate(
-            [one.filter for one in wanted],
+            [one.announcement.filter for one in items],
             budget_bytes,
-            rights=[one.right for one in wanted],
+            rights=[one.right for one in items],
             part_bytes=part_bytes,
         )
-        before = self._ids()
-        self._merged, self._part_of, self.merged_bytes = {}, {}, 0
-        self.is_settled = True
-        add: list[Announcement] = []
         for part in () if found.is_exact else found.parts:
-            members = dict.fromkeys(keys[at] for at in part.members)
-            if len(members) == 1 and self._wanted[next(iter(members))].filter == part.filter:
-                continue  # announced as it is
-            filter_ = limit(part.filter, part.right)
-            announcement = Announcement(_id_of(filter_, part.right, members), filter_, next(iter(members)))
-            self._merged[announcement.id] = _Merged(announcement, part.right, members)
-            self._part_of.update(dict.fromkeys(members, announcement.id))
-            self.merged_bytes += size_of_filter(filter_)
-            if announcement.id not in before:
-                add.append(announcement)
+            if len(part.members) > 1 or part.filter != items[part.members[0]].announcement.filter:
+                self._merge(part.filter, part.right, [items[at] for at in part.members], limit)
         after = self._ids()
-        alone = [key for key in keys if key not in self._part_of and key not in before]
+        alone = [key for key in self._wanted if key not in self._part_of and key not in before]
+        add = [one.announcement for one in self._merged.values() if one.announcement.id not in before]
         add += [Announcement(key, self._wanted[key].filter, key) for key in alone]
         return Changes(tuple(add), tuple(one for one in before if one not in after))
+
+    def _merge(
+        self,
+        filter_: Predicate,
+        right: Hashable,
+        items: list[_Merged],
+        limit: Callable[[Predicate, Hashable], Predicate],
+    ) -> None:
+        """Announce one filter in place of some."""
+        for item in items:
+            if self._merged.pop(item.announcement.id, None) is not None:
+                self.merged_bytes -= size_of_filter(item.announcement.filter)
+        same = next((one for one in items if one.announcement.filter == filter_), None)
+        members = {key: None for one in ([same] if same else []) + items for key in one.members}
+        if same is not None:
+            announcement = same.announcement
+        else:
+            filter_, behind = limit(filter_, right), next(iter(members))
+            announcement = Announcement(_id_of(filter_, behind), filter_, behind)
+        self._merged[announcement.id] = _Merged(announcement, right, members)
+        self._part_of.update(dict.fromkeys(members, announcement.id))
+        self.merged_bytes += size_of_filter(announcement.filter)
 
     def _ids(self) -> dict[bytes, None]:
         alone = dict.fromkeys(key for key in self._wanted if key not in self._part_of)
         return alone | dict.fromkeys(self._merged)
 
 
-def _id_of(filter_: Predicate, right: Hashable, members: Iterable[bytes]) -> bytes:
+def _id_of(filter_: Predicate, behind: bytes) -> bytes:
     """Return an id that is the same for the same filter with the same proof, over a restart too."""
     written = write_canonical(predicate_to_expression(filter_))
-    return sha256(b"maia/1/merged\x00" + next(iter(members)) + written).digest()[:16]
+    return sha256(b"maia/1/merged\x00" + behind + written).digest()[:16]

@@ -10,9 +10,11 @@ paper), so their sum has one least point. This file finds it by measuring:
 - the cost of a level is what was measured there, smoothed. Spill is taken per
   wanted byte, because publications come in bursts and wanted ones come whatever
   the budget is;
-- formula 5 says where to look first, and measurement where to stay: the budget
-  moves to a level beside it only if that has cost clearly less, and tries the
-  levels beside it again from time to time.
+- a level is judged by several periods together, without the one in which it was
+  moved to;
+- formula 5 says where to look first, and measurement where to stay: other levels
+  are tried as long as they may cost less, the budget moves to one only if it has
+  cost clearly less, and it tries those beside it again from time to time.
 
 Whatever is measured, or feigned by a neighbour, the budget stays between the
 least and the most that were configured (S11).
@@ -22,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from math import log, sqrt
 from types import MappingProxyType
 from typing import Final
@@ -33,17 +34,19 @@ __all__ = ["BadBudget", "Budget", "BudgetRange", "Measured", "begin", "cost_of",
 
 _RATIO: Final = 1.5
 """How much larger each level is than the one below."""
+_PERIODS: Final = 3
+"""A level is judged by so many periods together."""
 _NEWEST: Final = 0.4
 """The weight of the newest measurement of a level among all of them."""
 _CLEARLY: Final = 0.05
 """A level is better than another one if it costs less by this fraction."""
 _TRY_AFTER: Final = 12
-"""After so many periods at one level those beside it are tried again."""
+"""After so many judgements at one level those beside it are tried again."""
 _WORTH_TRYING: Final = 1.5
 """One that has cost more than so many times as much is not tried again until that is long ago."""
 _OLD: Final = 60
-"""A measurement of so many periods ago is not believed any more."""
-_ELSEWHERE: Final = 2.0
+"""A judgement of so many judgements ago is not believed any more."""
+_ELSEWHERE: Final = 3.0
 """If the cost of a level changes by this factor, what was measured at the others says nothing any more."""
 _JUMP: Final = 2
 """Formula 5 is followed if it points to a level at least so far away."""
@@ -127,8 +130,13 @@ class Budget:
     home: int
     """The best level known; `level` differs from it for one period, when another one is tried."""
     period: int = 0
+    """How many judgements there were."""
     since: int = 0
-    """The period in which the levels beside home were tried last."""
+    """At which of them the levels beside home were tried last."""
+    heard: tuple[Measured, ...] = ()
+    """What was measured at this level since the last judgement."""
+    is_fresh: bool = False
+    """The level was moved to in this period, which does not count."""
     wanted: float = 0.0
     """Wanted bytes in a period, smoothed."""
     known: Mapping[int, _Known] = field(default_factory=lambda: MappingProxyType({}), repr=False)
@@ -159,33 +167,47 @@ def _cost(known: _Known, wanted: float) -> float:
 
 def observe(budget: Budget, measured: Measured) -> Budget:
     """Return the budget for the next period, after what one period has cost."""
+    if budget.is_fresh:
+        return replace(budget, is_fresh=False)
     if not (measured.sent or measured.spill or measured.wanted):
         return budget  # a silent period says nothing
-    learned = _learned(budget, measured)
+    heard = (*budget.heard, measured)
+    if len(heard) < _PERIODS:
+        return replace(budget, heard=heard)
+    sent, spill, wanted = (
+        sum(min(max(one, 0), _BYTES_MAX) for one in some) // len(heard)
+        for some in zip(*[(one.sent, one.spill, one.wanted) for one in heard], strict=True)
+    )
+    mean = replace(measured, size=max(measured.size, 0), sent=sent, spill=spill, wanted=wanted)
+    judged = _judged(_learned(replace(budget, heard=()), mean))
+    return replace(judged, is_fresh=judged.bytes != budget.bytes)
+
+
+def _judged(learned: Budget) -> Budget:
+    """Say where to be next."""
     here, at_home = cost_of(learned, learned.level), cost_of(learned, learned.home)
     if here is not None and (at_home is None or here < at_home * (1 - _CLEARLY)):
         learned = replace(learned, home=learned.level, since=learned.period)
+        at_home = here
+    if not at_home:
+        return replace(learned, level=learned.home)  # nothing costs less than nothing
     if learned.level == learned.home and (target := _by_formula(learned)) is not None:
         return replace(learned, level=target)
-    if not cost_of(learned, learned.home):
-        return replace(learned, level=learned.home)  # nothing costs less than nothing
-    beside = _beside(learned)
-    unknown = [one for one in beside if cost_of(learned, one) is None]
-    if unknown:
-        return replace(learned, level=unknown[0])
-    most = _WORTH_TRYING * (cost_of(learned, learned.home) or 0.0)
-    beside = [one for one in beside if (cost_of(learned, one) or 0.0) <= most]
-    if beside and learned.level == learned.home and learned.period - learned.since >= _TRY_AFTER:
-        oldest = min(beside, key=lambda one: learned.known[one].at)
+    promising = _promising(learned, at_home)
+    if promising:
+        return replace(learned, level=promising[0])
+    if learned.level == learned.home and learned.period - learned.since >= _TRY_AFTER:
+        beside = (learned.home - 1, learned.home + 1)
+        costs = {one: cost for one in beside if (cost := cost_of(learned, one)) is not None}
+        again = [one for one, cost in costs.items() if cost <= _WORTH_TRYING * at_home]
+        oldest = min(again, key=lambda one: learned.known[one].at, default=learned.home)
         return replace(learned, level=oldest, since=learned.period)
     return replace(learned, level=learned.home)
 
 
 def _learned(budget: Budget, measured: Measured) -> Budget:
     """Take a measurement into account, for all levels at which it would have been the same."""
-    sent, spilled, wanted = (
-        min(max(one, 0), _BYTES_MAX) for one in (measured.sent, measured.spill, measured.wanted)
-    )
+    sent, spilled, wanted = measured.sent, measured.spill, measured.wanted
     period, usual = budget.period + 1, float(wanted)
     if budget.known:
         usual = budget.wanted + _NEWEST * (wanted - budget.wanted)
@@ -225,12 +247,24 @@ def _by_formula(budget: Budget) -> int | None:
     return target
 
 
-def _beside(budget: Budget) -> list[int]:
-    """Return the next level below home and the next above it at which the aggregate may be another one."""
-    home = budget.known.get(budget.home)
-    beside = [budget.home - 1] if budget.home > 0 else []
-    if home is None or home.is_exact:
-        return beside
-    above = range(budget.home + 1, budget.range.levels)
-    is_other = (one for one in above if cost_of(budget, one) is None or budget.known[one].size != home.size)
-    return [*beside, *islice(is_other, 1)]
+def _promising(budget: Budget, at_home: float) -> list[int]:
+    """Return the next level below home and the next above that are not known and may cost less.
+
+    A smaller budget spills no less, so below a level whose spill alone costs as much as home
+    there is nothing to find; nor above one whose announcements do, or that merges nothing.
+    """
+    found: list[int] = []
+    for level in range(budget.home - 1, -1, -1):
+        known = None if cost_of(budget, level) is None else budget.known[level]
+        if known is None:
+            found.append(level)
+        if known is None or known.spill * (budget.wanted or 1.0) >= at_home:
+            break
+    for level in range(budget.home + 1, budget.range.levels):
+        below = budget.known.get(level - 1)
+        if below is not None and (below.is_exact or below.sent >= at_home):
+            break
+        if cost_of(budget, level) is None:
+            found.append(level)
+            break
+    return found
