@@ -32,7 +32,8 @@ __all__ = ["EXAMPLES", "broker"]
 EXAMPLES: Final = (
     "Examples: maia broker --config broker.toml; maia broker --config broker.toml --check; "
     "maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub "
-    "--credentials certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data"
+    "--credentials certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data; "
+    "maia broker --key north.key --neighbour 127.0.0.1:7401"
 )
 
 
@@ -50,6 +51,10 @@ def broker(
     address: Annotated[str | None, typer.Option(help="What others dial, if not where it listens.")] = None,
     join: Annotated[
         list[str] | None, typer.Option(help="A broker to join the network through. May be repeated.")
+    ] = None,
+    neighbour: Annotated[
+        list[str] | None,
+        typer.Option(help="A neighbour in a mesh. May be repeated; needs --key and no other option."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="A folder for what survives a restart.")] = None,
     types: Annotated[
@@ -79,7 +84,8 @@ def broker(
 
     flags: dict[str, object] = {
         "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
-        "listen": listen, "address": address, "join": join, "data": data, "types": types, "status": status,
+        "listen": listen, "address": address, "join": join, "neighbours": neighbour,
+        "data": data, "types": types, "status": status,
         "lease_s": lease_s, "log.folder": log_folder, "log.types": log_types, "log.durable": log_durable,
         "log_format": log_format, "log_level": log_level,
     }  # fmt: skip
@@ -104,18 +110,26 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         f"types        {len(prepared.definitions)} definitions",
         f"listen       {config.listen}",
         f"statements   {_statement_line(prepared)}",
-        f"join         {' '.join(config.join) or 'none: the first broker of its network'}",
+        _way_line(prepared),
         f"data         {config.data or 'none: nothing survives a restart'}",
         f"log          {_log_line(prepared)}",
         "checked      the broker can run with this configuration",
     ]
     record = {
         **prepared_record(prepared), "listen": config.listen, "join": list(config.join),
+        "routing": config.routing, "neighbours": list(config.neighbours),
         "types": len(prepared.definitions), "data": None if config.data is None else str(config.data),
         "log": None if config.log_folder is None else str(config.log_folder),
         "statement_links": config.identity_listen, "checked": True,
     }  # fmt: skip
     answer(lines, record, as_json=as_json)
+
+
+def _way_line(prepared: PreparedBroker) -> str:
+    config = prepared.config
+    if config.routing == "mesh":
+        return f"neighbours   {' '.join(config.neighbours) or 'none: others dial this router'}"
+    return f"join         {' '.join(config.join) or 'none: the first broker of its network'}"
 
 
 def _statement_line(prepared: PreparedBroker) -> str:

@@ -66,6 +66,7 @@ def _lines(found: Mapping[str, object]) -> list[str]:
     lines += _aggregation_lines(found.get("aggregation"))
     lines += _overlay_lines(found.get("overlay"))
     lines += _rendezvous_lines(found.get("rendezvous"))
+    lines += _mesh_lines(found.get("mesh"))
     return lines
 
 
@@ -114,6 +115,19 @@ def _rendezvous_lines(types: object) -> list[str]:
         for hop, routes in book.get("hops", {}).items():
             offers = ", offers" if routes.get("offers") else ""
             lines.append(f"{'':<20} {hop}: {routes.get('wanted')} filters{offers}")
+    return lines
+
+
+def _mesh_lines(mesh: object) -> list[str]:
+    """Return the neighbours of a router of a mesh, and the way to each other router."""
+    if not isinstance(mesh, dict):
+        return []
+    missing = mesh.get("missing") or []
+    away = f", no answer at {' '.join(missing)}" if missing else ""
+    lines = [f"{'mesh':<20} {len(mesh.get('neighbours') or [])} neighbours{away}"]
+    for name, router in (mesh.get("routers") or {}).items():
+        via = " ".join(str(hop)[:12] for hop in router.get("via") or []) or "no way"
+        lines.append(f"{'router ' + str(name)[:12]:<20} by {via}, {router.get('parts')} parts")
     return lines
 
 

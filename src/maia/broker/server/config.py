@@ -4,6 +4,14 @@
     MAIA_BROKER_LISTEN=127.0.0.1:7400        the environment,
     maia broker --listen 127.0.0.1:7400      and flags, which override both.
 
+A router of a mesh needs its key and its neighbours, and nothing else:
+
+    maia broker --key north.key --neighbour 10.0.0.2:7400
+
+Its certificates lie beside the key, in `north.cert` or in a folder `north-certs`. The
+network is the one that they let it connect to, and the owner named in them is whom
+it trusts to say who else may.
+
 Everything is checked before the broker opens a port, keys, certificates and folders
 included, so that `maia broker --check` and a start fail for the same reasons. An error
 names the file, the line and the key, and an unknown setting is an error too.
@@ -12,14 +20,14 @@ names the file, the line and the key, and an unknown setting is an error too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as data_field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import field
 
-from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings
+from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings, Routing
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.config.identity_file import IdentityFile
@@ -32,6 +40,7 @@ from maia.config.settings import (
     Positive,
     PrincipalWord,
     ServerConfig,
+    Setting,
     Text,
     Whole,
     build,
@@ -41,7 +50,16 @@ from maia.config.settings import (
 )
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
-from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    NetworkName,
+    NetworkPattern,
+    Owner,
+    SignedCertificate,
+    SigningKey,
+)
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import BoundRule
 from maia.routing.aggregation.budget import BudgetRange
@@ -61,6 +79,10 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """What others dial to reach this broker; default: where it listens."""
     join: Addresses = ()
     """Brokers to join the network through."""
+    routing: Literal["rendezvous", "mesh"] = "rendezvous"
+    """How interests spread: all brokers of a network route in the same way. Default with neighbours: mesh."""
+    neighbours: Addresses = ()
+    """Where the neighbours of a router of a mesh listen; one of two neighbours names the other."""
     data: Path | None = None
     """A folder for what survives a restart; without one nothing does."""
     types: Path | None = None
@@ -124,6 +146,10 @@ def read_config(
 ) -> BrokerConfig:
     """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
     settings = gather(_OWN | _LIMITS, file=file, environment=environment, prefix="MAIA_BROKER_", flags=flags)
+    if "neighbours" in settings:
+        settings.setdefault("routing", replace(settings["neighbours"], value="mesh"))
+    if "routing" in settings and settings["routing"].value == "mesh":
+        _add_what_the_key_tells(settings)
     for name in ("key", "network", "coordinator", "credentials"):
         if name not in settings:
             where = "the options" if file is None else f"`{file}`"
@@ -143,7 +169,48 @@ def read_config(
         raise config.wrong(
             said, f"the least, first and most bytes are {least}, {first} and {most}: out of order"
         )
+    if config.routing == "mesh" and config.join:
+        raise config.wrong("join", "is for the rendezvous; a router of a mesh has `neighbours`")
+    if config.routing == "rendezvous" and config.neighbours:
+        raise config.wrong("neighbours", "are for a mesh; with a rendezvous, `join` names a broker")
     return config
+
+
+def _add_what_the_key_tells(settings: dict[str, Setting]) -> None:
+    """Find the certificates of a router beside its key, and its network in them, unless they are named."""
+    key = settings.get("key")
+    if key is None:
+        return
+    path = key.folder / Path(str(key.value)).expanduser()
+    if "credentials" not in settings:
+        places = (path.with_suffix(".cert"), path.with_name(f"{path.stem}-certs"))
+        found = [str(place.absolute()) for place in places if place.exists()]
+        if not found:
+            wanted = " nor ".join(f"`{place}`" for place in places)
+            raise key.wrong("key", f"has no certificates beside it, neither {wanted}; or name `credentials`")
+        settings["credentials"] = Setting(found, key.origin, Path())
+    if "network" in settings or "coordinator" in settings:
+        return
+    named = settings["credentials"]
+    words = named.value if isinstance(named.value, list) else str(named.value).split(",")
+    try:
+        certificates = read_certificates([named.folder / Path(str(word)).expanduser() for word in words])
+    except MaiaError as problem:
+        raise named.wrong("credentials", f"cannot be read: {problem.message} [{problem.code}]") from problem
+    networks = {
+        (pattern.owner, pattern.name.exact): None
+        for signed in certificates
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and Action.CONNECT in signed.certificate.authority.actions
+        and isinstance(pattern := signed.certificate.authority.resources, NetworkPattern)
+        and pattern.owner is not None
+        and pattern.name.exact is not None
+    }
+    if len(networks) != 1:
+        raise named.wrong("credentials", f"name {len(networks)} networks; say `network` and `coordinator`")
+    ((owner, name),) = networks
+    settings["network"] = Setting(name, named.origin, Path())
+    settings["coordinator"] = Setting(str(owner), named.origin, Path())
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +238,8 @@ class PreparedBroker:
             address=config.address or address,
             credentials=self.credentials,
             seeds=tuple(one for one in config.join if one != address),
+            routing=Routing(config.routing),
+            neighbours=config.neighbours,
             lease_s=config.lease_s,
             skew_s=config.skew_s,
             verify_in_transit=config.verify_in_transit,

@@ -92,8 +92,12 @@ class Origin:
     staged: _Staged | None = None
     before: tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]] | None = None
     """The digest of the parts before the last change, and what was added and removed."""
-    announced: set[Hop] = field(default_factory=set)
-    """Neighbours to which the newest aggregate was announced."""
+    announced: dict[Hop, bool] = field(default_factory=dict)
+    """Neighbours to which the newest aggregate was announced, and whether that was not withdrawn since.
+
+    Each is announced and withdrawn at most once: without an origin, neighbours that take each other for
+    the way would go on for ever.
+    """
     routed: tuple[Hop, ...] = ()
 
     @property
@@ -230,7 +234,8 @@ class MeshTable:
         self._served = {asked: answer for asked, answer in self._served.items() if asked[0] != hop}
         steps: list[Step] = []
         for known in self._origins.values():
-            known.announced.discard(hop)
+            known.announced.pop(hop, None)
+            known.heard.pop(hop, None)
             if known.asked is not None and known.asked[0] == hop:
                 known.asked = known.staged = None
             steps += self._lost(known, hop)
@@ -297,7 +302,6 @@ class MeshTable:
         return [] if known is None else self._lost(known, hop)
 
     def _lost(self, known: Origin, hop: Hop) -> list[Step]:
-        known.heard.pop(hop, None)
         if known.asked is None or known.asked[0] != hop:  # else its answer may be on the way
             known.pending.pop(hop, None)
         if hop in known.arrivals:
@@ -424,13 +428,12 @@ class MeshTable:
         hops, steps = self._way(known), list[Step]()
         head = known.head
         for hop in self._up:
-            is_told = hop in known.announced
             if head is None or not hops or hop in hops:
-                if is_told:
-                    known.announced.discard(hop)
+                if known.announced.get(hop):
+                    known.announced[hop] = False
                     steps.append(Withdraw(hop, known.key, known.number))
-            elif not is_told:
-                known.announced.add(hop)
+            elif hop not in known.announced:
+                known.announced[hop] = True
                 steps.append(Announce(hop, head))
         if hops != known.routed:
             known.routed = hops
