@@ -14,6 +14,7 @@ from maia.credentials.identity import IdentityTrust
 from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.predicates import ALWAYS, Predicate
+from maia.routing.aggregation.budget import BudgetRange
 from maia.sessions.challenges import OneTimeLimits
 
 __all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings", "Routing"]
@@ -145,6 +146,8 @@ class BrokerSettings:
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext (K4)."""
     require_install: bool = True
     """Whether the signer of a type must be allowed to install types on this network."""
+    aggregation: BudgetRange | None = field(default_factory=BudgetRange)
+    """How many bytes of filters of one type are announced; None to merge nothing."""
     recording: RecordingSettings | None = None
     """What is written to the event log; None for a broker without one."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)

@@ -38,6 +38,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
             for type_id, audience in state.audiences.items()
         },
         **state.router.status(),
+        "aggregation": _aggregation_record(state),
         "streams": len(state.routes.seen),
         "requests_remembered": len(state.requests.memory),
         "keys": state.keys.member.status(),
@@ -47,6 +48,35 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "decisions": state.authoriser.decisions,
         "log": None if state.recording is None else state.recording.status(),
         "counters": dict(state.counters),
+    }
+
+
+def _aggregation_record(state: BrokerState) -> dict[str, object]:
+    """Say what is announced of each type within which budget, and what went to and fro for nothing."""
+    routes = state.routes
+    return {
+        "types": {
+            type_id.hex(): {
+                "budget_bytes": None if one.budget is None else one.budget.bytes,
+                "announced_bytes": one.size,
+                "announced": len(one.announcements),
+                "wanted": one.announcements.wanted,
+                "is_merged": not one.announcements.is_exact,
+            }
+            for type_id, one in routes.aggregates.items()
+        },
+        "neighbours": {
+            str(link.peer): {
+                "arrived_bytes": account.arrived_bytes,
+                "spilled_bytes": account.spilled_bytes,
+                "spilled_rows": account.spilled_rows,
+                "reported_bytes": account.reported_bytes,
+                "reported_rows": account.reported_rows,
+            }
+            for number, account in routes.spill.neighbours()
+            for link in state.links.values()
+            if link.id == number
+        },
     }
 
 

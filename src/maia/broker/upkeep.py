@@ -21,6 +21,7 @@ from maia.broker.persistence import keep_what_changed
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
+from maia.broker.routing.aggregation import tune_aggregates
 from maia.broker.routing.interests import doubt_entries, verify_doubted
 from maia.broker.routing.own_interests import recheck_own_interests, redecide_own_interests
 from maia.broker.sealed.cover import next_slot, send_due_slots
@@ -142,7 +143,7 @@ def begin_rounds(state: BrokerState, now: Instant) -> None:
 
 
 def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
-    """Ping the silent peers, and close the links of those that did not answer.
+    """Ping the silent peers, close the links of those that did not answer, and end a period of aggregation.
 
     Rounds are counted: moments do not tell a silent peer from a broker that slept.
     """
@@ -156,7 +157,7 @@ def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
             effects += close_link(state, link, problem, now)
     if state.links:
         begin_rounds(state, now)
-    return effects
+    return [*effects, *tune_aggregates(state, now)]
 
 
 def _check_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

@@ -63,6 +63,7 @@ def _lines(found: Mapping[str, object]) -> list[str]:
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict):
             lines.append(_link_line(link))
+    lines += _aggregation_lines(found.get("aggregation"))
     lines += _overlay_lines(found.get("overlay"))
     lines += _rendezvous_lines(found.get("rendezvous"))
     lines += _mesh_lines(found.get("mesh"))
@@ -77,6 +78,23 @@ def _log_lines(log: object) -> list[str]:
     readers = f"{log.get('cursors')} durable, {log.get('cursors_attached')} of them here"
     behind = f"the farthest {log.get('farthest_behind')} behind"
     return [f"{'event log':<20} {safe}", f"{'':<20} {readers}, {behind}"]
+
+
+def _aggregation_lines(aggregation: object) -> list[str]:
+    """Return of each merged type its budget and size, and of each neighbour the spill in both directions."""
+    if not isinstance(aggregation, dict):
+        return []
+    lines = []
+    for type_id, one in aggregation.get("types", {}).items():
+        if one.get("is_merged"):
+            sizes = f"{one.get('announced_bytes')} bytes announced, {one.get('budget_bytes')} in the budget"
+            merged = f"{one.get('wanted')} filters merged into {one.get('announced')}"
+            lines.append(f"{'aggregate ' + str(type_id)[:10]:<20} {merged}, {sizes}")
+    for peer, one in aggregation.get("neighbours", {}).items():
+        if one.get("spilled_bytes") or one.get("reported_bytes"):
+            here = f"{one.get('spilled_bytes')} of {one.get('arrived_bytes')} bytes arrived for nothing"
+            lines.append(f"{'spill':<20} {peer}: {here}, {one.get('reported_bytes')} reported back")
+    return lines
 
 
 def _overlay_lines(overlay: object) -> list[str]:

@@ -51,6 +51,8 @@ __all__ = [
     "SealedWanted",
     "SealedWithAuthor",
     "SealedWithPlaintext",
+    "SpillReport",
+    "SpilledType",
     "TypeQuery",
     "TypeReply",
     "Wanted",
@@ -307,6 +309,23 @@ class SealedRights(AnyMessage, tag=58, frozen=True):
     epoch: Number
     seal: Token
     proof: SealedProof
+
+
+# ------------------------------------------------------------ spill
+
+
+class SpilledType(AnyMessage, frozen=True):
+    """How many rows of one type, and how many bytes, arrived from a neighbour for nothing."""
+
+    type_id: Digest
+    rows: Number
+    size: Number
+
+
+class SpillReport(AnyMessage, tag=110, frozen=True):
+    """What you have sent me since my last report and that no subscription behind me wanted; no event."""
+
+    types: Annotated[list[SpilledType], Meta(min_length=1, max_length=256)]
 
 
 # ------------------------------------------------------------ type registry

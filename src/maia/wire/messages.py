@@ -37,6 +37,8 @@ from maia.wire.broker_messages import (
     SealedWithAuthor,
     SealedWithPlaintext,
     SealMark,
+    SpilledType,
+    SpillReport,
     TypeQuery,
     TypeReply,
     Wanted,
@@ -177,6 +179,8 @@ __all__ = [
     "SealedWithPlaintext",
     "Seen",
     "Show",
+    "SpillReport",
+    "SpilledType",
     "StateDone",
     "StateFrame",
     "StateGone",
@@ -202,7 +206,7 @@ Message: TypeAlias = (
     | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned
     | Publish | PublishSigned | PublishTo | Published | Deliver | DeliverWithAuthor | DeliverLoggedWithAuthor
     | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
-    | FindClosest | Nodes | Announce
+    | FindClosest | Nodes | Announce | SpillReport
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
     | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets

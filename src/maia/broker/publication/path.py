@@ -19,6 +19,7 @@ from maia.broker.publication.retained import remember_own, remember_passing
 from maia.broker.publication.transit import Transit, from_carried, written_as
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
 from maia.broker.revocation.streams import receive_frame
+from maia.broker.routing.aggregation import note_arrival
 from maia.broker.routing.interests import forward
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
@@ -31,7 +32,7 @@ from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
 from maia.wire.columns import columns_to_frame
-from maia.wire.effects import Count, Effect, LinkId, Send
+from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, Publish, Published
 
 __all__ = ["carry", "give_up_projected", "publish", "publish_waiting"]
@@ -176,7 +177,7 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
         except BrokenCredential as problem:
             return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     remember_passing(state, transit, link.id, now)
-    return _sent(state, link, transit, now, source=link.id)
+    return _sent(state, link, transit, now, message=message)
 
 
 def _is_read_here(state: BrokerState, type_id: bytes) -> bool:
@@ -189,20 +190,27 @@ def _sent(
     transit: Transit,
     now: Instant,
     *,
-    source: LinkId | None = None,
+    message: Carried | None = None,
     then: Callable[[], list[Effect]] = list,
 ) -> list[Effect]:
-    """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
+    """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere.
+
+    `message` is how it came from another broker, if it did.
+    """
+    source = None if message is None else link.id
     unseen = unseen_part(state.routes, transit)
     is_again = source is not None and state.router.carries_again(
         transit.publisher.key, transit.stream, transit.sequence
     )
-    onward = transit if is_again else unseen
-    further = [] if onward is None else forward(state, onward, source=source)
+    onward, taken = transit if is_again else unseen, set[int]()
+    further = [] if onward is None else forward(state, onward, source=source, taken=taken)
     if unseen is None:
         return [Count("maia_duplicates_total"), *further, *then()]
     if unseen.type_id not in state.statements.streams:
-        return [*_given_here(state, unseen, now), *further, *then()]
+        effects = [*_given_here(state, unseen, now, taken), *further]
+        if message is not None and unseen is transit:
+            effects += note_arrival(state, link, message, transit, taken)
+        return [*effects, *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before
     # a subscriber here gets it, and before its publisher is answered (A35).
@@ -215,18 +223,22 @@ def _sent(
     return further
 
 
-def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
-    log = state.recording
-    recorded = (
-        [] if log is None or not log.records(transit.type_id) else log.record(transit.as_carried(), now)
-    )
+def _given_here(
+    state: BrokerState, transit: Transit, now: Instant, taken: set[int] | None = None
+) -> list[Effect]:
+    """Record and deliver a frame, and add the rows that went to a subscriber to those that were taken."""
+    log, recorded = state.recording, list[Effect]()
+    if log is not None and log.records(transit.type_id):
+        recorded = log.record(transit.as_carried(), now)
+        if taken is not None:
+            taken.update(range(transit.frame.rows))
     audience = state.audiences.get(transit.type_id)
     if audience is None:
         return recorded
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
         return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
     known = vouched_for(state.attached, transit, now)
-    return [*recorded, *audience.deliver(known, state.identities, now)]
+    return [*recorded, *audience.deliver(known, state.identities, now, taken=taken)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

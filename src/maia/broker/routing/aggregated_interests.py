@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from maia.broker.refusals import PlainOfSealed
+from maia.broker.routing.aggregation import note_published
 from maia.broker.routing.outbox import Proof, new_proof, proof_of, sealed_wanted_of
 from maia.broker.routing.proofs import is_to_be_verified, proved_filter
 from maia.broker.sealed.entries import LocalInterest, ReceivedInterest, wanted_from_wire
@@ -20,7 +21,6 @@ from maia.credentials import Budget
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.routing.mesh.aggregates import digest_of_part
-from maia.routing.mesh.own_aggregate import Want, aggregate
 from maia.routing.table.hops import (
     LOCAL,
     RouteEntry,
@@ -52,28 +52,31 @@ _CREDENTIALS_MAX: Final = 256
 class OwnParts:
     """What the clients of this broker want, as it travels."""
 
-    __slots__ = ("_sealed", "_state")
+    __slots__ = ("_published", "_sealed", "_state")
 
     def __init__(self, state: BrokerState) -> None:
         """Begin without parts."""
         self._state = state
+        self._published: dict[bytes, bytes] = {}
         self._sealed: dict[tuple[TypeId, bytes], tuple[object, bytes]] = {}
 
     def build(self) -> dict[bytes, bytes]:
         """Return the right to connect and what is wanted, each with its proofs, by digest."""
         state, book = self._state, self._state.routes.book
-        wants: list[Want] = []
+        interests: dict[bytes, bytes] = {}
+        """Parts of plain interests, each with its type. Filters were merged before (`aggregation.py`)."""
         sealed: dict[tuple[TypeId, bytes], tuple[object, bytes]] = {}
         for key in book.types():
             for entry in book.wanted(LOCAL, key):
                 if is_of_sealed(key):
                     sealed[key, entry.id] = self._sealed_part(key, entry)
                 else:
-                    wants.append(Want(key, entry.predicate, (proof_of(state, entry.baggage),)))
+                    interests[part_to_bytes(_interest_part(key, entry, proof_of(state, entry.baggage)))] = key
         self._sealed = sealed
         parts = [part_to_bytes(ConnectPart(state.own_credentials[:_CREDENTIALS_MAX]))]
-        parts += [part_to_bytes(_interest_part(want)) for want in aggregate(wants)]
-        parts += [part for _, part in sealed.values()]
+        parts += [*interests, *(part for _, part in sealed.values())]
+        note_published(state, {part: key for part, key in interests.items() if part not in self._published})
+        self._published = interests
         return {digest_of_part(part): part for part in parts}
 
     def _sealed_part(self, key: TypeId, entry: RouteEntry) -> tuple[object, bytes]:
@@ -88,13 +91,9 @@ class OwnParts:
         return same, part_to_bytes(part)
 
 
-def _interest_part(want: Want) -> InterestPart:
-    proofs = [proof for proof in want.proofs if isinstance(proof, Proof)]
-    return InterestPart(
-        want.type_id,
-        filter_to_bytes(want.predicate),
-        [PartProof(proof.request, list(proof.credentials[:_CREDENTIALS_MAX])) for proof in proofs],
-    )
+def _interest_part(type_id: TypeId, entry: RouteEntry, proof: Proof) -> InterestPart:
+    shown = PartProof(proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
+    return InterestPart(type_id, filter_to_bytes(entry.predicate), [shown])
 
 
 def entries_of_part(

@@ -16,6 +16,7 @@ from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.publication.projection import offer_of
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import PlainOfSealed
+from maia.broker.routing.aggregation import announce, prove_again, withdraw
 from maia.broker.routing.outbox import NO_PROOF, Proof, entry_of, new_proof, route_messages, size_of_wanted
 from maia.broker.routing.proofs import (
     is_to_be_verified,
@@ -80,9 +81,7 @@ def class_joined(
         filter_to_bytes(wanted)
     except FilterTooLong:
         wanted = ALWAYS  # one that does not fit into a message asks others for everything
-    return route_messages(
-        state, state.routes.book.local_subscribe(type_id, view_class.key, wanted, view_class)
-    )
+    return announce(state, type_id, view_class, wanted)
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
@@ -94,8 +93,7 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
     """Send others that groups of subscribers are gone: what takes their place, and what goes, at once."""
     state.routes.mark_changed(now)
     state.retained.incomplete(type_id)
-    gone = state.routes.book.local_unsubscribe(type_id, *keys)
-    effects = route_messages(state, gone)
+    effects = withdraw(state, type_id, keys)
     for key in keys:
         effects += take_back_sealed(state, type_id, key)
     return effects
@@ -104,13 +102,13 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
 def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
     """Send others on whose behalf the same is wanted now: they may have accepted it for another's sake."""
     state.routes.mark_changed(now)
-    book = state.routes.book
-    tells = book.tell_one_again(LOCAL, type_id, key)
+    book, effects = state.routes.book, prove_again(state, type_id, key)
     for name in state.blinded.ids(type_id):
         placed = state.sealed.placed.get((name, key))
         if placed is not None:
-            tells += book.tell_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
-    return route_messages(state, tells)
+            again = book.tell_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
+            effects += route_messages(state, again)
+    return effects
 
 
 def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
@@ -143,8 +141,10 @@ def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, no
 # ------------------------------------------------------------ publications
 
 
-def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> list[Effect]:
-    """Send each neighbour the rows that are wanted behind it."""
+def forward(
+    state: BrokerState, transit: Transit, *, source: LinkId | None, taken: set[int] | None = None
+) -> list[Effect]:
+    """Send each neighbour the rows that are wanted behind it, and add them to those that were taken."""
     ready: dict[tuple[int, ...], bytes] = {}
     effects: list[Effect] = []
     for link, rows in state.router.targets(transit.type_id, transit, source=source).items():
@@ -152,6 +152,9 @@ def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> l
         if same not in ready:
             ready[same] = encode_known(transit.cut(rows).as_carried())
         effects += [*state.router.before_frame(link), Send(link, ready[same])]
+        state.routes.spill.of(link).sent_bytes += len(ready[same])
+        if taken is not None:
+            taken.update(rows)
     return effects
 
 

@@ -18,6 +18,9 @@ from maia.broker.publication.transit import StreamOrder, Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import Principal
 from maia.events import Instant
+from maia.routing.aggregation.announced import Announcements
+from maia.routing.aggregation.budget import Budget
+from maia.routing.aggregation.spill import SpillAccounts
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.matching.index import MatchIndex
 from maia.routing.overlay.membership import Contact, OverlayMembership
@@ -33,6 +36,7 @@ __all__ = [
     "REPLICAS",
     "Neighbour",
     "Routes",
+    "TypeAggregate",
     "has_unseen_rows",
     "memory_limits",
     "new_routes",
@@ -96,6 +100,25 @@ class Neighbour:
 
 
 @dataclass(slots=True)
+class TypeAggregate:
+    """What is announced of the local subscribers' filters of one type, and within which budget."""
+
+    announcements: Announcements = field(default_factory=Announcements)
+    budget: Budget | None = None
+    """None as long as nothing had to be merged."""
+    size: int = 0
+    """How many bytes were announced at the end of the last period."""
+    proof_bytes: int = 0
+    """What one proof has, on average."""
+    sent_bytes: int = 0
+    """Announcements that were sent in this period."""
+    is_moved: bool = False
+    """What is announced next is because of another budget, and does not count as a cost of that one."""
+    tuned_at: int = 0
+    """When the period began."""
+
+
+@dataclass(slots=True)
 class Routes:
     """The overlay, the book and the memory of one broker."""
 
@@ -105,6 +128,9 @@ class Routes:
     order: StreamOrder
     replicas: ReplicaSender
     store: ReplicaStore
+    spill: SpillAccounts
+    aggregates: dict[bytes, TypeAggregate] = field(default_factory=dict)
+    """By type; of sealed types nothing is merged."""
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
     to_adopt_bytes: int = 0
@@ -198,6 +224,7 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
         order=StreamOrder(limits.streams),
         replicas=ReplicaSender(book, repeat_us=lease_us // 3),
         store=ReplicaStore(lease_us=lease_us, per_sender_max=limits.interests_per_peer),
+        spill=SpillAccounts(pace_us=lease_us // 4),
     )
 
 

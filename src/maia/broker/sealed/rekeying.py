@@ -21,6 +21,7 @@ from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import offer_of
+from maia.broker.routing.aggregation import withdraw
 from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
 from maia.broker.sealed.entries import (
     LocalInterest,
@@ -349,7 +350,7 @@ def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:
     view_class = None if audience is None else audience.classes.get(what)
     if view_class is None or state.types.sealing(type_id) is None:
         return []
-    plain = route_messages(state, state.routes.book.local_unsubscribe(type_id, what[:16]))
+    plain = withdraw(state, type_id, (what,))
     return [*_placed_under(state, name, view_class), *plain]
 
 

@@ -66,9 +66,13 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import BoundRule
 from maia.predicates import ALWAYS, Predicate
+from maia.routing.aggregation.budget import BudgetRange
 from maia.types import SignedDefinition, definition_to_bytes
 
 __all__ = ["BrokerConfig", "PreparedBroker", "prepare", "read_config"]
+
+
+_BUDGETS: Final = BudgetRange()
 
 
 class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
@@ -119,7 +123,26 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """The providers whose statements are believed: keys or .pub files."""
     identity_demand: Text | None = field(name="identity.demand", default=None)
     """What the statements of other brokers have to say, as `tpm-integrity >= 2`; others are no neighbours."""
+    aggregation_merge: bool = field(name="aggregation.merge", default=True)
+    """Whether filters of this broker's clients are merged once they have many bytes."""
+    aggregation_least_bytes: Positive = field(name="aggregation.least_bytes", default=_BUDGETS.least)
+    """Filters of a type with fewer bytes than this, proofs included, are announced as they are."""
+    aggregation_first_bytes: Positive = field(name="aggregation.first_bytes", default=_BUDGETS.first)
+    """With how many bytes of a type the search for the budget begins that costs least."""
+    aggregation_most_bytes: Positive = field(name="aggregation.most_bytes", default=_BUDGETS.most)
+    """Filters of a type with more bytes than this are always merged."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
+
+    @property
+    def aggregation(self) -> BudgetRange | None:
+        """Return within which budgets filters are merged; None if they are not."""
+        if not self.aggregation_merge:
+            return None
+        return BudgetRange(
+            least=self.aggregation_least_bytes,
+            first=self.aggregation_first_bytes,
+            most=self.aggregation_most_bytes,
+        )
 
 
 _OWN: Final = settings_of(BrokerConfig)
@@ -144,6 +167,16 @@ def read_config(
     config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins)
     if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
         raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
+    least, first, most = (
+        config.aggregation_least_bytes, config.aggregation_first_bytes, config.aggregation_most_bytes
+    )  # fmt: skip
+    if not least <= first <= most:
+        said = next(
+            (one for one in config.origins if one.startswith("aggregation.")), "aggregation.first_bytes"
+        )
+        raise config.wrong(
+            said, f"the least, first and most bytes are {least}, {first} and {most}: out of order"
+        )
     if config.routing == "mesh" and config.join:
         raise config.wrong("join", "is for the rendezvous; a router of a mesh has `neighbours`")
     if config.routing == "rendezvous" and config.neighbours:
@@ -223,6 +256,7 @@ class PreparedBroker:
             key_managers=config.keys,
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
+            aggregation=config.aggregation,
             recording=recording,
             limits=config.limits,
             bounds=self.bounds,

@@ -56,6 +56,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
     state.identities.hold(link.id, None)
+    state.routes.spill.forget(link.id)
     state.one_time.forget_link(link.id)
     effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
     for advertisement in list(link.advertisements.values()):

@@ -18,6 +18,7 @@ from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
 from maia.broker.revocation.streams import receive_held, receive_state_frame
+from maia.broker.routing.aggregation import receive_spill_report
 from maia.broker.routing.router import Handler
 from maia.broker.sealed.interests import receive_doubted
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
@@ -62,6 +63,7 @@ from maia.wire.messages import (
     SealedWithPlaintext,
     Seen,
     Show,
+    SpillReport,
     StateDone,
     StateFrame,
     StateGone,
@@ -253,6 +255,7 @@ _OF_BROKERS: Final[Mapping[type, Handler]] = {
     SealedWithPlaintext: carry_sealed_with_plaintext,
     SealedRights: receive_rights,
     SealedDoubted: receive_doubted,
+    SpillReport: receive_spill_report,
     StateQuery: receive_state_query,
     StateFrame: receive_state_frame,
     StateDone: receive_state_done,

@@ -232,6 +232,7 @@ class LocalSubscribers:
         now: Instant,
         *,
         missing: frozenset[AttributeUid] = frozenset(),
+        taken: set[int] | None = None,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
@@ -239,7 +240,7 @@ class LocalSubscribers:
         of a class whose statements say the same. `missing` are attributes of a
         sealed frame that this broker cannot read. They look as if they were null;
         a class that asks about one of them, in its filter or in what restricts it,
-        gets nothing of the frame.
+        gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
         """
         for key, rows in self._matched(transit.matched).items():
             view_class = self.classes[key]
@@ -251,6 +252,8 @@ class LocalSubscribers:
                 members = identities.admitted(transit.requires, view_class.parts)
             seen = view_class.screened(transit, rows) if members else None
             if seen is not None:
+                if taken is not None:
+                    taken.update(rows)
                 yield from _deliveries(transit, seen, members)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:

@@ -31,6 +31,7 @@ __all__ = [
     "RecentBoxes",
     "box_of",
     "bounds_rule_out",
+    "branches_of",
     "proved_to_cover",
 ]
 
@@ -116,7 +117,7 @@ _Branch = tuple[Constraint, ...]
 
 def box_of(predicate: Predicate) -> Box:
     """Bracket a filter of any shape, within the size that the language allows."""
-    branches = _branches(checked_size(predicate), negated=False)
+    branches = branches_of(checked_size(predicate), negated=False)
     if branches is None:
         return Box(predicate, False, None, False, None, None)
     plain = [_by_attribute(branch) for branch in branches]
@@ -173,16 +174,16 @@ def _may_hold(outer: Edge, inner: Edge) -> bool:
     return 0 in (outer.only, inner.inner) or outer.only == inner.inner
 
 
-def _branches(node: Predicate, *, negated: bool) -> list[_Branch] | None:
+def branches_of(node: Predicate, *, negated: bool = False) -> list[_Branch] | None:
     """Return the alternatives of a filter, each a conjunction; None if there are too many.
 
     Recursive, behind the depth limit that `checked_size` keeps.
     """
     match node:
         case Not(inner):
-            return _branches(inner, negated=not negated)
+            return branches_of(inner, negated=not negated)
         case AllOf(parts) | AnyOf(parts):
-            split = [_branches(part, negated=negated) for part in parts]
+            split = [branches_of(part, negated=negated) for part in parts]
             known = [branches for branches in split if branches is not None]
             if len(known) < len(split):
                 return None

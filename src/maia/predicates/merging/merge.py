@@ -1,7 +1,7 @@
 """Merging: which few filters can replace these many, and how much more do they let through?
 
-A broker that may announce only so many filters will ask; none does yet, it
-comes with mesh routing. Everything that any of the originals admits is
+A router that may announce only so many bytes of filters asks
+(`maia.routing.aggregation`). Everything that any of the originals admits is
 admitted by the merged ones: that never depends on a choice or a measure. How
 much more they admit is the *spill*, and the answer comes with a bound on it:
 
@@ -15,7 +15,7 @@ than `spill_bound` (docs/decisions/merging-and-spill.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -25,11 +25,11 @@ from maia.predicates.constraints import constraints_of
 from maia.predicates.covering.sides import Asked, asked_of
 from maia.predicates.merging.joined_constraints import joined
 from maia.predicates.merging.measure import Domains, Geometry, derived_domains
-from maia.predicates.merging.pairing import grouped
+from maia.predicates.merging.pairing import grouped, join_order
 from maia.predicates.merging.spill import boxes_of, spill_bound
 from maia.predicates.syntax import AllOf, Predicate
 
-__all__ = ["MERGED_FROM_MAX", "BadMerge", "Merged", "merge"]
+__all__ = ["MERGED_FROM_MAX", "BadMerge", "Merged", "Merging", "merge"]
 
 MERGED_FROM_MAX: Final = 200_000
 _NO_DOMAINS: Final[Domains] = {}
@@ -60,31 +60,59 @@ def merge(filters: Sequence[Predicate], *, size_max: int, domains: Domains = _NO
     Attributes without a domain get one from the literals of the filters, as
     `derived_domains` says.
     """
-    _check_sizes(len(filters), size_max)
-    originals = [asked_of(constraints_of(one)) for one in filters]
-    measured = derived_domains(originals, domains)
-    geometry = Geometry(originals, measured)
-    groups = grouped(boxes_of(geometry), size_max=size_max)
-    merged = [_merged(filters, originals, group) for group in groups]
-    bound = spill_bound(geometry, groups, [asked for _, asked in merged])
-    return Merged(tuple(one for one, _ in merged), bound, tuple(tuple(group) for group in groups))
+    merging = Merging(filters, domains=domains)
+    groups = merging.groups(size_max)
+    return Merged(
+        tuple(merging.merged(group) for group in groups),
+        merging.spill_bound(groups),
+        tuple(tuple(group) for group in groups),
+    )
 
 
-def _check_sizes(count: int, size_max: int) -> None:
-    if count > MERGED_FROM_MAX:
-        raise BadMerge(f"at most {MERGED_FROM_MAX} filters can be merged, and {count} were given")
-    if size_max < 1:
-        raise BadMerge(f"filters cannot be merged into {size_max}: one is the least")
+class Merging:
+    """Filters that are read once, and then merged into as few as is asked for, as often as is asked."""
 
+    def __init__(self, filters: Sequence[Predicate], *, domains: Domains = _NO_DOMAINS) -> None:
+        """Read the filters; each of them is a collection of constraints."""
+        if len(filters) > MERGED_FROM_MAX:
+            raise BadMerge(f"at most {MERGED_FROM_MAX} filters can be merged, and {len(filters)} were given")
+        self._filters = tuple(filters)
+        self._originals = [asked_of(constraints_of(one)) for one in filters]
+        self._geometry = Geometry(self._originals, derived_domains(self._originals, domains))
+        self._boxes = boxes_of(self._geometry)
 
-def _merged(
-    filters: Sequence[Predicate], originals: Sequence[_Filter], group: Sequence[int]
-) -> tuple[Predicate, _Filter]:
-    """Return one filter that covers a group; a group of one keeps its filter as it was written."""
-    if len(group) == 1:
-        return filters[group[0]], originals[group[0]]
-    constraints = joined([originals[number] for number in group])
-    return _written(constraints), asked_of(constraints)
+    def groups(self, size_max: int) -> list[list[int]]:
+        """Return which of the filters to merge with which, so that at most `size_max` are left."""
+        if size_max < 1:
+            raise BadMerge(f"filters cannot be merged into {size_max}: one is the least")
+        return grouped(self._boxes, size_max=size_max)
+
+    def joins(self, sorts: Sequence[int]) -> Iterator[tuple[int, int, Predicate]]:
+        """Yield which two filters to merge next, and into which, those that spill least first.
+
+        The second is part of the first from then on. Only filters of the same sort are merged.
+        The work grows with the square of the filters.
+        """
+        asked = list(self._originals)
+        for one, other in join_order(self._boxes, sorts):
+            constraints = joined([asked[one], asked[other]])
+            asked[one] = asked_of(constraints)
+            yield one, other, _written(constraints)
+
+    def merged(self, group: Sequence[int]) -> Predicate:
+        """Return one filter that covers a group; a group of one keeps its filter as it was written."""
+        if len(group) == 1:
+            return self._filters[group[0]]
+        return _written(joined([self._originals[number] for number in group]))
+
+    def spill_bound(self, groups: Sequence[Sequence[int]]) -> float:
+        """Return a number that the spill of these groups does not exceed."""
+        return spill_bound(self._geometry, groups, [self._asked(group) for group in groups])
+
+    def _asked(self, group: Sequence[int]) -> _Filter:
+        if len(group) == 1:
+            return self._originals[group[0]]
+        return asked_of(joined([self._originals[number] for number in group]))
 
 
 def _written(constraints: Mapping[AttributeUid, tuple[Predicate, ...]]) -> Predicate:

@@ -10,13 +10,14 @@ merging stays sound and its bound stays true.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BITS", "Boxes", "grouped"]
+__all__ = ["BITS", "Boxes", "grouped", "join_order"]
 
 BITS: Final = 64
 _BLOCK_MAX: Final = 1024
@@ -64,6 +65,15 @@ def grouped(boxes: Boxes, *, size_max: int) -> list[list[int]]:
             # Every round joins something; should one ever not, a poor answer beats an endless loop.
             return [*groups[: size_max - 1], sorted(one for group in groups[size_max - 1 :] for one in group)]
     return groups
+
+
+def join_order(boxes: Boxes, sorts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of box numbers to join, those that waste least first; only boxes of one sort are joined.
+
+    The second of a pair is part of the first from then on. The work grows with the square of
+    the boxes, so there are few of them.
+    """
+    return _Workshop(boxes, 1, np.array(sorts, np.int64)).joins()
 
 
 def _one_round(boxes: Boxes, groups: list[list[int]], size_max: int) -> tuple[Boxes, list[list[int]]]:
@@ -118,11 +128,12 @@ def _side_by_side(parts: list[Boxes]) -> Boxes:
 class _Workshop:
     """One block being joined: the cheapest pair first, best partners remembered in a heap."""
 
-    def __init__(self, boxes: Boxes, target: int) -> None:
+    def __init__(self, boxes: Boxes, target: int, sorts: npt.NDArray[np.int64] | None = None) -> None:
         self._low, self._high = boxes.low.copy(), boxes.high.copy()
         self._bits, self._in_use = boxes.bits.copy(), boxes.bits_in_use
         self._filled = boxes.filled.copy()
         self._target = target
+        self._sorts = sorts
         self._volume = self._volumes(self._low, self._high, self._bits)
         self._members: list[list[int]] = [[number] for number in range(len(boxes))]
         self._alive = np.ones(len(boxes), np.bool_)
@@ -130,6 +141,14 @@ class _Workshop:
         self._heap: list[tuple[float, int, int, int, int]] = []
 
     def run(self) -> tuple[Boxes, list[list[int]]]:
+        for _ in self.joins():
+            pass
+        kept = np.flatnonzero(self._alive)
+        boxes = Boxes(self._low, self._high, self._bits, self._in_use, self._filled).take(kept)
+        return boxes, [self._members[int(number)] for number in kept]
+
+    def joins(self) -> Iterator[tuple[int, int]]:
+        """Join until the target is reached, and yield each pair: the second is in the first from then on."""
         left = len(self._members)
         if left > self._target:
             for number in range(left):
@@ -143,15 +162,15 @@ class _Workshop:
                 continue
             self._join(one, other)
             left -= 1
-        kept = np.flatnonzero(self._alive)
-        boxes = Boxes(self._low, self._high, self._bits, self._in_use, self._filled).take(kept)
-        return boxes, [self._members[int(number)] for number in kept]
+            yield one, other
 
     def _seek_partner(self, one: int) -> None:
         """Remember the cheapest join of `one` with any other box."""
         cost, _ = self._costs(one)
         cost[~self._alive] = np.inf
         cost[one] = np.inf
+        if self._sorts is not None:
+            cost[self._sorts != self._sorts[one]] = np.inf
         other = int(np.argmin(cost))
         if np.isfinite(cost[other]):
             entry = (float(cost[other]), one, self._version[one], other, self._version[other])

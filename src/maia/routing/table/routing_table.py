@@ -85,6 +85,20 @@ class RoutingTable(ReadableBook):
         self._local_entries += is_new
         return tells
 
+    def local_change(
+        self, type_id: TypeId, add: Collection[RouteEntry], remove: Collection[bytes]
+    ) -> list[Tell]:
+        """Add clients' interests and remove others at one moment: no neighbour is without either."""
+        new = sum(self.entry(LOCAL, type_id, entry.id) is None for entry in add)
+        here = [one for one in remove if self.entry(LOCAL, type_id, one) is not None]
+        if new and self._local_entries + new > self._limits.local_entries_max:
+            raise BookFull(f"the routing book holds {self._local_entries} interests of this broker's clients")
+        if not add and not here:
+            return []
+        tells = self._book(type_id).hear(LOCAL, add=add, remove=here, links=self._links)
+        self._local_entries += new - len(here)
+        return self._settled(type_id, tells)
+
     def local_unsubscribe(self, type_id: TypeId, *entry_ids: bytes) -> list[Tell]:
         """Remove clients' interests at one moment, those that are there."""
         here = [one for one in entry_ids if self.entry(LOCAL, type_id, one) is not None]

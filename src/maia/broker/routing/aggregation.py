@@ -1,0 +1,230 @@
+"""What does a broker announce of its subscribers' filters, and what does it learn from what arrives?
+
+Each group of local subscribers hands in its filter. While all of them fit into
+the budget of their type they are announced as they are; beyond that, filters of one
+right are merged (`maia.routing.aggregation`). A merged filter travels with the proof
+of one of its members and is cut to the right of that member, so no neighbour is asked
+for more than one subscriber here has proved to be entitled to (A67).
+
+Three times in a lease the budget of each type moves by what was measured: the
+bytes that were announced, and the bytes that arrived and went nowhere. What
+arrives for nothing is counted where frames of neighbours are handed on, is delivered
+to no client (S11), and is reported to the neighbour that sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import Final
+
+from maia.broker.publication.transit import Transit
+from maia.broker.routing.outbox import proof_of, route_messages
+from maia.broker.routing.routes import TypeAggregate
+from maia.broker.sessions.links import Link, Role
+from maia.broker.state import BrokerState
+from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.events import Instant
+from maia.predicates import ALWAYS, AllOf, AnyOf, Predicate, covers, simplified
+from maia.routing.aggregation.aggregate import size_of_filter
+from maia.routing.aggregation.announced import Announcement, Changes
+from maia.routing.aggregation.budget import Measured, begin, observe
+from maia.routing.aggregation.spill import Spilled
+from maia.routing.table.hops import LOCAL, RouteEntry
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, Send
+from maia.wire.messages import Carried, SpilledType, SpillReport
+from maia.wire.names import FilterTooLong, filter_to_bytes
+
+__all__ = [
+    "announce",
+    "note_arrival",
+    "note_published",
+    "prove_again",
+    "receive_spill_report",
+    "tune_aggregates",
+    "withdraw",
+]
+
+_PROOFS_WEIGHED: Final = 4
+"""The proofs of so many groups are weighed, to know what a proof costs."""
+_FILTERS_IN_A_ROUND: Final = 2048
+"""When so many filters have been compared, the other types wait for the next round."""
+_FRAME_BYTES: Final = 128
+"""What a frame has beside its columns."""
+
+
+# ------------------------------------------------------------ local subscribers
+
+
+def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup, wanted: Predicate) -> list[Effect]:
+    """Announce what a new group of subscribers wants, unless that is announced already."""
+    aggregate = state.routes.aggregates.setdefault(type_id, TypeAggregate())
+    changes = aggregate.announcements.join(group.key, wanted, _right_of(group))
+    return _announced(state, type_id, aggregate, changes)
+
+
+def withdraw(state: BrokerState, type_id: bytes, keys: Collection[bytes]) -> list[Effect]:
+    """Take back what was announced for groups that are gone; what was announced for others too stays."""
+    aggregate = state.routes.aggregates.get(type_id)
+    if aggregate is None:
+        return []
+    effects = _announced(state, type_id, aggregate, aggregate.announcements.leave(keys))
+    if not aggregate.announcements.wanted:
+        del state.routes.aggregates[type_id]
+    return effects
+
+
+def prove_again(state: BrokerState, type_id: bytes, key: bytes) -> list[Effect]:
+    """Send what was announced with a proof of this group again: another of its members proves it now."""
+    aggregate = state.routes.aggregates.get(type_id)
+    announced = None if aggregate is None else aggregate.announcements.announced_for(key)
+    if announced is None:
+        return []
+    return route_messages(state, state.routes.book.tell_one_again(LOCAL, type_id, announced))
+
+
+def _right_of(group: SubscriberGroup) -> Predicate:
+    """Return which events the right of a group is about, whatever its filter selects of them."""
+    admitted = tuple(window.admits for window in group.view.windows)
+    return simplified(admitted[0] if len(admitted) == 1 else AnyOf(admitted))
+
+
+def _limited(filter_: Predicate, right: Hashable) -> Predicate:
+    """Return the part of a merged filter that a right is about."""
+    assert isinstance(right, Predicate)  # noqa: S101 - made by `_right_of`
+    if right == ALWAYS or covers(wide=right, narrow=filter_):
+        return filter_
+    limited = simplified(AllOf((right, filter_)))
+    try:
+        filter_to_bytes(limited)
+    except FilterTooLong:
+        return right  # wider than the filter, and no wider than the right
+    return limited
+
+
+def _announced(
+    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, changes: Changes
+) -> list[Effect]:
+    """Put announcements into the routing table, and send what neighbours have to know of that."""
+    book, groups = state.routes.book, state.audiences[type_id].classes if type_id in state.audiences else {}
+
+    def entry(one: Announcement) -> RouteEntry:
+        return RouteEntry(one.id, one.filter, groups.get(one.behind))
+
+    tells = book.local_change(type_id, [entry(one) for one in changes.add], changes.remove)
+    for one in changes.again:
+        tells += book.local_change(type_id, [entry(one)], ())
+        tells += book.tell_one_again(LOCAL, type_id, one.id)
+    effects = route_messages(state, tells)
+    if not aggregate.is_moved:
+        aggregate.sent_bytes += sum(len(one.data) for one in effects if isinstance(one, Send))
+    elif effects:
+        aggregate.is_moved = False
+    return effects
+
+
+def note_published(state: BrokerState, parts: Mapping[bytes, bytes]) -> None:
+    """Count parts of this router's aggregate that each neighbour will ask for, each part with its type."""
+    neighbours = len(_neighbours(state))
+    for part, type_id in parts.items():
+        aggregate = state.routes.aggregates.get(type_id)
+        if aggregate is not None and not aggregate.is_moved:
+            aggregate.sent_bytes += len(part) * neighbours
+    for aggregate in state.routes.aggregates.values():
+        aggregate.is_moved = False
+
+
+def _neighbours(state: BrokerState) -> list[Link]:
+    return [link for link in state.links.values() if link.is_ready and link.role is Role.BROKER]
+
+
+# ------------------------------------------------------------ the budget
+
+
+def tune_aggregates(state: BrokerState, now: Instant) -> list[Effect]:
+    """End a period: move budgets, merge what came in it, and report what neighbours sent for nothing."""
+    neighbours = _neighbours(state)
+    if not neighbours:
+        return []
+    effects: list[Effect] = []
+    room = _FILTERS_IN_A_ROUND
+    for type_id, aggregate in sorted(state.routes.aggregates.items(), key=lambda one: one[1].tuned_at):
+        if room <= 0:
+            break  # those that have waited longest go first in the next round
+        changes, merged = _tuned(state, type_id, aggregate)
+        aggregate.tuned_at = now
+        room -= merged
+        if changes:
+            state.routes.mark_changed(now)
+            effects += [*changes, Count("maia_aggregates_merged_total")]
+    for link in neighbours:
+        spilled = state.routes.spill.take_report(link.id)
+        if spilled:
+            types = [SpilledType(one.type_id, one.rows, one.bytes) for one in spilled]
+            effects.append(Send(link.id, encode(SpillReport(types))))
+    return effects
+
+
+def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tuple[list[Effect], int]:
+    """Move the budget of one type; return what follows, and how many filters had to be compared."""
+    range_, announcements = state.settings.aggregation, aggregate.announcements
+    arrived = state.routes.spill.take_period(type_id)
+    sent, aggregate.sent_bytes = aggregate.sent_bytes, 0
+    if range_ is None or (announcements.is_exact and announcements.is_settled and not sent):
+        return [], 0
+    aggregate.proof_bytes = _proof_bytes(state, type_id)
+    # Of filters that cover each other, neighbours are sent the wider one.
+    announced = state.routes.book.wanted(LOCAL, type_id)
+    size = sum(aggregate.proof_bytes + size_of_filter(entry.predicate) for entry in announced)
+    aggregate.size = size
+    if announcements.is_exact and size <= range_.least:
+        announcements.is_settled = True
+        return [], 0
+    before = aggregate.budget or begin(range_)
+    aggregate.budget = observe(
+        before,
+        Measured(size, sent, arrived.spilled_bytes, arrived.wanted_bytes, is_exact=announcements.is_exact),
+    )
+    aggregate.is_moved = aggregate.budget.bytes != before.bytes
+    if announcements.is_settled and not aggregate.is_moved:
+        return [], 0
+    changes = announcements.settle(
+        aggregate.budget.bytes, aggregate.proof_bytes, _limited, anew=aggregate.is_moved
+    )
+    return _announced(state, type_id, aggregate, changes), announcements.wanted
+
+
+def _proof_bytes(state: BrokerState, type_id: bytes) -> int:
+    audience = state.audiences.get(type_id)
+    groups = [] if audience is None else list(audience.classes.values())[:_PROOFS_WEIGHED]
+    proofs = [proof_of(state, group) for group in groups]
+    sizes = [len(proof.request or b"") + sum(map(len, proof.credentials)) for proof in proofs]
+    return sum(sizes) // len(sizes) if sizes else 0
+
+
+# ------------------------------------------------------------ spill
+
+
+def note_arrival(
+    state: BrokerState, link: Link, message: Carried, transit: Transit, taken: Collection[int]
+) -> list[Effect]:
+    """Count a frame that a neighbour sent, and those of its rows that nothing here and behind here took."""
+    size = _FRAME_BYTES + sum(len(column.data) for column in message.columns)
+    rows = transit.frame.rows
+    spilled = rows - len(taken)
+    state.routes.spill.note_arrival(
+        link.id, transit.type_id, size=size * rows // max(message.rows, 1), rows=rows, spilled_rows=spilled
+    )
+    return [Count("maia_spilled_rows_total", spilled)] if spilled else []
+
+
+def receive_spill_report(state: BrokerState, link: Link, message: SpillReport, now: Instant) -> list[Effect]:
+    """Take note of what a neighbour says was sent to it for nothing: shown to operators, and no more.
+
+    It moves no budget here: this broker tunes by what it has counted itself.
+    """
+    told = [Spilled(one.type_id, one.rows, one.size) for one in message.types]
+    counted = state.routes.spill.receive_report(link.id, told, now)
+    if counted is None:
+        return [Count("maia_spill_reports_ignored_total")]
+    return [Count("maia_spill_reported_bytes_total", counted)]

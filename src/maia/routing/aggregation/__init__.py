@@ -1,0 +1,1 @@
+"""Which few filters does a router announce for many, and how many bytes of filters cost least?"""

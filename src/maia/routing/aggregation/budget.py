@@ -1,0 +1,270 @@
+"""How many bytes of filters shall a router announce, so that filters and spill together cost least?
+
+A router that merges asks after each period, with what it has measured: the
+bytes of aggregates that it sent, the bytes of publications that arrived and
+were wanted, and the bytes of those that were not (spill). A larger budget costs
+more of the first and less of the last, about k / size (formula 5 of the Gismo
+paper), so their sum has one least point. This file finds it by measuring:
+
+- budgets are levels, each half as large again as the one below;
+- the cost of a level is what was measured there, smoothed. Spill is taken per
+  wanted byte, because publications come in bursts and wanted ones come whatever
+  the budget is;
+- a level is judged by several periods together, without the one in which it was
+  moved to;
+- formula 5 says where to look first, and measurement where to stay: other levels
+  are tried as long as they may cost less, the budget moves to one only if it has
+  cost clearly less, and it tries those beside it again from time to time.
+
+Whatever is measured, or feigned by a neighbour, the budget stays between the
+least and the most that were configured (S11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import log, sqrt
+from types import MappingProxyType
+from typing import Final
+
+from maia.errors import BadInput
+
+__all__ = ["BadBudget", "Budget", "BudgetRange", "Measured", "begin", "cost_of", "observe"]
+
+_RATIO: Final = 1.5
+"""How much larger each level is than the one below."""
+_PERIODS: Final = 3
+"""A level is judged by so many periods together."""
+_NEWEST: Final = 0.4
+"""The weight of the newest measurement of a level among all of them."""
+_CLEARLY: Final = 0.05
+"""A level is better than another one if it costs less by this fraction."""
+_TRY_AFTER: Final = 12
+"""After so many judgements at one level those beside it are tried again."""
+_WORTH_TRYING: Final = 1.5
+"""One that has cost more than so many times as much is not tried again until that is long ago."""
+_OLD: Final = 60
+"""A judgement of so many judgements ago is not believed any more."""
+_ELSEWHERE: Final = 3.0
+"""If the cost of a level changes by this factor, what was measured at the others says nothing any more."""
+_JUMP: Final = 2
+"""Formula 5 is followed if it points to a level at least so far away."""
+_BYTES_MAX: Final = 1 << 48
+
+
+class BadBudget(BadInput):
+    """A range of budgets is empty, or not positive."""
+
+    code = "INPUT-AGGREGATE-BUDGET"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRange:
+    """The least and the most bytes of filters that are announced, and how many at first."""
+
+    least: int = 1 << 15
+    most: int = 1 << 22
+    first: int = 1 << 18
+
+    def __post_init__(self) -> None:
+        """Refuse a range in which there is no budget."""
+        if not 0 < self.least <= self.first <= self.most:
+            raise BadBudget("a budget has a least, a first and a most number of bytes, in this order")
+
+    @property
+    def levels(self) -> int:
+        """Return how many levels there are."""
+        return 1 + round(log(self.most / self.least) / log(_RATIO))
+
+    def bytes_at(self, level: int) -> int:
+        """Return the budget of a level."""
+        return min(self.most, max(self.least, round(self.least * _RATIO**level)))
+
+    def level_of(self, size: float) -> int:
+        """Return the level that is nearest to a size."""
+        if size <= self.least:
+            return 0
+        return min(self.levels - 1, round(log(size / self.least) / log(_RATIO)))
+
+    def lowest_for(self, size: int) -> int:
+        """Return the lowest level that has room for a size."""
+        level = self.level_of(size)
+        return level if self.bytes_at(level) >= size else min(self.levels - 1, level + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What crossed links in one period because of one aggregate, in bytes."""
+
+    size: int
+    """The aggregate itself, which may be smaller than its budget."""
+    sent: int
+    """All announcements of it."""
+    spill: int
+    """Publications that arrived, and that no subscription behind this router wanted."""
+    wanted: int = 0
+    """Publications that arrived and were wanted."""
+    is_exact: bool = False
+    """Nothing was merged, so that a larger budget would change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of one level: smoothed, and in which period it was measured last."""
+
+    size: int
+    is_exact: bool
+    sent: float
+    spill: float
+    """Per wanted byte if anything was wanted, else in bytes."""
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A budget, and what is known of the levels where it has been."""
+
+    range: BudgetRange
+    level: int
+    home: int
+    """The best level known; `level` differs from it for one period, when another one is tried."""
+    period: int = 0
+    """How many judgements there were."""
+    since: int = 0
+    """At which of them the levels beside home were tried last."""
+    heard: tuple[Measured, ...] = ()
+    """What was measured at this level since the last judgement."""
+    is_fresh: bool = False
+    """The level was moved to in this period, which does not count."""
+    wanted: float = 0.0
+    """Wanted bytes in a period, smoothed."""
+    known: Mapping[int, _Known] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes of filters may be announced."""
+        return self.range.bytes_at(self.level)
+
+
+def begin(range_: BudgetRange) -> Budget:
+    """Return the budget of an aggregate of which nothing is known yet."""
+    level = range_.level_of(range_.first)
+    return Budget(range_, level, level)
+
+
+def cost_of(budget: Budget, level: int) -> float | None:
+    """Return the bytes that a period at a level is expected to cost; None if that is not known."""
+    known = budget.known.get(level)
+    if known is None or budget.period - known.at > _OLD:
+        return None
+    return _cost(known, budget.wanted)
+
+
+def _cost(known: _Known, wanted: float) -> float:
+    return known.sent + known.spill * (wanted or 1.0)
+
+
+def observe(budget: Budget, measured: Measured) -> Budget:
+    """Return the budget for the next period, after what one period has cost."""
+    if budget.is_fresh:
+        return replace(budget, is_fresh=False)
+    if not (measured.sent or measured.spill or measured.wanted):
+        return budget  # a silent period says nothing
+    heard = (*budget.heard, measured)
+    if len(heard) < _PERIODS:
+        return replace(budget, heard=heard)
+    sent, spill, wanted = (
+        sum(min(max(one, 0), _BYTES_MAX) for one in some) // len(heard)
+        for some in zip(*[(one.sent, one.spill, one.wanted) for one in heard], strict=True)
+    )
+    mean = replace(measured, size=max(measured.size, 0), sent=sent, spill=spill, wanted=wanted)
+    judged = _judged(_learned(replace(budget, heard=()), mean))
+    return replace(judged, is_fresh=judged.bytes != budget.bytes)
+
+
+def _judged(learned: Budget) -> Budget:
+    """Say where to be next."""
+    here, at_home = cost_of(learned, learned.level), cost_of(learned, learned.home)
+    if here is not None and (at_home is None or here < at_home * (1 - _CLEARLY)):
+        learned = replace(learned, home=learned.level, since=learned.period)
+        at_home = here
+    if not at_home:
+        return replace(learned, level=learned.home)  # nothing costs less than nothing
+    if learned.level == learned.home and (target := _by_formula(learned)) is not None:
+        return replace(learned, level=target)
+    promising = _promising(learned, at_home)
+    if promising:
+        return replace(learned, level=promising[0])
+    if learned.level == learned.home and learned.period - learned.since >= _TRY_AFTER:
+        beside = (learned.home - 1, learned.home + 1)
+        costs = {one: cost for one in beside if (cost := cost_of(learned, one)) is not None}
+        again = [one for one, cost in costs.items() if cost <= _WORTH_TRYING * at_home]
+        oldest = min(again, key=lambda one: learned.known[one].at, default=learned.home)
+        return replace(learned, level=oldest, since=learned.period)
+    return replace(learned, level=learned.home)
+
+
+def _learned(budget: Budget, measured: Measured) -> Budget:
+    """Take a measurement into account, for all levels at which it would have been the same."""
+    sent, spilled, wanted = measured.sent, measured.spill, measured.wanted
+    period, usual = budget.period + 1, float(wanted)
+    if budget.known:
+        usual = budget.wanted + _NEWEST * (wanted - budget.wanted)
+    lowest = min(budget.level, budget.range.lowest_for(measured.size))
+    newest = _Known(measured.size, measured.is_exact, sent, spilled / (wanted or usual or 1.0), period)
+    before, known = budget.known.get(lowest), dict(budget.known)
+    if before is not None and period - before.at <= _OLD:
+        was, now = _cost(before, usual), _cost(newest, usual)
+        if was / _ELSEWHERE <= now <= was * _ELSEWHERE:
+            newest = replace(
+                newest,
+                sent=before.sent + _NEWEST * (newest.sent - before.sent),
+                spill=before.spill + _NEWEST * (newest.spill - before.spill),
+            )
+        else:
+            known = {}
+    known.update(dict.fromkeys(range(lowest, budget.level + 1), newest))
+    home = lowest if budget.home == budget.level else budget.home
+    return replace(
+        budget, period=period, wanted=usual, known=MappingProxyType(known), level=lowest, home=home
+    )
+
+
+def _by_formula(budget: Budget) -> int | None:
+    """Return the level that formula 5 points to, if it is far from here and was not measured.
+
+    With spill = k / size and announcements = a * size, the cost is least at sqrt(k / a), which
+    is size * sqrt(spill / announcements).
+    """
+    known = budget.known[budget.level]
+    spill = known.spill * (budget.wanted or 1.0)
+    if not known.sent or not spill:
+        return None
+    target = budget.range.level_of(known.size * sqrt(spill / known.sent))
+    if abs(target - budget.level) < _JUMP or cost_of(budget, target) is not None:
+        return None
+    return target
+
+
+def _promising(budget: Budget, at_home: float) -> list[int]:
+    """Return the next level below home and the next above that are not known and may cost less.
+
+    A smaller budget spills no less, so below a level whose spill alone costs as much as home
+    there is nothing to find; nor above one whose announcements do, or that merges nothing.
+    """
+    found: list[int] = []
+    for level in range(budget.home - 1, -1, -1):
+        known = None if cost_of(budget, level) is None else budget.known[level]
+        if known is None:
+            found.append(level)
+        if known is None or known.spill * (budget.wanted or 1.0) >= at_home:
+            break
+    for level in range(budget.home + 1, budget.range.levels):
+        below = budget.known.get(level - 1)
+        if below is not None and (below.is_exact or below.sent >= at_home):
+            break
+        if cost_of(budget, level) is None:
+            found.append(level)
+            break
+    return found
