@@ -51,6 +51,7 @@ __all__ = [
     "SealedWithPlaintext",
     "TypeQuery",
     "TypeReply",
+    "Unblinded",
     "Wanted",
 ]
 
@@ -121,6 +122,26 @@ class Sealed(AnyMessage, tag=31, frozen=True):
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     place: Annotated[int, Meta(ge=0, le=65_535)]
     path: Annotated[list[Digest], Meta(max_length=16)]
+
+
+class Unblinded(Sealed, tag=33, frozen=True):
+    """A blinded frame as a log keeps it, and as no link carries it: under its type and the type's own epoch.
+
+    `blinded_id` is what it travelled under, and `id_epoch` the epoch of that id. What is below is also in
+    the envelope, sealed; here it says which publication was recorded before a restart.
+    """
+
+    blinded_id: Digest
+    id_epoch: Number
+    inner_publisher: Key
+    inner_stream: Token
+    inner_sequence: Number
+
+    def travelled(self) -> Sealed:
+        """Return the frame as it was on its way, which is what its signer signed."""
+        fields = {name: getattr(self, name) for name in Sealed.__struct_fields__}
+        fields |= {"type_id": self.blinded_id, "epoch": self.epoch - self.id_epoch}
+        return Sealed(**fields)
 
 
 class OpenContent(AnyMessage, frozen=True):

@@ -37,6 +37,7 @@ from maia.wire.broker_messages import (
     SealMark,
     TypeQuery,
     TypeReply,
+    Unblinded,
     Wanted,
 )
 from maia.wire.client_messages import (
@@ -132,6 +133,7 @@ __all__ = [
     "Rekey",
     "RekeyPart",
     "Renew",
+    "Recorded",
     "RenewAll",
     "Replica",
     "Resync",
@@ -159,6 +161,7 @@ __all__ = [
     "TypeQuery",
     "TypeReply",
     "Unadvertise",
+    "Unblinded",
     "Unsubscribe",
     "Vouched",
     "Wanted",
@@ -182,3 +185,6 @@ Message: TypeAlias = (
     | Show | Changed | Challenge | Vouched
     | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip
+
+Recorded: TypeAlias = Carried | Sealed | Unblinded
+"""What a log keeps."""
