@@ -39,9 +39,12 @@ class Archive:
             self.missed.append(notice.problem.code)
 
 
-def city_of(seed: int, level: SealingLevel, *, keeps_history: bool) -> tuple[SealedCity, Archive]:
+def city_of(
+    seed: int, level: SealingLevel, *, keeps_history: bool, blinded: bool = False
+) -> tuple[SealedCity, Archive]:
+    recording = RecordingSettings()
     city = SealedCity(
-        seed, level=level, brokers=1, recording=RecordingSettings(), keeps_history=keeps_history
+        seed, level=level, brokers=1, recording=recording, keeps_history=keeps_history, blinded=blinded
     )
     city.camera("camera at Victoria", "Victoria")
     archive = Archive(city)
@@ -65,10 +68,13 @@ def past_of(city: SealedCity) -> int:
     return len(node._state.keys.member.past._found)
 
 
-@pytest.mark.parametrize("level", SealingLevel)
+@pytest.mark.parametrize(
+    ("level", "blinded"),
+    [(SealingLevel.EVENT, False), (SealingLevel.ATTRIBUTE, False), (SealingLevel.EVENT, True)],
+)
 @with_seeds(2)
-def test_a_client_that_was_away_across_many_epochs_gets_everything_in_order(seed, level):
-    city, archive = city_of(seed, level, keeps_history=True)
+def test_a_client_that_was_away_across_many_epochs_gets_everything_in_order(seed, level, blinded):
+    city, archive = city_of(seed, level, keeps_history=True, blinded=blinded)
     before = live_on(city, 30)
     city.network.crash(archive.office.name)
     first = city.epoch(0)

@@ -19,6 +19,7 @@ from maia.sealing.keys.secrets import Secret
 from maia.types import Cover, Sealing, SealingLevel, sign_definition
 from maia.wire.messages import Message, Sealed
 from support.broker import SEED, Running
+from support.recording import RecordingNet
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet
 
@@ -26,7 +27,7 @@ BEFORE_S = 3600
 """How long before the beginning of a test its first epoch began."""
 
 
-class BlindedNet(PublishingNet):
+class BlindedNet(PublishingNet, RecordingNet):
     """A blinded type between the cameras' broker and the detectives', with one without keys in the middle."""
 
     def __init__(

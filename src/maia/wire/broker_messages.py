@@ -55,6 +55,7 @@ __all__ = [
     "SpilledType",
     "TypeQuery",
     "TypeReply",
+    "Unblinded",
     "Wanted",
 ]
 
@@ -137,6 +138,26 @@ class SealedWithAuthor(Sealed, tag=34, frozen=True):
     """A sealed frame on its way, with its publisher's statement, which its signer has attached and signed."""
 
     author: Author
+
+
+class Unblinded(Sealed, tag=35, frozen=True):
+    """A blinded frame as a log keeps it, and as no link carries it: under its type and the type's own epoch.
+
+    `blinded_id` is what it travelled under, and `id_epoch` the epoch of that id. What is below is also in
+    the envelope, sealed; here it says which publication was recorded before a restart.
+    """
+
+    blinded_id: Digest
+    id_epoch: Number
+    inner_publisher: Key
+    inner_stream: Token
+    inner_sequence: Number
+
+    def travelled(self) -> Sealed:
+        """Return the frame as it was on its way, which is what its signer signed."""
+        fields = {name: getattr(self, name) for name in Sealed.__struct_fields__}
+        fields |= {"type_id": self.blinded_id, "epoch": self.epoch - self.id_epoch}
+        return Sealed(**fields)
 
 
 class OpenContent(AnyMessage, frozen=True):

@@ -10,7 +10,7 @@ whatever it does not return a message for, and `encode` returns nothing that
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -26,8 +26,10 @@ from maia.wire.messages import (
     Failed,
     Message,
     Published,
+    Recorded,
     Sealed,
     SealedWithPlaintext,
+    Unblinded,
     Warned,
     Welcome,
 )
@@ -37,14 +39,17 @@ __all__ = [
     "BadMessage",
     "Unsendable",
     "decode",
+    "decode_recorded",
     "encode",
     "encode_known",
     "is_welcome",
     "sendable_text",
 ]
 
+_Read = TypeVar("_Read")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_RECORDED: Final[msgspec.msgpack.Decoder[Recorded]] = msgspec.msgpack.Decoder(Recorded)
 _COMPLAINTS: Final = (Bye, Failed, Ended, Warned)
 _UNSHOWABLE: Final = re.compile(f"[{NOT_FOR_SCREENS}\ud800-\udfff]")
 _WELCOME: Final = _ENCODER.encode(Welcome(0))[:-1]
@@ -84,7 +89,7 @@ def encode(message: Message) -> bytes:
 
 
 def encode_known(
-    message: Carried | Deliver | DeliverLogged | Ended | Published | Sealed | SealedWithPlaintext,
+    message: Carried | Deliver | DeliverLogged | Ended | Published | Sealed | SealedWithPlaintext | Unblinded,
 ) -> bytes:
     """Return the bytes of a message all of whose parts were read from messages or counted here.
 
@@ -99,12 +104,21 @@ def encode_known(
 
 def decode(data: bytes) -> Message:
     """Return the message that these bytes are, strictly."""
+    return _decoded(data, _DECODER)
+
+
+def decode_recorded(data: bytes) -> Recorded:
+    """Return the frame that a log has kept in these bytes, as strictly."""
+    return _decoded(data, _RECORDED)
+
+
+def _decoded(data: bytes, decoder: msgspec.msgpack.Decoder[_Read]) -> _Read:
     if len(data) > MESSAGE_BYTES_MAX:
         raise MessageTooLarge(
             f"a message of {len(data)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed"
         )
     try:
-        message = _DECODER.decode(data)
+        message = decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadMessage(f"the message cannot be read: {sendable_text(str(problem))}") from problem
     # MessagePack can spell one number in several ways; we know one.

@@ -41,6 +41,7 @@ from maia.wire.broker_messages import (
     SpillReport,
     TypeQuery,
     TypeReply,
+    Unblinded,
     Wanted,
 )
 from maia.wire.client_messages import (
@@ -161,6 +162,7 @@ __all__ = [
     "Rekey",
     "RekeyPart",
     "Renew",
+    "Recorded",
     "RenewAll",
     "Replica",
     "Resync",
@@ -191,6 +193,7 @@ __all__ = [
     "TypeQuery",
     "TypeReply",
     "Unadvertise",
+    "Unblinded",
     "Unsubscribe",
     "Vouched",
     "Wanted",
@@ -216,3 +219,6 @@ Message: TypeAlias = (
     | Show | Changed | Challenge | Vouched | Identify
     | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip
+
+Recorded: TypeAlias = Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | Unblinded
+"""What a log keeps."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
@@ -13,9 +15,10 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
-from maia.wire.codec import encode
+from maia.wire.codec import BadMessage, decode, decode_recorded, encode, encode_known
 from maia.wire.messages import (
     AskState,
+    DeliverLogged,
     Sealed,
     SealedInterest,
     SealedOffer,
@@ -24,9 +27,11 @@ from maia.wire.messages import (
     SealedWanted,
     StateQuery,
     StateTold,
+    Unblinded,
 )
 from support.blinded_net import BlindedNet
 from support.broker import sighting
+from support.recording import acknowledge, durable, logged_events
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
 
@@ -234,13 +239,93 @@ def test_the_present_state_is_not_asked_for_on_the_way(net):
     assert not [message for _, _, message in net.carried if isinstance(message, StateQuery)]
 
 
-def test_no_log_keeps_a_blinded_type():
-    net = BlindedNet(recording=RecordingSettings())
+# ------------------------------------------------------------ the log
+
+
+def recorded(net: BlindedNet, name: str) -> list[tuple[bytes, bytes, int]]:
+    """Return what is in a broker's log: by type, with the publisher and its number."""
+    frames = [decode_recorded(one.data) for one in net.log(name).safe]
+    assert all(isinstance(one, Unblinded) for one in frames)
+    return [(one.type_id, one.inner_publisher, one.inner_sequence) for one in frames]
+
+
+def test_members_record_each_publication_once_under_its_type_and_strangers_none():
+    net = BlindedNet(met=(READ, WRITE), recording=RecordingSettings())
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("A"))
-    assert plates(office) == ["A"]
-    for running in net.brokers.values():
-        assert not running.counts.get("maia_recorded_total")
+    again = net.client("camera at Victoria", "Met broker")
+    again.advertise(ref=1)
+    again.publish(1, sighting("A"))  # in another envelope
+    for running in (net.ccs, net.met):
+        net.bring(running, 1, 2)
+    net.advance(OVERLAP_S)
+    camera.publish(1, sighting("B"))
+    assert plates(office) == ["A", "B"]
+    both = [(net.type_id, camera.principal.key, number) for number in (0, 1)]
+    assert recorded(net, "CCS broker") == recorded(net, "Met broker") == both
+    assert recorded(net, net.middle.name) == []
+
+
+def test_a_durable_subscriber_gets_a_blinded_type_from_the_log_of_its_broker():
+    net = BlindedNet(recording=RecordingSettings())
+    camera, office = net.client("camera at Victoria"), net.client("CCS", "Met broker")
+    camera.advertise(ref=1)
+    ref = durable(office)
+    camera.publish(1, sighting("A"))
+    acknowledge(office, ref, 1)
+    office.hang_up()
+    camera.publish(1, sighting("missed"))
+    office = net.client("CCS", "Met broker")
+    durable(office)
+    camera.publish(1, sighting("B"))
+    said = office.all_heard(DeliverLogged)
+    assert [event[NUMBERPLATE] for event in logged_events(office)] == ["missed", "B"]
+    assert {(one.publisher, one.stream) for one in said} == {(camera.principal.key, camera.stream)}
+    assert [one.sequence for one in said] == [1, 2]
+
+
+def test_a_recorder_that_crashed_knows_what_its_log_has_of_a_blinded_type():
+    """Its publisher sends again what it does not know to be safe, and gets another envelope for it."""
+    net = BlindedNet(recording=RecordingSettings())
+    camera = net.client("camera at Victoria")
+    camera.advertise(ref=1)
+    camera.publish(1, sighting("A"))
+    net.restart("CCS broker", kept={})
+    net.bring(net.ccs, 1)
+    again = net.client("camera at Victoria")
+    again.advertise(ref=1)
+    again.publish(1, sighting("A"))
+    again.publish(1, sighting("B"))
+    assert [number for *_, number in recorded(net, "CCS broker")] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id_epoch": 0}, {"blinded_id": bytes(32)}, {"epoch": 2}, {"type_id": bytes(32)}, {"sequence": 7}],
+)
+def test_a_frame_in_a_log_does_not_move_to_another_type_id_epoch_or_number(change):
+    """A46: a writer to the log's folder changes what stands beside the ciphertext."""
+    net = BlindedNet(recording=RecordingSettings())
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("A"))
+    (logged,) = net.log("Met broker").safe
+    state, frame = state_of(net.met), decode_recorded(logged.data)
+    assert isinstance(read_logged(state, logged), Readable)
+    forged = msgspec.structs.replace(logged, data=encode_known(replace(frame, **change)))
+    assert not isinstance(read_logged(state, forged), Readable)
+    lies = {"inner_publisher": bytes(32), "inner_sequence": 9}  # not signed, and not believed
+    found = read_logged(state, msgspec.structs.replace(logged, data=encode_known(replace(frame, **lies))))
+    assert (found.transit.publisher, found.transit.sequence) == (camera.principal, 0)
+
+
+def test_what_a_log_keeps_is_no_message():
+    """A11: the form in which a blinded frame is kept names its type, and no link accepts it."""
+    net = BlindedNet(recording=RecordingSettings())
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("A"))
+    (logged,) = net.log("Met broker").safe
+    with pytest.raises(BadMessage):
+        decode(logged.data)
 
 
 def test_a_blinded_type_is_sealed_as_a_whole(net):

@@ -40,6 +40,7 @@ from maia.broker.refusals import (
     UnknownRef,
 )
 from maia.broker.routing.routes import unseen_by
+from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import sealed_transit
 from maia.broker.sealed.publication import learn_what_is_at_hand
 from maia.broker.sessions.links import Link, Subscription
@@ -49,8 +50,8 @@ from maia.broker.timers import CatchUp
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
-from maia.sealing import EpochKeys, OpenedFrame, open_frame, verify_frame
-from maia.wire.codec import decode, encode, encode_known, sendable_text
+from maia.sealing import EpochKeys, open_frame, verify_frame
+from maia.wire.codec import decode_recorded, encode, encode_known, sendable_text
 from maia.wire.effects import Count, Effect, LinkId, Logged, LogRead, ReadLog, Send
 from maia.wire.messages import (
     Accepted,
@@ -62,6 +63,7 @@ from maia.wire.messages import (
     Sealed,
     Seen,
     SubscribeDurable,
+    Unblinded,
 )
 
 __all__ = [
@@ -350,44 +352,46 @@ Outcome: TypeAlias = Readable | SignerAwaited | KeysAwaited | MaiaError
 def read_logged(state: BrokerState, logged: Logged) -> Outcome:
     """Return what can be read of a recorded frame, or why nothing can."""
     try:
-        message = decode(logged.data)
+        message = decode_recorded(logged.data)
         if isinstance(message, Carried):
             return Readable(from_carried(message, state.types.kinds(message.type_id)))
-        if isinstance(message, Sealed):
-            return _opened(state, message, logged)
+        return _opened(state, message, logged)
     except MaiaError as problem:
         return problem
-    return LogUnreadable("a frame was recorded in a form that is not known here")
 
 
 def _opened(state: BrokerState, frame: Sealed, logged: Logged) -> Outcome:
     keys = state.seals.keys(frame.type_id, frame.epoch)
-    opened = None if keys is None else open_frame(frame, keys)
-    if keys is not None and opened is not None and opened.parts:
-        return _proved(state, opened, keys, logged)
+    found = None if keys is None else _read(state, frame, keys, logged)
+    if found is not None:
+        return found
     if state.keys.awaits_past(frame.type_id, frame.epoch):
         return KeysAwaited(frame.epoch)
     past = state.keys.member.past.opening(frame.type_id, frame.epoch)
     if past is not None and past.is_of_its_time(
         published_at=frame.published_at, recorded_at=logged.recorded_at
     ):
-        opened = open_frame(frame, past.keys)
-        if opened.parts:
-            return _proved(state, opened, past.keys, logged)
-    return LogKeysGone("the keys of the time at which it was published are not to be had any more")
+        found = _read(state, frame, past.keys, logged)
+    return found or LogKeysGone("the keys of the time at which it was published are not to be had any more")
 
 
-def _proved(state: BrokerState, opened: OpenedFrame, keys: EpochKeys, logged: Logged) -> Outcome:
-    frame = opened.frame
-    sealed = sealed_transit(opened, state.types.kinds(frame.type_id))
+def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) -> Outcome | None:
+    """Open a frame and prove it; None if these keys open nothing of it."""
+    type_id, travelled = frame.type_id, frame
+    if isinstance(frame, Unblinded):
+        travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
+    opened = open_frame(travelled, keys)
+    if not opened.parts:
+        return None
+    sealed = sealed_transit(opened, state.types.kinds(type_id))
     signer = verify_frame(opened, keys, state.seals.checks).signer
-    if not state.writers.knows(frame.type_id, signer):
-        learn_what_is_at_hand(state, frame.type_id, signer)
+    if not state.writers.knows(type_id, signer):
+        learn_what_is_at_hand(state, type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
-    versions = state.types.versions(frame.type_id)
-    may = state.writers.might_write(signer, versions, uids, logged.recorded_at)
+    may = state.writers.might_write(signer, state.types.versions(type_id), uids, logged.recorded_at)
     if may is None:
         return SignerAwaited(signer)
     if not may:
         return SignerNotEntitled("a frame was signed by a principal that could not publish what is in it")
-    return Readable(sealed.part, sealed.missing, signer.key)
+    part = reveal(sealed.part, type_id) if isinstance(frame, Unblinded) else sealed.part
+    return LogUnreadable("cover was recorded") if part is None else Readable(part, sealed.missing, signer.key)

@@ -2,9 +2,11 @@
 
 The publication path hands over every frame of a recorded type, once and as it
 travels: plaintext types as `Carried`, sealed ones as `Sealed`, so that recording
-needs no keys. Its number is its position in the event log. Answers that promise
-safety wait here until the disk has promised it. The newest frames stay in memory,
-so that durable subscriptions that have caught up cost no reading.
+needs no keys. A blinded type is recorded by members of its key group alone, as
+`Unblinded`: under the type, and without cover. Its number is its position in the
+event log. Answers that promise safety wait here until the disk has promised it.
+The newest frames stay in memory, so that durable subscriptions that have caught
+up cost no reading.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import DuplicateMemory
 from maia.routing.row_sets import ALL_ROWS, row_set
 from maia.sealing import closed_frame
-from maia.wire.codec import decode, encode_known
+from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Count, Effect, Keep, LinkId, LogAtStart, Logged, Note, Record
-from maia.wire.messages import Carried, Sealed
+from maia.wire.messages import Recorded, Sealed, Unblinded
 
 __all__ = [
     "KEPT_POSITION",
@@ -77,18 +79,15 @@ class Recording:
         """Say whether frames of a type are recorded here.
 
         Of a type without a known definition nothing is recorded unless its id was chosen: other
-        ids can be made up, and would fill the disk (A90). A blinded type is not recorded: no log keeps
-        its cover.
+        ids can be made up, and would fill the disk (A90). So are those of blinded types: what
+        travels under them is recorded under its type, once it is opened.
         """
-        sealing = self.types.sealing(type_id)
-        if sealing is not None and sealing.blinded:
-            return False
         chosen, versions = self.settings.types, self.types.versions(type_id)
         if chosen is None:
             return bool(versions)
         return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
 
-    def record(self, frame: Carried | Sealed, now: Instant) -> list[Effect]:
+    def record(self, frame: Recorded, now: Instant) -> list[Effect]:
         """Record a frame as it travels, if its type is recorded."""
         if not self.records(frame.type_id):
             return []
@@ -211,16 +210,13 @@ def first_to_reread(kept_before: Mapping[str, bytes]) -> int:
 
 def _recognise(logged: Logged, seen: DuplicateMemory, *, own_key: bytes) -> None:
     try:
-        frame = decode(logged.data)
-        if isinstance(frame, Carried):
-            numbers = frame.kept
-        elif isinstance(frame, Sealed):
-            numbers = list(closed_frame(frame).row_numbers)
-        else:
-            return
+        frame = decode_recorded(logged.data)
+        numbers = list(closed_frame(frame).row_numbers) if isinstance(frame, Sealed) else frame.kept
     except ProtocolViolation:
         return  # of another version: no publisher sends the same today
     rows = row_set(numbers) if numbers else ALL_ROWS
     # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
     unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""
     seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)
+    if isinstance(frame, Unblinded):
+        seen.new_rows(frame.inner_publisher, frame.inner_stream, frame.inner_sequence, rows)

@@ -26,7 +26,7 @@ from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Cover
 from maia.types.definition import ENVELOPE_UID
 from maia.wire.effects import LinkId
-from maia.wire.messages import Publish
+from maia.wire.messages import Publish, Sealed, Unblinded
 
 __all__ = ["BlindedIds", "CoverSlots", "reveal"]
 
@@ -151,6 +151,19 @@ class BlindedIds:
         self._streams[name] = (stream, sequence + 1)
         written = {} if inner is None else dict(inner.written)
         return Transit(name, by, stream, sequence, now, Frame(rows, sealed), kept, written)
+
+    def unblind(self, frame: Sealed, inner: Transit) -> Unblinded:
+        """Return a blinded frame as a log keeps it: under its type, with the publication that is in it."""
+        type_id, id_epoch, _ = self._seen[frame.type_id]
+        fields = {name: getattr(frame, name) for name in frame.__struct_fields__}
+        return Unblinded(
+            **fields | {"type_id": type_id, "epoch": id_epoch + frame.epoch},
+            blinded_id=frame.type_id,
+            id_epoch=id_epoch,
+            inner_publisher=inner.publisher.key,
+            inner_stream=inner.stream,
+            inner_sequence=inner.sequence,
+        )
 
 
 def _fill(inner: Transit | None, cover: Cover) -> int:

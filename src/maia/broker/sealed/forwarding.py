@@ -118,15 +118,21 @@ class _RecordOnceSigned(Record, frozen=True):
 
     recorded_at: Instant
     draft: Draft
+    inner: Transit | None
 
 
-def record_once_signed(state: BrokerState, sealed: SealedTransit, now: Instant) -> list[Effect]:
-    """Return the effect that holds a frame's place in the log; it was sealed here in this turn."""
+def record_once_signed(
+    state: BrokerState, sealed: SealedTransit, now: Instant, inner: Transit | None = None
+) -> list[Effect]:
+    """Return the effect that holds a frame's place in the log; it was sealed here in this turn.
+
+    `inner` is the publication that a blinded frame encloses.
+    """
     assert sealed.draft is not None  # noqa: S101 - sealed here
     _to_be_signed(state, sealed.draft)
     assert state.recording is not None  # noqa: S101 - asked before
-    position = state.recording.number(sealed.type_id, b"", now)
-    return [_RecordOnceSigned(position, b"", now, sealed.draft), Count("maia_recorded_total")]
+    position = state.recording.number((inner or sealed).type_id, b"", now)
+    return [_RecordOnceSigned(position, b"", now, sealed.draft, inner), Count("maia_recorded_total")]
 
 
 def send_once_signed(
@@ -161,7 +167,8 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
                 ready[id(form)] = encode_known(_with_signature(form, effect.draft, frames[id(effect.draft)]))
             done.append(Send(effect.link, ready[id(form)]))
         elif type(effect) is _RecordOnceSigned:
-            data = encode_known(frames[id(effect.draft)])
+            frame, inner = frames[id(effect.draft)], effect.inner
+            data = encode_known(frame if inner is None else state.blinded.unblind(frame, inner))
             assert state.recording is not None  # noqa: S101 - it gave the frame its position
             state.recording.replace(Logged(effect.position, effect.recorded_at, data))
             done.append(Record(effect.position, data))

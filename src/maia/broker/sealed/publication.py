@@ -140,7 +140,7 @@ def _send_blinded(
     outer = state.blinded.enclose(unseen, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
     here = _delivered(state, unseen, frozenset(), now, signer=state.principal)
     state.cover.is_filled = True
-    return [*here, *_send_outer(state, outer, keys, sealing, now)]
+    return [*here, *_send_outer(state, outer, keys, sealing, now, inner=unseen)]
 
 
 def send_cover(state: BrokerState, type_id: bytes, sealing: Sealing, now: Instant) -> list[Effect]:
@@ -154,12 +154,23 @@ def send_cover(state: BrokerState, type_id: bytes, sealing: Sealing, now: Instan
 
 
 def _send_outer(
-    state: BrokerState, outer: Transit, keys: EpochKeys, sealing: Sealing, now: Instant
+    state: BrokerState,
+    outer: Transit,
+    keys: EpochKeys,
+    sealing: Sealing,
+    now: Instant,
+    *,
+    inner: Transit | None = None,
 ) -> list[Effect]:
     unseen_part(state.routes, outer)  # so that it is known if it comes back
     part, missing = _matched(state, outer, frozenset(), sealing)
-    sealed = partial(_sealed, state, outer, keys, sealing.level)
-    return forward_sealed(state, part, missing, sealed, source=None, now=now)
+    log = state.recording
+    if inner is None or log is None or not log.records(inner.type_id):
+        sealed = partial(_sealed, state, outer, keys, sealing.level)
+        return forward_sealed(state, part, missing, sealed, source=None, now=now)
+    made = _sealed(state, outer, keys, sealing.level, 0)
+    there = forward_sealed(state, part, missing, lambda _: made, source=None, now=now)
+    return [*record_once_signed(state, made, now, inner), *there]
 
 
 def _matched(
@@ -332,9 +343,12 @@ def _read_blinded(
     if inner is not None and type_id in state.audiences:
         # Its publisher may have sent it through another broker before, in another envelope.
         unseen = unseen_part(state.routes, inner)
-        signer = Principal(frame.signer)
-        again: list[Effect] = [Count("maia_duplicates_total")]
-        here = again if unseen is None else _delivered(state, unseen, frozenset(), now, signer=signer)
+        if unseen is None:
+            here = [Count("maia_duplicates_total")]
+        else:
+            log = state.recording
+            recorded = [] if log is None else log.record(state.blinded.unblind(frame, inner), now)
+            here = [*recorded, *_delivered(state, unseen, frozenset(), now, signer=Principal(frame.signer))]
     return [*here, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
 
 

@@ -27,7 +27,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.log.format.errors import NotAFrame
 from maia.log.format.names import TYPE_ID_BYTES
 from maia.wire.framing import MESSAGE_BYTES_MAX
-from maia.wire.messages import Carried, CarriedWithAuthor, Sealed, SealedWithAuthor
+from maia.wire.messages import Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, Unblinded
 
 __all__ = [
     "CHECK_BYTES",
@@ -141,7 +141,7 @@ def read_head(data: bytes, marker: bytes) -> Head | None:
 # that hands it over, and is decided again by each reader.
 
 
-_FRAMES: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor)
+_FRAMES: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, Unblinded)
 _NUMBERS: Final = frozenset(message.__struct_config__.tag for message in _FRAMES)
 _SHORT_ARRAY: Final = range(0x90, 0xA0)
 _LONG_ARRAY: Final = 0xDC

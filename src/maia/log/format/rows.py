@@ -19,8 +19,8 @@ import msgspec
 
 from maia.errors import ProtocolViolation
 from maia.events import BadAttribute, attribute_uid
-from maia.wire import decode
-from maia.wire.messages import Carried, Column, Sealed, SealedColumn
+from maia.wire.codec import decode_recorded
+from maia.wire.messages import Column, Recorded, Sealed, SealedColumn, Unblinded
 
 __all__ = [
     "HEADER_COLUMNS",
@@ -97,21 +97,22 @@ def column_name(uid: str) -> str:
 def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
     """Return the row of a recorded message."""
     try:
-        frame = decode(message)
+        frame = decode_recorded(message)
     except ProtocolViolation:
-        return _unreadable(message, position=position, recorded_at=recorded_at)
-    if not isinstance(frame, Carried | Sealed):
         return _unreadable(message, position=position, recorded_at=recorded_at)
     can_be_parted = _can_be_parted(frame)
     header, parts = _parted(message, frame) if can_be_parted else (_ENCODER.encode([_WHOLE, message]), {})
+    publisher, stream, sequence = frame.publisher, frame.stream, frame.sequence
+    if isinstance(frame, Unblinded):
+        publisher, stream, sequence = frame.inner_publisher, frame.inner_stream, frame.inner_sequence
     return Row(
         position=position,
         recorded_at=recorded_at,
         level=_level(frame) if can_be_parted else None,
         epoch=frame.epoch if isinstance(frame, Sealed) else None,
-        publisher=frame.publisher,
-        stream=frame.stream,
-        sequence=frame.sequence,
+        publisher=publisher,
+        stream=stream,
+        sequence=sequence,
         published_at=frame.published_at,
         rows=frame.rows,
         kept=frame.kept,
@@ -120,7 +121,7 @@ def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
     )
 
 
-def _level(frame: Carried | Sealed) -> int:
+def _level(frame: Recorded) -> int:
     return frame.level if isinstance(frame, Sealed) else 0
 
 
@@ -130,7 +131,7 @@ def _unreadable(message: bytes, *, position: int, recorded_at: int) -> Row:
     return Row(position, recorded_at, None, None, None, None, None, recorded_at, 0, (), whole, {})
 
 
-def _can_be_parted(frame: Carried | Sealed) -> bool:
+def _can_be_parted(frame: Recorded) -> bool:
     """Say whether each column of the frame has a column of its own in a table."""
     uids = [column.uid for column in frame.columns]
     if _level(frame) == 1:
@@ -147,7 +148,7 @@ def _is_uid(text: str) -> bool:
     return True
 
 
-def _parted(message: bytes, frame: Carried | Sealed) -> tuple[bytes, dict[str, bytes]]:
+def _parted(message: bytes, frame: Recorded) -> tuple[bytes, dict[str, bytes]]:
     """Return the message with holes where the bytes of columns were, and those bytes."""
     # One more than the field's place: the number of the message comes first.
     columns_at = frame.__struct_fields__.index("columns") + 1

@@ -121,8 +121,12 @@ class MatchIndex(Generic[Key]):
         if key in self:
             self.remove(key)
         topics = patterns_of(predicate)
-        if topics is not None and self._topics.setdefault(topics[0], TopicIndex()).add(key, topics[1]):
-            return
+        if topics is not None:
+            uid, patterns = topics
+            if uid not in self._topics:
+                self._topics[uid] = TopicIndex()
+            if self._topics[uid].add(key, patterns):
+                return
         self._waiting[key] = predicate
         if self._is_asked and len(self._waiting) >= AHEAD:
             self._build()

@@ -66,7 +66,7 @@ class EpochKeys:
     the type's own group; it is asked again until it knows one.
     """
 
-    __slots__ = ("_ciphers", "_lookup", "_several", "epoch", "type_id")
+    __slots__ = ("_ciphers", "_lookup", "_several", "_through", "epoch", "type_id")
 
     def __init__(
         self, type_id: bytes, epoch: int, lookup: Callable[[AttributeUid | None], Secret | None]
@@ -79,6 +79,7 @@ class EpochKeys:
         self._lookup = lookup
         self._ciphers: dict[bytes, dict[AttributeUid | None, Cipher]] = {}
         self._several: dict[tuple[bytes, tuple[str, ...]], list[Cipher]] = {}
+        self._through: dict[tuple[bytes, int], EpochKeys] = {}
 
     def cipher(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
         """Return the cipher of one attribute (None: of whole events) for one process, if its key is held."""
@@ -118,10 +119,23 @@ class EpochKeys:
             self._several.clear()
         return made
 
+    def through(self, blinded_id: bytes, id_epoch: int) -> EpochKeys:
+        """Return these keys as they open what travelled under the blinded id of an epoch, this or earlier."""
+        known = self._through.get((blinded_id, id_epoch))
+        if known is None:
+            known = EpochKeys(blinded_id, self.epoch - id_epoch, self._lookup)
+            if len(self._through) >= INSTANCES_MAX:
+                self._through.clear()
+            self._through[blinded_id, id_epoch] = known
+        return known
+
     def forget(self) -> None:
         """Let go of every derived key."""
         self._ciphers.clear()
         self._several.clear()
+        for seen in self._through.values():
+            seen.forget()
+        self._through.clear()
 
     def __repr__(self) -> str:
         """Say for what the keys are, never what they are."""

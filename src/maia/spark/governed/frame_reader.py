@@ -28,15 +28,24 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
 from maia.log.format.rows import SEALED_COLUMN, BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
+from maia.sealing.frames.envelope import Inside, read_envelope
 from maia.spark.governed.reader import SignerNotEntitled
 from maia.spark.governed.requirements import FrameRequirements
 from maia.spark.governed.signers import Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
+from maia.types.definition import ENVELOPE_UID
 from maia.views.arrow_types import ARROW_TYPES
-from maia.wire.codec import decode
-from maia.wire.columns import VALUES_MAX, BadColumn, TooManyValues, decode_column, kind_from_number
-from maia.wire.messages import Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
+from maia.wire.codec import decode_recorded
+from maia.wire.columns import (
+    VALUES_MAX,
+    BadColumn,
+    TooManyValues,
+    columns_to_frame,
+    decode_column,
+    kind_from_number,
+)
+from maia.wire.messages import Carried, Column, Recorded, Sealed, SealedWithAuthor, Unblinded
 
 # Which frames lie in these rows of a log, as far as this reader needs them?
 
@@ -53,7 +62,7 @@ def columns_to_read(uids: Collection[AttributeUid]) -> tuple[str, ...]:
 
 
 # Any: pyarrow is not typed.
-def frames_in(batch: Any, type_id: bytes) -> Iterator[Carried | Sealed]:
+def frames_in(batch: Any, type_id: bytes) -> Iterator[Recorded]:
     """Yield the frames of a batch that are of this type; what is no frame is left out."""
     names: list[str] = batch.schema.names
     headers = batch.column(names.index(HEADER)).to_pylist()
@@ -67,19 +76,17 @@ def frames_in(batch: Any, type_id: bytes) -> Iterator[Carried | Sealed]:
             yield frame
 
 
-def frame_of_row(header: bytes, parts: Mapping[str, bytes | None]) -> Carried | Sealed:
+def frame_of_row(header: bytes, parts: Mapping[str, bytes | None]) -> Recorded:
     """Put a frame together from its header and from those of its columns that were read."""
     found = msgspec.msgpack.decode(header)
     if isinstance(found, list) and len(found) == _PARTED and found[0] == 1:
         return _filled(found, parts)
     if isinstance(found, list) and len(found) == 2 and isinstance(found[1], bytes):
-        frame = decode(found[1])
-        if isinstance(frame, Carried | Sealed):
-            return frame
+        return decode_recorded(found[1])
     raise BadRow("the header of a row has an unknown form")
 
 
-def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried | Sealed:
+def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Recorded:
     """Fill the holes of a parted message, and read it as strictly as if it had come from the network."""
     _, columns_at, hole_at, skeleton = found
     try:
@@ -98,11 +105,10 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Carried 
     except (IndexError, TypeError, KeyError) as problem:
         raise BadRow("the header of a row is none") from problem
     # The number at the start distinguishes the union, which the type of `convert` cannot say.
-    return cast("Carried | Sealed", msgspec.convert(skeleton, type=_ANY_FRAME))
+    return cast("Recorded", msgspec.convert(skeleton, type=Recorded))
 
 
-_ANY_FRAME: Final = Carried | CarriedWithAuthor | Sealed | SealedWithAuthor
-_SEALED_NUMBERS: Final = frozenset(one.__struct_config__.tag for one in (Sealed, SealedWithAuthor))
+_SEALED_NUMBERS: Final = frozenset(one.__struct_config__.tag for one in (Sealed, SealedWithAuthor, Unblinded))
 
 
 # How does a column, as it travels, become an Arrow array, every value checked?
@@ -249,7 +255,7 @@ PERIOD: Final = "_period"
 class OpenedRows:
     """The rows of one frame: arrays by uid, and which row of which frame each one is."""
 
-    frame: Carried | Sealed
+    frame: Recorded
     rows: int
     numbers: Sequence[int]
     # Any: pyarrow is not typed.
@@ -380,7 +386,7 @@ class _Task:
         if plan.keys is not None:
             plan.keys.keys_of(())
 
-    def rows_of(self, frames: Sequence[Carried | Sealed]) -> Iterator[OpenedRows]:
+    def rows_of(self, frames: Sequence[Recorded]) -> Iterator[OpenedRows]:
         """Yield the readable part of some frames."""
         plan = self._plan
         # The log's own column of moments prunes; it is not signed, and decides nothing.
@@ -425,14 +431,28 @@ class _Task:
             return None
         if not held.first <= frame.published_at <= held.last:
             return None  # an old key seals nothing new (A50)
-        keys = self._keys_of(frame.epoch, held)
-        opened = open_frame(frame, keys, only=self._plan.kinds)
+        keys, travelled = self._keys_of(frame.epoch, held), frame
+        if isinstance(frame, Unblinded):
+            travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
+        opened = open_frame(travelled, keys, only=self._plan.kinds)
         if not self._is_readable(opened, held):
             return None
         signer = verify_frame(opened, keys, self._checks).signer
         uids = {column.uid for column in opened.columns}.union(column.uid for column in frame.columns)
         if not self._plan.signers.may_write(signer.key, uids, frame.published_at):
             raise SignerNotEntitled("the signer of a frame had no right to publish its content")
+        if isinstance(frame, Unblinded):
+            inside = _inside(opened)
+            if inside is None or not held.first <= inside.published_at <= held.last:
+                return None  # cover, or as above
+            # What the log says of the publisher and its numbers is not signed; the envelope is.
+            frame = msgspec.structs.replace(
+                frame,
+                publisher=inside.publisher.key,
+                stream=inside.stream,
+                sequence=inside.sequence,
+                published_at=int(inside.published_at),
+            )
         return self._read(frame, opened.columns, opened.rows, opened.row_numbers)
 
     def _is_readable(self, opened: OpenedFrame, held: HeldEpoch) -> bool:
@@ -455,7 +475,7 @@ class _Task:
         return known
 
     def _read(
-        self, frame: Carried | Sealed, columns: Sequence[Column], rows: int, numbers: Sequence[int]
+        self, frame: Recorded, columns: Sequence[Column], rows: int, numbers: Sequence[int]
     ) -> OpenedRows:
         """Read the values, every one checked; a kind that is not the attribute's is refused."""
         kinds = self._plan.kinds
@@ -469,6 +489,12 @@ class _Task:
                 raise TransitKindMismatch(f"uid `{uid}` arrived twice, or with a kind that is not its own")
             found[uid] = arrow_column(kinds[uid], column.data, rows)
         return OpenedRows(frame, rows, numbers or range(rows), found)
+
+
+def _inside(opened: OpenedFrame) -> Inside | None:
+    """Return what the envelope of a blinded frame says; None if it is cover."""
+    found = [column for column in opened.columns if column.uid == ENVELOPE_UID]
+    return read_envelope(columns_to_frame(found, opened.rows).columns.get(ENVELOPE_UID))
 
 
 # ------------------------------------------------------------ arrays
