@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.errors import BadInput
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sessions.challenges import OneTimeLimits
 
@@ -137,6 +138,8 @@ class BrokerSettings:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    transformation_keys: TransformationKeys = field(default=NO_KEYS, repr=False)
+    """The secrets of pseudonyms and noise; what needs another is missing."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""

@@ -43,6 +43,8 @@ from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import TypeFolder
 from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
 from maia.events import Instant
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
+from maia.keystore.transformation_keys import load_transformation_keys
 from maia.policy import BoundRule
 from maia.types import SignedDefinition, definition_to_bytes
 
@@ -89,6 +91,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """The broker's own identity statement; a renewed one is put in its place."""
     identity_providers: tuple[PrincipalWord, ...] = field(name="identity.providers", default=())
     """The providers whose statements are believed: keys or .pub files."""
+    transformation_keys: Path | None = None
+    """A file with the secrets of pseudonyms and noise; without it, such values are missing."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
 
 
@@ -126,6 +130,7 @@ class PreparedBroker:
     quorums: Quorums = data_field(default_factory=dict, repr=False)
     bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
     identity: IdentityFile | None = data_field(default=None, repr=False)
+    transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -148,6 +153,7 @@ class PreparedBroker:
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
+            transformation_keys=self.transformation_keys,
         )
 
     def types_to_keep(self) -> dict[str, bytes]:
@@ -172,6 +178,9 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     definitions: tuple[SignedDefinition, ...] = ()
     if config.types is not None:
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
+    secrets, path = NO_KEYS, config.transformation_keys
+    if path is not None:
+        secrets = opened(config, "transformation_keys", lambda: load_transformation_keys(path))
     _check_log(config)
     return PreparedBroker(
         config,
@@ -183,6 +192,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         quorums=quorums,
         bounds=bounds,
         identity=_identity(config, key, now),
+        transformation_keys=secrets,
     )
 
 
