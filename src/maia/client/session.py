@@ -33,6 +33,7 @@ from maia.credentials import (
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import Predicate
+from maia.types import VerifiedType
 from maia.wire.effects import (
     DialFailed,
     Effect,
@@ -105,11 +106,13 @@ class ClientSession:
         *,
         durable: str | None = None,
         state: bool = False,
+        shown_as: VerifiedType | None = None,
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
         With a `durable` name, the broker goes on where it was acknowledged to be.
-        With `state`, what publishers said last comes first.
+        With `state`, what publishers said last comes first. `shown_as` is the type that the right
+        converts events into, if it does.
         """
         check_durable_name(durable)
         if durable is not None and state:
@@ -117,6 +120,7 @@ class ClientSession:
         seen = SeenFrames(self._settings.streams)
         number, stream = self._book.next_number(), self._random(16)
         entry = Subscribed(number, known, filter_, stream, seen=seen, durable=durable, wants_state=state)
+        entry.shown_as = shown_as
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
         )

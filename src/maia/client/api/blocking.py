@@ -187,10 +187,13 @@ class BlockingClient:
         *,
         durable: str | None = None,
         state: bool = False,
+        shown_as: EventType | None = None,
         timeout_s: float = ANSWER_S,
     ) -> BlockingSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
-        asked = self._client.subscribe(event_type, filter, durable=durable, state=state, timeout_s=timeout_s)
+        asked = self._client.subscribe(
+            event_type, filter, durable=durable, state=state, shown_as=shown_as, timeout_s=timeout_s
+        )
         return BlockingSubscription(self._wait, self._wait(asked))
 
     def show(
