@@ -108,11 +108,11 @@ ResourcePattern: TypeAlias = AnyResource | NetworkPattern | TypePattern | TopicP
 class Transformation:
     """What one certificate makes of an event before its subject sees it.
 
-    `rules` read the attributes that the grant names, and nothing else.
-    `restriction` and `attributes` are about the outcome: which of the
-    transformed events are shown, and which of their attributes. With a
-    `result` the outcome is an event of that type, and has only what the rules
-    assign. `by` is the certificate's issuer, whose secret keys pseudonyms and noise.
+    `rules` read the attributes that the grant names, and nothing else; `attributes` are those of the
+    outcome that are shown. With a `result` the outcome is an event of that type, and has only what the
+    rules assign. `by` is the certificate's issuer, whose secret keys pseudonyms and noise.
+    `restriction` says which events come this far: a later link of a chain states it about what the
+    links before it show, so that it tells nothing else apart.
     """
 
     by: Principal
@@ -131,7 +131,7 @@ class Authority:
     """One grant: these actions, on these resources, of these attributes, under these terms.
 
     With transformations, `attributes` and `restriction` are about the event
-    as it was published, and each transformation about what the one before it left.
+    as it was published, and each transformation about what the one before it shows.
     """
 
     resources: ResourcePattern
@@ -148,8 +148,8 @@ class Authority:
 TERMS_MAX: Final = 256
 """How many different restrictions, or conditions, may add up along a chain."""
 
-TRANSFORMATIONS_MAX: Final = 4
-"""How many transformations may add up along a chain."""
+TRANSFORMATIONS_MAX: Final = 8
+"""How many steps of transformation may add up along a chain."""
 
 EVENT_ACTIONS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 """The actions that touch attributes; without attributes they grant nothing."""
@@ -205,15 +205,21 @@ def composed(first: Authority, second: Authority) -> Authority | None:
     about_outcome = replace(second, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, transformations=())
     common = intersect(replace(first, transformations=()), about_outcome)
     last = first.transformations[-1]
-    attributes = _both_attributes(last.attributes, second.attributes)
-    if common is None or not attributes:
+    if common is None or not _both_attributes(last.attributes, second.attributes):
         return None
-    restriction = _both_terms(last.restriction, second.restriction)
-    outcome = replace(last, attributes=attributes, restriction=restriction)
-    steps = (*first.transformations[:-1], outcome, *second.transformations)
+    steps = list(first.transformations)
+    if second.attributes is not ALL_ATTRIBUTES or second.restriction != ALWAYS:
+        if last.rules or last.result is not None:
+            steps.append(Transformation(last.by, (), second.attributes, second.restriction))
+        else:
+            attributes = _both_attributes(last.attributes, second.attributes)
+            steps[-1] = Transformation(
+                last.by, (), attributes, _both_terms(last.restriction, second.restriction)
+            )
+    steps += second.transformations
     if len(steps) > TRANSFORMATIONS_MAX:
-        raise AuthorityTooLarge(f"a chain transforms an event at most {TRANSFORMATIONS_MAX} times")
-    return replace(common, transformations=steps)
+        raise AuthorityTooLarge(f"a chain transforms an event in at most {TRANSFORMATIONS_MAX} steps")
+    return replace(common, transformations=tuple(steps))
 
 
 def intersect(one: Authority, other: Authority) -> Authority | None:

@@ -172,7 +172,7 @@ class _Parser:
         function = scanner.take_function()
         if function is not None:
             return self._call(function, wanted, depth, at)
-        name = scanner.take_match(_NAME)
+        name = None if scanner.sees('x"') else scanner.take_match(_NAME)
         if name is not None and name not in _WORDS:
             scanner.go_back(at)
             found = self.attribute(self._vocabulary)

@@ -106,10 +106,15 @@ def shows(window: Window, uid: AttributeUid) -> bool:
     """Say whether a window may show an attribute, transformed or as it was published."""
     shown = is_among(uid, window.attributes)
     for step in window.transformations:
-        kinds = assigned_kinds(step.rules)
-        is_left = shown and step.result is None and kinds.get(uid, Kind.STRING) is not None
-        shown = (is_left or kinds.get(uid) is not None) and is_among(uid, step.attributes)
+        is_left = shown and step.result is None and uid not in _always_removed(step)
+        shown = (is_left or assigned_kinds(step.rules).get(uid) is not None) and is_among(
+            uid, step.attributes
+        )
     return shown
+
+
+def _always_removed(step: Transformation) -> frozenset[AttributeUid]:
+    return frozenset(rule.uid for rule in step.rules if rule.value is None and rule.condition == ALWAYS)
 
 
 def keeps(window: Window, uid: AttributeUid) -> bool:
@@ -128,11 +133,9 @@ def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
     """Return the kinds of what a window shows of events whose attributes have these kinds."""
     shown = {uid: kind for uid, kind in kinds.items() if is_among(uid, window.attributes)}
     for step in window.transformations:
-        after = {} if step.result is not None else dict(shown)
-        for uid, kind in assigned_kinds(step.rules).items():
-            after.pop(uid, None)
-            if kind is not None:
-                after[uid] = kind
+        gone = _always_removed(step)
+        after = {} if step.result else {uid: kind for uid, kind in shown.items() if uid not in gone}
+        after |= {uid: kind for uid, kind in assigned_kinds(step.rules).items() if kind is not None}
         shown = {uid: kind for uid, kind in after.items() if is_among(uid, step.attributes)}
     return shown
 
@@ -208,10 +211,10 @@ def _through(
         return None
     shown = _screened(event, window.attributes)
     for step in window.transformations:
+        if not admits(step.restriction, shown):
+            return None
         step_keys = keys.of(step.by.key, recipient)
         after = after_rules(step.rules, shown, step_keys, converts=step.result is not None)
-        if not admits(step.restriction, after):
-            return None
         shown = _screened(after, step.attributes)
     return shown
 

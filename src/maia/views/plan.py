@@ -302,8 +302,8 @@ def _through(
     opens = [compiled(window.admits, columns, algebra)]
     shown = {uid: found for uid, found in columns.items() if is_among(uid, window.attributes)}
     for step in window.transformations:
+        opens.append(compiled(step.restriction, shown, algebra))
         after = _after_rules(step, shown, algebra, KeyName(step.by.key, recipient))
-        opens.append(compiled(step.restriction, after, algebra))
         shown = {uid: found for uid, found in after.items() if is_among(uid, step.attributes)}
     return _joined(opens, algebra, conjunction=True), shown
 

@@ -88,6 +88,8 @@ def _step(step: Transformation, keys: KeyView, test: MakeTest) -> Step:
     screen = _screen(step.attributes)
 
     def run(event: Seen) -> Seen | None:
+        if admits is not None and not admits(event):
+            return None
         after: dict[AttributeUid, Value] = {} if converts else dict(event)
         for rule in rules:
             rule(event, after)
@@ -95,8 +97,6 @@ def _step(step: Transformation, keys: KeyView, test: MakeTest) -> Step:
             value = after.get(uid)
             if value is not None and kind_of(value) is not kind:
                 after[uid] = None
-        if admits is not None and not admits(after):
-            return None
         return screen(after)
 
     return run
