@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.executors import PostgresExecutor, SparkExecutor
+from support.view_cases import write_secrets
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,11 @@ def postgres_executor(postgres_server: str) -> Iterator[PostgresExecutor]:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["evaluated", "generated"])
-def spark_executor(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkExecutor]:
-    """Spark, with its two ways of computing an expression."""
-    yield SparkExecutor(spark, generated=request.param)
+def spark_executor(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkExecutor]:
+    """Spark, with its two ways of computing an expression, and secrets in a file of the workers."""
+    secrets = tmp_path_factory.mktemp("secrets") / "transformations.key"
+    write_secrets(secrets)
+    yield SparkExecutor(spark, secrets, generated=request.param)
     spark.conf.unset("spark.sql.optimizer.excludedRules")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value
+from maia.keystore.transformation_keys import TransformationKeyFile
 from maia.views import POSTGRES_TYPES, arrow_schema, to_arrow, to_python, to_sql
 from maia.views.to_spark import to_spark
 from maia.views.to_sql import quoted
@@ -35,7 +37,7 @@ class PythonExecutor:
                 for row, event in enumerate(batch.events)
                 if (seen := run(event)) is not None
             }
-            for run in (to_python(view) for view in batch.views)
+            for run in (to_python(view, batch.keys) for view in batch.views)
         ]
 
 
@@ -45,7 +47,7 @@ class ArrowExecutor:
     def answers(self, batch: Batch) -> list[Answer]:
         given = events_batch(batch)
         return [
-            answer_from(to_arrow(view, batch.stored, batch.delivered)(given), batch.delivered)
+            answer_from(to_arrow(view, batch.stored, batch.delivered, batch.keys)(given), batch.delivered)
             for view in batch.views
         ]
 
@@ -87,14 +89,16 @@ class SparkExecutor:
 
     LOCAL_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 
-    def __init__(self, spark: SparkSession, *, generated: bool) -> None:
-        self.spark, self.generated = spark, generated
+    def __init__(self, spark: SparkSession, secrets: Path, *, generated: bool) -> None:
+        self.spark, self.secrets, self.generated = spark, secrets, generated
 
     def answers(self, batch: Batch) -> list[Answer]:
         self.spark.conf.set("spark.sql.optimizer.excludedRules", self.LOCAL_RULE if self.generated else "")
         events = self.spark.createDataFrame(pa.Table.from_batches([events_batch(batch)]))
         shown = [
-            to_spark(view, batch.stored, batch.delivered).of(events).withColumn(VIEW, F.lit(number))
+            to_spark(view, batch.stored, batch.delivered, TransformationKeyFile(str(self.secrets)))
+            .of(events)
+            .withColumn(VIEW, F.lit(number))
             for number, view in enumerate(batch.views)
         ]
         table = reduce(DataFrame.unionAll, shown).toArrow()

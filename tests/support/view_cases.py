@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
+from maia.canonical import write_advanced
+from maia.credentials import SigningKey, Transformation, TypeName
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
 from maia.events import (
     INSTANT_MAX,
@@ -27,6 +30,20 @@ from maia.events import (
     PresentValue,
     Value,
 )
+from maia.expressions import (
+    NO_KEYS,
+    Arithmetic,
+    ArithmeticSign,
+    Call,
+    Coalesce,
+    Constant,
+    Expression,
+    Function,
+    Rule,
+    Take,
+    TransformationKeys,
+)
+from maia.keystore.key_files import write_guarded_file
 from maia.policy.view import View, Window, see
 from maia.predicates.syntax import (
     ALWAYS,
@@ -109,6 +126,10 @@ DELIVERED: Final = (
     Attribute("colour", AttributeUid("added-later"), Kind.STRING),
 )
 
+ISSUER: Final = SigningKey.from_seed(b"i" * 32)
+SECRET: Final = bytes(range(32))
+KEYS: Final = TransformationKeys({ISSUER.principal.key: SECRET})
+
 ASKED: Final = (*STORED, AttributeUid("added-later"))
 
 Typed = tuple[str, Value]
@@ -126,6 +147,7 @@ class Batch:
     events: tuple[dict[AttributeUid, PresentValue], ...]
     delivered: tuple[Attribute, ...] = DELIVERED
     stored: Mapping[AttributeUid, Kind] = field(default_factory=lambda: STORED)
+    keys: TransformationKeys = NO_KEYS
 
     @property
     def cases(self) -> int:
@@ -140,13 +162,22 @@ class Executor(Protocol):
         """Return what each view of the batch shows of its events."""
 
 
+def write_secrets(path: Path) -> None:
+    """Write the secret of the cases to a file."""
+    issuer = (b"issuer", (b"ed25519", ISSUER.principal.key))
+    text = write_advanced(
+        (b"maia-transformation-keys", (b"version", b"1"), (b"key", issuer, (b"secret", SECRET)))
+    )
+    write_guarded_file(path, text + "\n")
+
+
 def expected_answers(batch: Batch) -> list[Answer]:
     """Return the answers by the definition."""
     return [_expected_answer(view, batch) for view in batch.views]
 
 
 def _expected_answer(view: View, batch: Batch) -> Answer:
-    shown = {row: see(view, event) for row, event in enumerate(batch.events)}
+    shown = {row: see(view, event, batch.keys) for row, event in enumerate(batch.events)}
     return {row: translated(seen, batch.delivered) for row, seen in shown.items() if seen is not None}
 
 
@@ -172,12 +203,16 @@ def assert_agrees(executor: Executor, batch: Batch) -> None:
         assert got.keys() <= set(range(len(batch.events)))
 
 
-def random_batch(seed: int, *, views: int = 20, events: int = 60) -> Batch:
-    """Return the batch of a seed."""
+def random_batch(seed: int, *, views: int = 20, events: int = 60, keyed: float = 0.5) -> Batch:
+    """Return the batch of a seed; half of its views transform what they show, a part of them with keys."""
     random = Random(seed)  # noqa: S311 - test cases, not secrets
     return Batch(
-        tuple(random_view(random) for _ in range(views)),
+        tuple(
+            random_view(random, transforms=random.random() < 0.5, keyed=random.random() < keyed)
+            for _ in range(views)
+        ),
         tuple(random_event(random, row) for row in range(events)),
+        keys=KEYS,
     )
 
 
@@ -198,19 +233,94 @@ def random_value(random: Random, kind: Kind) -> PresentValue:
     return value + 0.0 if isinstance(value, float) else value
 
 
-def random_view(random: Random) -> View:
-    """Return a view of none to four windows, with or without an interest."""
-    windows = tuple(random_window(random) for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 4))))
+def random_view(random: Random, *, transforms: bool = False, keyed: bool = True) -> View:
+    """Return a view of none to four windows, with or without an interest, and with transformations or not."""
+    windows = tuple(
+        random_window(random, transforms=transforms, keyed=keyed)
+        for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 4)))
+    )
     interest = random_predicate(random, depth=2) if random.random() < 0.6 else ALWAYS
-    return View(windows, interest)
+    return View(windows, interest, recipient=b"r" * 32)
 
 
-def random_window(random: Random) -> Window:
+def random_window(random: Random, *, transforms: bool = False, keyed: bool = True) -> Window:
     """Return a window that always shows the row's number, by which answers are compared."""
-    shown: AttributeSet = ALL_ATTRIBUTES
-    if random.random() < 0.8:
-        shown = frozenset({ROW, *(uid for uid in ASKED if random.random() < 0.5)})
-    return Window(random_predicate(random, depth=3), shown)
+    admits, shown = random_predicate(random, depth=3), random_attributes(random)
+    steps = random.choice((0, 1, 1, 2)) if transforms else 0
+    return Window(admits, shown, tuple(random_transformation(random, keyed=keyed) for _ in range(steps)))
+
+
+def random_attributes(random: Random) -> AttributeSet:
+    """Return a set of attributes with the row's number among them."""
+    if random.random() < 0.2:
+        return ALL_ATTRIBUTES
+    return frozenset({ROW, *(uid for uid in ASKED if random.random() < 0.5)})
+
+
+def random_transformation(random: Random, *, keyed: bool = True) -> Transformation:
+    """Return a transformation that leaves the row's number alone."""
+    rules = [random_rule(random, keyed=keyed) for _ in range(random.choice((1, 2, 3)))]
+    result = None
+    if random.random() < 0.3:
+        result = TypeName(ISSUER.principal, "Converted", "0")
+        rules.append(Rule(ROW, Take(ROW, Kind.INT)))
+    restriction = random_predicate(random, depth=1) if random.random() < 0.3 else ALWAYS
+    shown = random_attributes(random)
+    return Transformation(ISSUER.principal, tuple(rules), shown, restriction, result)
+
+
+def random_rule(random: Random, *, keyed: bool = True) -> Rule:
+    """Return an assignment of a value of the attribute's own kind."""
+    uid = random.choice([uid for uid in ASKED if uid != ROW])
+    value = None
+    if random.random() < 0.9:
+        value = random_expression(random, STORED.get(uid, Kind.STRING), depth=3, keyed=keyed)
+    condition = random_predicate(random, depth=1) if random.random() < 0.5 else ALWAYS
+    return Rule(uid, value, condition)
+
+
+def random_expression(  # noqa: PLR0912 - a case for each kind
+    random: Random, kind: Kind, *, depth: int, keyed: bool = True
+) -> Expression:
+    """Return an expression of a kind over awkward values."""
+    choice = random.random()
+    if depth == 0 or choice < 0.25:
+        if choice < 0.08:
+            return Constant(random_value(random, kind))
+        uids = [uid for uid, stored in STORED.items() if stored is kind and uid != ROW]
+        uid = random.choice(uids) if random.random() < 0.9 else AttributeUid("added-later")
+        return Take(uid, kind)
+
+    def inner(of: Kind) -> Expression:
+        return random_expression(random, of, depth=depth - 1, keyed=keyed)
+
+    if choice < 0.35:
+        return Coalesce((inner(kind), inner(kind)))
+    scope = random.choice(("recipient", "domain"))
+    if keyed and choice < 0.45:
+        if kind is Kind.STRING:
+            return Call(Function.PSEUDONYM, inner(random.choice(list(Kind))), (scope,))
+        if kind in (Kind.INT, Kind.TIMESTAMP):
+            return Call(Function.PERTURB, inner(kind), (random.choice((1, 1000, 10**15)), scope))
+        if kind is Kind.FLOAT:
+            return Call(Function.PERTURB, inner(kind), (random.choice((0.5, 1e-100, 1e100)), scope))
+    match kind:
+        case Kind.STRING:
+            function = random.choice((Function.FIRST, Function.MASK, Function.UPPER, Function.LOWER))
+            counted = function in (Function.FIRST, Function.MASK)
+            return Call(function, inner(kind), (random.choice((0, 1, 2, 5)),) if counted else ())
+        case Kind.INT if choice < 0.6:
+            return Call(random.choice((Function.DAY_OF, Function.HOUR_OF)), inner(Kind.TIMESTAMP))
+        case Kind.INT | Kind.FLOAT if choice < 0.8:
+            steps = (1, 2, 7, 10**15) if kind is Kind.INT else (0.1, 1.0, 2.5, 1e-100, 1e100)
+            function = random.choice((Function.ROUND_TO, Function.BUCKET))
+            return Call(function, inner(kind), (random.choice(steps),))
+        case Kind.INT | Kind.FLOAT:
+            return Arithmetic(random.choice(list(ArithmeticSign)), inner(kind), inner(kind))
+        case Kind.TIMESTAMP:
+            return Call(Function.TRUNCATE, inner(kind), (random.choice(("minute", "hour", "day")),))
+        case _:
+            return inner(kind)
 
 
 def random_predicate(random: Random, *, depth: int) -> Predicate:

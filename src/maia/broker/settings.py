@@ -12,6 +12,7 @@ from enum import Enum
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.credentials.identity import IdentityTrust
 from maia.errors import BadInput
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
@@ -157,6 +158,8 @@ class BrokerSettings:
     """Whose identity statements are believed; None for a broker that takes none."""
     demand: Predicate = ALWAYS
     """What the identity statements of neighbours have to say."""
+    transformation_keys: TransformationKeys = field(default=NO_KEYS, repr=False)
+    """The secrets of pseudonyms and noise; what needs another is missing."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""

@@ -162,7 +162,7 @@ class BrokerState:
 
     def audience(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, none at first."""
-        return self.audiences.setdefault(type_id, LocalSubscribers())
+        return self.audiences.setdefault(type_id, LocalSubscribers(self.settings.transformation_keys))
 
 
 def new_state(

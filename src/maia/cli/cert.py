@@ -23,6 +23,7 @@ from maia.cli.grants import (
     revocation_record,
     validity_lines,
     validity_record,
+    with_transformation,
 )
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
 from maia.cli.key import Force, KeyFile, open_key
@@ -116,6 +117,14 @@ def issue(
         list[str] | None, typer.Option(help="What may be seen or written; default: everything.")
     ] = None,
     where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
+    assignment: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change what is shown: 'place := first(place, 3)'; may be repeated."),
+    ] = None,
+    result: Annotated[
+        Path | None,
+        typer.Option("--as", help="Show events as this type, by its definition; it has what is --set."),
+    ] = None,
     domain: OwnDomain = None,
     condition: Annotated[
         str | None,
@@ -152,6 +161,14 @@ def issue(
         definition=definition, actions=action, attributes=attribute or (), where=where,
         condition=condition, during=during,
     )  # fmt: skip
+    if assignment or result is not None:
+        authority = with_transformation(
+            authority,
+            signing_key.principal,
+            definition=definition,
+            assignments=assignment or (),
+            result=result,
+        )
     certificate = AuthorisationCertificate(
         issuer=signing_key.principal,
         subject=_subject(subject),

@@ -148,6 +148,7 @@ def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
 
 def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.credentials import AllAttributes
+    from maia.expressions import format_rule
     from maia.predicates import format_predicate
     from maia.predicates.language.writer import format_literal
 
@@ -160,6 +161,10 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
             else " ".join(sorted(names.get(u, u) for u in window.attributes))
         )
         lines.append(f"  window     {shown}  where {format_predicate(window.admits, names)}")
+        for step in window.transformations:
+            into = "" if step.result is None else f"into {step.result.name}: "
+            rules = "; ".join(format_rule(rule, names) for rule in step.rules)
+            lines.append(f"  transforms {into}{rules}")
     lines += [
         f"  forced     {names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()
     ]

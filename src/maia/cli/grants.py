@@ -40,6 +40,7 @@ __all__ = [
     "revocation_record",
     "shown_subject",
     "validity_lines",
+    "with_transformation",
 ]
 
 
@@ -88,6 +89,31 @@ def authority_from_options(
         restriction,
         _condition(condition, during),
     )
+
+
+def with_transformation(
+    authority: Authority,
+    issuer: Principal,
+    *,
+    definition: Path | None,
+    assignments: Sequence[str],
+    result: Path | None,
+) -> Authority:
+    """Return a right that shows what assignments make of an event; listed attributes are of the outcome."""
+    from dataclasses import replace
+
+    from maia.credentials import ALL_ATTRIBUTES, Transformation
+    from maia.expressions import parse_rule
+
+    if definition is None or not assignments:
+        raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
+    reads = read_definition(definition).definition.vocabulary
+    becomes = None if result is None else read_definition(result).definition
+    assigns = None if becomes is None else becomes.vocabulary
+    rules = tuple(parse_rule(text, reads, assigns) for text in assignments)
+    shown = authority.attributes if becomes is None else ALL_ATTRIBUTES
+    step = Transformation(issuer, rules, shown, result=None if becomes is None else becomes.name)
+    return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
 
 
 def _on_topics(
@@ -183,7 +209,9 @@ def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | No
     record = authority_record(authority, names)
     lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
     lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
-    return lines + [f"{word:<12} {record[word]}" for word in ("where", "condition") if word in record]
+    return lines + [
+        f"{word:<12} {record[word]}" for word in ("where", "condition", "set", "shown as") if word in record
+    ]
 
 
 def authority_record(
@@ -191,6 +219,7 @@ def authority_record(
 ) -> dict[str, object]:
     """Return what is granted as named fields, for programs."""
     from maia.credentials import ALL_ACTIONS, AllAttributes
+    from maia.expressions import format_rule
     from maia.predicates import ALWAYS, format_predicate
 
     actions = (
@@ -208,6 +237,10 @@ def authority_record(
         record["where"] = format_predicate(authority.restriction, names)
     if authority.condition != ALWAYS:
         record["condition"] = format_predicate(authority.condition, names)
+    for step in authority.transformations:
+        record["set"] = "; ".join(format_rule(rule, names) for rule in step.rules)
+        if step.result is not None:
+            record["shown as"] = str(step.result)
     return record
 
 

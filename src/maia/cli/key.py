@@ -60,6 +60,21 @@ def new(
     answer(lines, record, as_json=as_json)
 
 
+@app.command(epilog="Example: maia key transformations transformations.key --issuer met.pub")
+def transformations(
+    file: Annotated[Path, typer.Argument(help="Where to keep the secret.")],
+    issuer: Annotated[str, typer.Option(help="Whose pseudonyms and noise it keys: a key or a .pub file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a secret for pseudonyms and noise, for the brokers and pipelines that apply them."""
+    from maia.keystore.transformation_keys import create_transformation_keys
+
+    principal = read_principal(issuer)
+    create_transformation_keys(file, principal)
+    lines = [f"secret of    {principal}", f"kept in      {file} (only you can read it)"]
+    answer(lines, {"issuer": str(principal), "secret_file": str(file)}, as_json=as_json)
+
+
 @app.command(epilog="Example: maia key show pito.key")
 def show(
     file: Annotated[str, typer.Argument(help="A key file or a .pub file.")], as_json: AsJson = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -104,6 +105,10 @@ def subscribe(
     state: Annotated[
         bool, typer.Option("--state", help="First print the last publication of each publisher.")
     ] = False,
+    shown_as: Annotated[
+        Path | None,
+        typer.Option("--as", help="The definition of the type that your right converts events into."),
+    ] = None,
     previous: Previous = None,
     wallet: WalletPath = None,
     identity: IdentityPath = None,
@@ -135,7 +140,10 @@ def subscribe(
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
     if topic is not None:
         where = _on_topics(topic, where, event_type)
-    wanted = _Wanted(where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state)
+    result = None if shown_as is None else history_of(shown_as, None)
+    wanted = _Wanted(
+        where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result
+    )
     asyncio.run(_subscribe(member, history, wanted))
 
 
@@ -166,6 +174,7 @@ class _Wanted:
     seconds: float | None
     as_json: bool
     state: bool
+    shown_as: list[SignedDefinition] | None
 
 
 async def _subscribe(member: Membership, history: list[SignedDefinition], wanted: _Wanted) -> None:
@@ -184,6 +193,7 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
             requires=wanted.requires,
             durable=wanted.durable,
             state=wanted.state,
+            shown_as=wanted.shown_as,
             on_warning=warned,
             timeout_s=member.wait_s,
         )

@@ -50,8 +50,8 @@ def _delivered(
     ]
     if not fresh:
         return None
-    version = fresh[0].known.event_type
-    if any(entry.known.event_type.id != version.id for entry in fresh):
+    version = fresh[0].delivered_type
+    if any(entry.delivered_type.id != version.id for entry in fresh):
         raise WrongBroker("one delivery was for subscriptions to different types")
     return _read(message, tuple(entry.ref for entry in fresh), version, authors)
 
@@ -65,7 +65,7 @@ def _delivered_logged(
     if entry.arrived is not None and message.position <= entry.arrived:
         return None  # it was on its way when the link ended, and came again
     entry.arrived = message.position
-    return _read(message, (entry.ref,), entry.known.event_type, authors, message.position)
+    return _read(message, (entry.ref,), entry.delivered_type, authors, message.position)
 
 
 def _read(

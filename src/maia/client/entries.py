@@ -201,6 +201,13 @@ class Subscribed(RequestEntry):
     """Whether it asks for the retained state each time it is accepted anew."""
     state_asked: int | None = None
     """The number of the question that was not answered yet."""
+    shown_as: VerifiedType | None = None
+    """The type that the subscriber's right converts events into, if it does."""
+
+    @property
+    def delivered_type(self) -> VerifiedType:
+        """Return the version in whose names events are delivered."""
+        return self.known.event_type if self.shown_as is None else self.shown_as
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import Predicate
+from maia.types import VerifiedType
 from maia.wire.effects import (
     DialFailed,
     Effect,
@@ -124,12 +125,13 @@ class ClientSession:
         durable: str | None = None,
         state: bool = False,
         requires: Predicate = NO_REQUIREMENT,
+        shown_as: VerifiedType | None = None,
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
         `requires` is what their publishers have to meet. With a `durable` name, the broker
-        goes on where it was acknowledged to be.
-        With `state`, what publishers said last comes first.
+        goes on where it was acknowledged to be. With `state`, what publishers said last comes first.
+        `shown_as` is the type that the right converts events into, if it does.
         """
         check_durable_name(durable)
         if durable is not None and state:
@@ -146,6 +148,7 @@ class ClientSession:
             wants_state=state,
             requires=requires,
         )
+        entry.shown_as = shown_as
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
         )

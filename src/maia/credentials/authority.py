@@ -8,6 +8,11 @@ authorities, so a wider link further down is harmless (dissertation 5.1.3).
 The restriction is kept apart from the attribute set on purpose. A link that
 shows fewer attributes must not thereby drop a restriction on one it hides:
 `{plate == "AE05 XYZ", time}` narrowed to `{time}` is still about one car.
+
+A grant to subscribe may transform what it shows. Everything that a later link
+of the chain says is then about the transformed event: its restriction, its
+attributes and its own transformation. A holder of blurred places cannot
+delegate exact ones, nor ask for them through a restriction.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
-from maia.credentials.keys import Owner
+from maia.credentials.keys import Owner, Principal
 from maia.credentials.names import (
     NamePattern,
     NetworkName,
@@ -29,6 +34,7 @@ from maia.credentials.names import (
 )
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
+from maia.expressions.syntax import Rule, Scope, rules_are_keyed, rules_size
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size, size_of
 
 
@@ -99,14 +105,41 @@ ResourcePattern: TypeAlias = AnyResource | NetworkPattern | TypePattern | TopicP
 
 
 @dataclass(frozen=True, slots=True)
+class Transformation:
+    """What one certificate makes of an event before its subject sees it.
+
+    `rules` read the attributes that the grant names, and nothing else; `attributes` are those of the
+    outcome that are shown. With a `result` the outcome is an event of that type, and has only what the
+    rules assign. `by` is the certificate's issuer, whose secret keys pseudonyms and noise.
+    `restriction` says which events come this far: a later link of a chain states it about what the
+    links before it show, so that it tells nothing else apart.
+    """
+
+    by: Principal
+    rules: tuple[Rule, ...]
+    attributes: AttributeSet = ALL_ATTRIBUTES
+    restriction: Predicate = ALWAYS
+    result: TypeName | None = None
+
+    def is_keyed(self, scope: Scope | None = None) -> bool:
+        """Say whether a secret is needed to apply it; with a `scope`, a key of that scope."""
+        return rules_are_keyed(self.rules, scope)
+
+
+@dataclass(frozen=True, slots=True)
 class Authority:
-    """One grant: these actions, on these resources, of these attributes, under these terms."""
+    """One grant: these actions, on these resources, of these attributes, under these terms.
+
+    With transformations, `attributes` and `restriction` are about the event
+    as it was published, and each transformation about what the one before it shows.
+    """
 
     resources: ResourcePattern
     actions: frozenset[Action]
     attributes: AttributeSet = ALL_ATTRIBUTES
     restriction: Predicate = ALWAYS
     condition: Predicate = ALWAYS
+    transformations: tuple[Transformation, ...] = ()
 
 
 # What do two grants allow together, and does a grant allow this request?
@@ -114,6 +147,9 @@ class Authority:
 
 TERMS_MAX: Final = 256
 """How many different restrictions, or conditions, may add up along a chain."""
+
+TRANSFORMATIONS_MAX: Final = 8
+"""How many steps of transformation may add up along a chain."""
 
 EVENT_ACTIONS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 """The actions that touch attributes; without attributes they grant nothing."""
@@ -155,10 +191,46 @@ def actions_from_words(words: Iterable[str]) -> frozenset[Action]:
     return frozenset(found)
 
 
+def composed(first: Authority, second: Authority) -> Authority | None:
+    """Return what a link of a chain leaves of the links before it, or None where that is nothing.
+
+    Without transformations this is `intersect`. What `second` says is about the outcome of the
+    transformations of `first`.
+    """
+    if not first.transformations:
+        if not second.transformations:
+            return intersect(first, second)
+        plain = intersect(first, replace(second, transformations=()))
+        return None if plain is None else replace(plain, transformations=second.transformations)
+    about_outcome = replace(second, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, transformations=())
+    common = intersect(replace(first, transformations=()), about_outcome)
+    last = first.transformations[-1]
+    if common is None or not _both_attributes(last.attributes, second.attributes):
+        return None
+    steps = list(first.transformations)
+    if second.attributes is not ALL_ATTRIBUTES or second.restriction != ALWAYS:
+        if last.rules or last.result is not None:
+            steps.append(Transformation(last.by, (), second.attributes, second.restriction))
+        else:
+            attributes = _both_attributes(last.attributes, second.attributes)
+            steps[-1] = Transformation(
+                last.by, (), attributes, _both_terms(last.restriction, second.restriction)
+            )
+    steps += second.transformations
+    if len(steps) > TRANSFORMATIONS_MAX:
+        raise AuthorityTooLarge(f"a chain transforms an event in at most {TRANSFORMATIONS_MAX} steps")
+    return replace(common, transformations=tuple(steps))
+
+
 def intersect(one: Authority, other: Authority) -> Authority | None:
-    """Return what both grants allow, or None where that is nothing."""
+    """Return what both grants allow, or None where that is nothing.
+
+    Two different transformations have nothing in common: neither outcome is part of the other.
+    """
     if one is other:
         return one
+    if one.transformations != other.transformations:
+        return None
     # Parts of certificates are remembered, so the usual case is the same part twice: no call for that.
     mine, yours = one.resources, other.resources
     resources = yours if mine is yours else _both_resources(mine, yours)
@@ -183,7 +255,7 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
             and condition is given.condition
         ):
             return given
-    return Authority(resources, actions, attributes, restriction, condition)
+    return Authority(resources, actions, attributes, restriction, condition, one.transformations)
 
 
 def covers_request(authority: Authority, action: Action, resource: ResourceName) -> bool:
@@ -202,7 +274,11 @@ def covers_request(authority: Authority, action: Action, resource: ResourceName)
 
 
 def _is_whole(authority: Authority) -> bool:
-    return authority.attributes is ALL_ATTRIBUTES and authority.restriction == ALWAYS
+    return (
+        authority.attributes is ALL_ATTRIBUTES
+        and authority.restriction == ALWAYS
+        and not authority.transformations
+    )
 
 
 def _matches(pattern: ResourcePattern, action: Action, resource: ResourceName) -> bool:
@@ -321,7 +397,8 @@ def _terms(predicate: Predicate) -> tuple[Predicate, ...]:
 def terms_in(authority: Authority) -> int:
     """Return of how many parts the terms and attributes of a grant are made: what comparing it costs."""
     attributes = 0 if authority.attributes is ALL_ATTRIBUTES else len(authority.attributes)
-    return attributes + size_of(authority.restriction) + size_of(authority.condition)
+    steps = sum(rules_size(one.rules) + size_of(one.restriction) for one in authority.transformations)
+    return attributes + size_of(authority.restriction) + size_of(authority.condition) + steps
 
 
 def _actions_of_word(word: str) -> frozenset[Action]:
@@ -353,9 +430,12 @@ __all__ = [
     "FITTING_ACTIONS",
     "MANAGE_ACTIONS",
     "TERMS_MAX",
+    "TRANSFORMATIONS_MAX",
+    "Transformation",
     "AuthorityTooLarge",
     "UnknownAction",
     "actions_from_words",
+    "composed",
     "covers_request",
     "intersect",
     "terms_in",

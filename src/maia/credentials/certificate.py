@@ -14,8 +14,22 @@ from typing import TypeAlias
 from maia.credentials.authority import Authority
 from maia.credentials.keys import Principal, Subject
 from maia.credentials.validity.period import Validity
+from maia.errors import BadInput
 
-__all__ = ["AuthorisationCertificate", "Certificate", "NameCertificate", "SignedCertificate", "as_signed"]
+__all__ = [
+    "AuthorisationCertificate",
+    "Certificate",
+    "NameCertificate",
+    "NotTheTransformer",
+    "SignedCertificate",
+    "as_signed",
+]
+
+
+class NotTheTransformer(BadInput):
+    """A certificate states a transformation in the name of a principal that did not issue it."""
+
+    code = "INPUT-TRANSFORMATION-ISSUER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,14 @@ class AuthorisationCertificate:
     authority: Authority
     validity: Validity
     comment: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a transformation under another issuer's secret: only that issuer makes its pseudonyms."""
+        for step in self.authority.transformations:
+            if step.by != self.issuer:
+                raise NotTheTransformer(
+                    "a certificate transforms events in the name of its own issuer, and of no other"
+                )
 
 
 @dataclass(frozen=True, slots=True)

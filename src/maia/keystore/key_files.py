@@ -40,9 +40,11 @@ __all__ = [
     "load_signing_key",
     "new_signing_key",
     "public_half",
+    "read_guarded_expression",
+    "write_guarded_file",
 ]
 
-_FILE_BYTES_MAX: Final = 4096
+_FILE_BYTES_MAX: Final = 1 << 18
 _LIMITS: Final = Limits(size_max=_FILE_BYTES_MAX, depth_max=8)
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _METHOD: Final = b"scrypt-aes-256-gcm"
@@ -94,7 +96,11 @@ def create_key_file(path: Path, key: SigningKey, passphrase: str | None = None) 
     """Write a key to a new file that only its owner may read; it is on the disk when this returns."""
     if passphrase == "":
         raise BadKeyFile("a passphrase must not be empty; leave it out to store the key unencrypted")
-    text = write_advanced(_to_expression(key, passphrase)) + "\n"
+    write_guarded_file(path, write_advanced(_to_expression(key, passphrase)) + "\n")
+
+
+def write_guarded_file(path: Path, text: str) -> None:
+    """Write a secret to a new file that only its owner may read; it is on the disk when this returns."""
     # O_EXCL refuses whatever is there already, a dangling symbolic link included.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -114,12 +120,12 @@ def create_key_file(path: Path, key: SigningKey, passphrase: str | None = None) 
 
 def load_signing_key(path: Path, passphrase: str | None = None) -> SigningKey:
     """Read a key back; refuse a file that others could have read or replaced."""
-    return _from_expression(path, _read_expression(path), passphrase)
+    return _from_expression(path, read_guarded_expression(path), passphrase)
 
 
 def public_half(path: Path) -> Principal:
     """Return whose key a file holds, without asking for its passphrase."""
-    match _read_expression(path):
+    match read_guarded_expression(path):
         case (b"maia-key", (b"version", b"1"), (b"public", (b"ed25519", bytes(key))), _):
             return principal_from_bytes(key)
     raise BadKeyFile(f"`{path}` does not hold a signing key")
@@ -185,7 +191,8 @@ def _stretched(passphrase: str, salt: bytes) -> bytes:
     return Scrypt(salt=salt, length=KEY_BYTES, n=_SCRYPT_N, r=_SCRYPT_R, p=1).derive(secret)
 
 
-def _read_expression(path: Path) -> SExpression:
+def read_guarded_expression(path: Path) -> SExpression:
+    """Read a secret back; refuse a file that others could have read or replaced."""
     # What is checked is the open file, not its name: a name can be changed in between.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

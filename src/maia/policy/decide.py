@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice, product
+from typing import Final
 
-from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet
+from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation
 from maia.credentials.names import ResourceName
-from maia.events import Instant
-from maia.policy.decision import Decision, GrantUnmeetable, Reason, for_owner
+from maia.events import AttributeUid, Instant, Kind
+from maia.policy.decision import Decision, GrantUnmeetable, Reason, for_both, for_owner
 from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts
 from maia.policy.filters import filter_miss
@@ -35,7 +36,16 @@ from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.request import Request, resources_needed
 from maia.policy.restrictions import forced_values, unmeetable
 from maia.policy.super_topics import with_super_topics
-from maia.policy.view import WINDOWS_MAX, View, Window, parts_of
+from maia.policy.view import (
+    WINDOWS_MAX,
+    View,
+    Window,
+    converts_to,
+    is_for_one,
+    kinds_shown,
+    parts_of,
+    window_size,
+)
 from maia.predicates.covering.covers import union
 from maia.predicates.syntax import NODES_MAX, Predicate, PredicateTooLarge
 from maia.types.topics import TOPIC, tree_root
@@ -97,7 +107,7 @@ def with_room(request: Request, openings: Sequence[Opening]) -> tuple[Opening, .
     left = NODES_MAX - parts_of(request.filter)
     counted = 0
     for opening in openings[:WINDOWS_MAX]:
-        left -= parts_of(opening.window.admits)
+        left -= window_size(opening.window)
         if left < 0:
             break
         counted += 1
@@ -106,7 +116,35 @@ def with_room(request: Request, openings: Sequence[Opening]) -> tuple[Opening, .
 
 def subscriber_view(request: Request, openings: Sequence[Opening]) -> View:
     """Return the View of all windows, the filter as its interest; `until` is set by the decision."""
-    return View(_merged([opening.window for opening in openings]), interest=request.filter)
+    windows = _merged([opening.window for opening in openings])
+    recipient = request.principal.key if any(map(is_for_one, windows)) else b""
+    return View(windows, interest=request.filter, recipient=recipient)
+
+
+def of_one_type(
+    request: Request, openings: Sequence[Opening]
+) -> tuple[tuple[Opening, ...], tuple[Opening, ...]]:
+    """Return the openings that show events of one type, those without transformations first, and the rest.
+
+    A View shows one type. What a holder sees as it was published is more than what becomes of it, so
+    windows that convert count only if no other is there. So that an attribute has one kind, a
+    window that gives it another than the version, or than a window before it, does not count.
+    """
+    ordered = sorted(openings, key=lambda one: bool(one.window.transformations))
+    results = [converts_to(one.window) for one in ordered]
+    result = None if None in results else results[0]
+    declared = kinds_of(request)
+    kinds: dict[AttributeUid, Kind] = dict(declared) if result is None else {}
+    used: list[Opening] = []
+    unused: list[Opening] = []
+    for opening, own in zip(ordered, results, strict=True):
+        shown = kinds_shown(opening.window, declared) if opening.window.transformations else {}
+        if own != result or any(kinds.get(uid, kind) is not kind for uid, kind in shown.items()):
+            unused.append(opening)
+            continue
+        kinds = {**shown, **kinds}
+        used.append(opening)
+    return tuple(used), tuple(unused)
 
 
 def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
@@ -114,21 +152,28 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
 
     Forty windows of which each opens one car would be asked one by one; one window opens a list of cars.
     """
-    alike: dict[AttributeSet, list[Predicate]] = {}
+    alike: dict[tuple[AttributeSet, tuple[Transformation, ...]], list[Predicate]] = {}
     for window in windows:
-        alike.setdefault(window.attributes, []).append(window.admits)
+        alike.setdefault((window.attributes, window.transformations), []).append(window.admits)
     try:
         return tuple(
-            Window(admits[0] if len(admits) == 1 else union(admits), attributes)
-            for attributes, admits in alike.items()
+            Window(admits[0] if len(admits) == 1 else union(admits), *shown)
+            for shown, admits in alike.items()
         )
     except PredicateTooLarge:
         return tuple(windows)
 
 
 def _is_compiled(view: View) -> bool:
-    size = parts_of(view.interest) + sum(parts_of(window.admits) for window in view.windows)
+    size = parts_of(view.interest) + sum(window_size(window) for window in view.windows)
     return len(view.windows) <= WINDOWS_MAX and size <= NODES_MAX
+
+
+_NOT_OF_ITS_KIND: Final = Miss(
+    Step.RESTRICTION,
+    GrantUnmeetable,
+    for_both(Reason("transformation", "a transformation gives an attribute another kind than it has")),
+)
 
 
 def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -149,7 +194,9 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
     openings, misses = _tried(request, request.resource, evidence, facts, now)
     if not openings:
         return denied(misses, request, evidence, now)
-    wanted = needed(openings)
+    wanted, _ = of_one_type(request, needed(openings))
+    if not wanted:
+        return denied([_NOT_OF_ITS_KIND], request, evidence, now)
     used = with_room(request, wanted)
     cut = len(wanted) - len(used)
     refused = filter_miss(request, used)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from maia.credentials.authority import Action
-from maia.events import AttributeUid
+from maia.events import AttributeUid, Kind
 from maia.policy.decision import (
     AttributeNotReadable,
     AttributeNotWritable,
@@ -23,7 +23,7 @@ from maia.policy.decision import (
 from maia.policy.grants import Miss, Opening, Step, kinds_of
 from maia.policy.request import Request
 from maia.policy.restrictions import mistyped
-from maia.policy.view import shows
+from maia.policy.view import converts_to, kinds_shown, shows
 from maia.predicates.syntax import attributes_of
 
 __all__ = ["accessible", "filter_miss"]
@@ -47,9 +47,10 @@ def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
         sentence = f"the filter names an attribute that is not {word} or does not exist"
         reason = Reason(word, sentence, field="filter", attribute=outside[0])
         return Miss(Step.RESTRICTION, kind, for_both(reason))
-    wrong = mistyped(request.filter, kinds_of(request))
+    kinds = _kinds(request, openings)
+    wrong = mistyped(request.filter, kinds)
     if wrong is not None:
-        declared = kinds_of(request)[wrong].value
+        declared = kinds[wrong].value
         sentence = f"the filter compares an attribute with another kind of value than its own, {declared}"
         reason = Reason("kind", sentence, field="filter", attribute=wrong)
         return Miss(Step.RESTRICTION, FilterMistyped, for_both(reason))
@@ -57,6 +58,17 @@ def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
 
 
 def accessible(uid: AttributeUid, request: Request, openings: Sequence[Opening]) -> bool:
-    """Say whether the version has the attribute and some window shows it."""
-    declared = request.event_type is None or uid in request.event_type.kinds
+    """Say whether some window shows the attribute, and the version, or the type it becomes, has it."""
+    declared = request.event_type is None or uid in _kinds(request, openings)
     return declared and any(shows(opening.window, uid) for opening in openings)
+
+
+def _kinds(request: Request, openings: Sequence[Opening]) -> dict[AttributeUid, Kind]:
+    """Return the kinds of what the filter is asked of: of the outcome, where events are converted."""
+    kinds = kinds_of(request)
+    if not any(converts_to(opening.window) for opening in openings):
+        return kinds
+    found: dict[AttributeUid, Kind] = {}
+    for opening in openings:
+        found = {**kinds_shown(opening.window, kinds), **found}
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from maia.credentials.authority import (
@@ -299,6 +299,7 @@ def includes(wide: Opening, narrow: Opening) -> bool:
     lives_on = wide_end is None or (narrow_end is not None and narrow_end <= wide_end)
     return (
         lives_on
+        and wide.window.transformations == narrow.window.transformations
         and _shows_all(wide.window.attributes, narrow.window.attributes)
         and wide.terms <= narrow.terms
     )
@@ -333,15 +334,19 @@ def _shows_all(wide: AttributeSet, narrow: AttributeSet) -> bool:
 
 def _window(grant: Grant, request: Request, rules: tuple[BoundRule, ...]) -> Window:
     admits, attributes = grant.authority.restriction, grant.authority.attributes
+    steps = grant.authority.transformations
     for rule in rules:
         if request.action is Action.PUBLISH:
             admits = conjoined((admits, passes_for_notifications(rule, kinds_of(request))))
             if request.event_type is None and rule.bound is not Bound.UPPER:
                 # A topic declares no attributes: that all others are absent is made true by nulling them.
                 attributes = common_attributes(attributes, attributes_of(rule.filter))
+        elif screens(rule) and steps:
+            shown = common_attributes(steps[-1].attributes, attributes_of(request.filter))
+            steps = (*steps[:-1], replace(steps[-1], attributes=shown))
         elif screens(rule):
             attributes = common_attributes(attributes, attributes_of(request.filter))
-    return Window(admits, attributes)
+    return Window(admits, attributes, steps)
 
 
 def _outside(rule: BoundRule, request: Request) -> Miss:

@@ -22,6 +22,7 @@ from maia.credentials.validity.statements import (
 )
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
+from maia.expressions.language import format_rule
 from maia.policy.decision import (
     Denial,
     Explanation,
@@ -41,9 +42,9 @@ from maia.policy.decision import (
 from maia.policy.evidence import Evidence
 from maia.policy.facts import steady_clock
 from maia.policy.filters import accessible
-from maia.policy.grants import Grant, Miss, Opening, Step, authorities_in, names_of
+from maia.policy.grants import Grant, Miss, Opening, Step, authorities_in, kinds_of, names_of
 from maia.policy.request import Request
-from maia.policy.view import View
+from maia.policy.view import View, converts_to, kinds_shown
 from maia.predicates.language.parser import format_predicate
 from maia.predicates.language.writer import format_literal
 from maia.predicates.syntax import ALWAYS, attributes_of
@@ -191,6 +192,11 @@ def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
             sentence = f"events are restricted to `{format_predicate(part.restriction, names)}`"
             only = spoken[0] if len(spoken) == 1 else None
             yield Reason("restriction", sentence, identifier, "authority.restriction", only)
+        for step in part.transformations:
+            rules = "; ".join(format_rule(rule, names) for rule in step.rules)
+            become = "" if step.result is None else f" into `{step.result.name}`"
+            sentence = f"events are transformed{become}: `{rules}`"
+            yield Reason("transformation", sentence, identifier, "authority.transformations")
         if part.condition != ALWAYS:
             sentence = f"the condition `{format_predicate(part.condition)}` holds"
             yield Reason("condition", sentence, identifier, "authority.condition")
@@ -220,6 +226,9 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
 def _attributes(openings: Sequence[Opening], request: Request) -> Explanation:
     """Name what is shown to the requester; to the owner, what is hidden as well."""
     names, declared = names_of(request), list(names_of(request))
+    if any(converts_to(opening.window) for opening in openings):
+        declared = sorted({uid for one in openings for uid in kinds_shown(one.window, kinds_of(request))})
+        names = {}
     shown = [uid for uid in declared if accessible(uid, request, openings)]
     hidden = [uid for uid in declared if uid not in shown]
     owner = f"the requester may {_verb(request)} {_listed(shown, names)}"

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
+from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Transformation
+from maia.credentials.names import TypeName
 from maia.errors import MaiaError, Refusal
-from maia.events import AttributeUid, Event, Instant, PresentValue
+from maia.events import AttributeUid, Event, Instant, Kind, Kinds, PresentValue
+from maia.expressions.meaning import NO_KEYS, TransformationKeys, after_rules
+from maia.expressions.syntax import Scope, assigned_kinds, reads_of, rules_size
 from maia.policy.restrictions import conjuncts
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Membership, Not, Predicate, attributes_of
@@ -24,11 +27,18 @@ __all__ = [
     "PublicationRefused",
     "View",
     "Window",
+    "asks_of",
+    "converts_to",
+    "is_among",
+    "is_for_one",
+    "keeps",
+    "kinds_shown",
     "parts_of",
     "refusal_of",
     "see",
     "shape",
     "shows",
+    "window_size",
 ]
 
 WINDOWS_MAX: Final = 256
@@ -58,11 +68,13 @@ class Window:
     """One grant of a View: which events it opens, and which of their attributes it shows.
 
     `admits` was written by those who own the policy and is asked of the whole
-    event, hidden attributes included.
+    event, hidden attributes included. With transformations, `attributes` is what the first of them
+    reads, and each of them says what is shown of its outcome.
     """
 
     admits: Predicate
     attributes: AttributeSet
+    transformations: tuple[Transformation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,8 @@ class View:
     """What one principal may see of one event type, and until when.
 
     Several windows add up: an event is seen if any window admits it, and an
-    attribute of it is shown if a window that admits it shows that attribute.
+    attribute of it is shown if a window that admits it shows that attribute; where
+    several do, with a value that the first of them has.
     `interest` was written by the subscriber and is asked only of what that
     subscriber may see. `until` is the last moment at which the View holds;
     null means that every certificate behind it is stated as unbounded.
@@ -85,11 +98,75 @@ class View:
     interest: Predicate = ALWAYS
     forced: Mapping[AttributeUid, PresentValue] = field(default_factory=dict)
     until: Instant | None = None
+    recipient: bytes = b""
+    """The holder's public key, where a transformation depends on it; empty elsewhere."""
 
 
 def shows(window: Window, uid: AttributeUid) -> bool:
-    """Say whether a window shows an attribute."""
-    return window.attributes is ALL_ATTRIBUTES or uid in window.attributes
+    """Say whether a window may show an attribute, transformed or as it was published."""
+    shown = is_among(uid, window.attributes)
+    for step in window.transformations:
+        is_left = shown and step.result is None and uid not in _always_removed(step)
+        shown = (is_left or assigned_kinds(step.rules).get(uid) is not None) and is_among(
+            uid, step.attributes
+        )
+    return shown
+
+
+def _always_removed(step: Transformation) -> frozenset[AttributeUid]:
+    return frozenset(rule.uid for rule in step.rules if rule.value is None and rule.condition == ALWAYS)
+
+
+def keeps(window: Window, uid: AttributeUid) -> bool:
+    """Say whether a window shows an attribute exactly as it was published, whenever it is open.
+
+    What is asked of such an attribute can be asked of the whole event. Keys
+    of sealed attributes are for holders of windows that keep them.
+    """
+    return is_among(uid, window.attributes) and all(
+        step.result is None and is_among(uid, step.attributes) and all(rule.uid != uid for rule in step.rules)
+        for step in window.transformations
+    )
+
+
+def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
+    """Return the kinds of what a window shows of events whose attributes have these kinds."""
+    shown = {uid: kind for uid, kind in kinds.items() if is_among(uid, window.attributes)}
+    for step in window.transformations:
+        gone = _always_removed(step)
+        after = {} if step.result else {uid: kind for uid, kind in shown.items() if uid not in gone}
+        after |= {uid: kind for uid, kind in assigned_kinds(step.rules).items() if kind is not None}
+        shown = {uid: kind for uid, kind in after.items() if is_among(uid, step.attributes)}
+    return shown
+
+
+def converts_to(window: Window) -> TypeName | None:
+    """Return the type that a window converts events into; null where it leaves them of their own."""
+    results = (step.result for step in reversed(window.transformations))
+    return next((result for result in results if result is not None), None)
+
+
+def asks_of(window: Window) -> frozenset[AttributeUid]:
+    """Return the published attributes that decide what a window shows, besides those that it keeps."""
+    steps = (reads_of(step.rules) | attributes_of(step.restriction) for step in window.transformations)
+    return attributes_of(window.admits).union(*steps)
+
+
+def window_size(window: Window) -> int:
+    """Return how many parts a window's predicates and expressions have."""
+    return parts_of(window.admits) + sum(
+        rules_size(step.rules) + parts_of(step.restriction) for step in window.transformations
+    )
+
+
+def is_for_one(window: Window) -> bool:
+    """Say whether what a window shows depends on who its holder is."""
+    return any(step.is_keyed(Scope.RECIPIENT) for step in window.transformations)
+
+
+def is_among(uid: AttributeUid, attributes: AttributeSet) -> bool:
+    """Say whether a set of attributes has one."""
+    return attributes is ALL_ATTRIBUTES or uid in attributes
 
 
 def parts_of(predicate: Predicate) -> int:
@@ -110,20 +187,40 @@ def parts_of(predicate: Predicate) -> int:
     return count
 
 
-def see(view: View, event: Event) -> dict[AttributeUid, PresentValue] | None:
+def see(
+    view: View, event: Event, keys: TransformationKeys = NO_KEYS
+) -> dict[AttributeUid, PresentValue] | None:
     """Return `event` as the View shows it, or None where the View shows nothing.
 
-    This is the meaning that every executor agrees with.
+    This is the meaning that every executor agrees with. `keys` are the secrets of the issuers whose
+    pseudonyms and noise are in the View; what needs another is missing.
     """
-    open_windows = [window for window in view.windows if admits(window.admits, event)]
-    if not open_windows:
+    seen: dict[AttributeUid, PresentValue] | None = None
+    for window in view.windows:
+        through = _through(window, event, view.recipient, keys)
+        if through is not None:
+            # The first window that has a value for an attribute decides.
+            seen = through if seen is None else {**through, **seen}
+    return seen if seen is not None and admits(view.interest, seen) else None
+
+
+def _through(
+    window: Window, event: Event, recipient: bytes, keys: TransformationKeys
+) -> dict[AttributeUid, PresentValue] | None:
+    if not admits(window.admits, event):
         return None
-    seen = {
-        uid: value
-        for uid, value in event.items()
-        if value is not None and any(shows(window, uid) for window in open_windows)
-    }
-    return seen if admits(view.interest, seen) else None
+    shown = _screened(event, window.attributes)
+    for step in window.transformations:
+        if not admits(step.restriction, shown):
+            return None
+        step_keys = keys.of(step.by.key, recipient)
+        after = after_rules(step.rules, shown, step_keys, converts=step.result is not None)
+        shown = _screened(after, step.attributes)
+    return shown
+
+
+def _screened(event: Event, attributes: AttributeSet) -> dict[AttributeUid, PresentValue]:
+    return {uid: value for uid, value in event.items() if value is not None and is_among(uid, attributes)}
 
 
 def shape(view: View, event: Event) -> dict[AttributeUid, PresentValue]:

@@ -14,6 +14,7 @@ from typing import assert_never
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, Principal, QuorumId
 from maia.credentials.appointments import ParameterKind, argument_to_expression
+from maia.events import Vocabulary
 from maia.roles.policy import (
     AppointmentDeclaration,
     CertificatePremise,
@@ -32,6 +33,7 @@ from maia.roles.policy import (
     Special,
     Term,
     TimePremise,
+    Transform,
     Variable,
 )
 from maia.roles.time_windows import TimeWindow
@@ -189,12 +191,25 @@ def _privilege(privilege: Privilege) -> SExpression:
         _text(privilege.condition),
         () if privilege.during is None else _window(privilege.during),
         # The names in a restriction mean uids, and a new version of the type may move them.
-        tuple(
-            (name.encode(), one.uid.encode(), one.kind.value.encode())
-            for name, one in sorted(vocabulary.items())
-        ),
+        _vocabulary(vocabulary),
         b"delegable" if privilege.may_delegate else b"",
         tuple(test.value.encode() for test in privilege.tests),
+        *(() if privilege.transform is None else (_transform(privilege.transform),)),
+    )
+
+
+def _transform(transform: Transform) -> SExpression:
+    result = transform.result
+    return (
+        tuple(map(str.encode, transform.assignments)),
+        () if result is None else (_key(result.owner), result.name.encode(), result.version.encode()),
+        *(_vocabulary(vocabulary) for vocabulary in (transform.reads, transform.assigns)),
+    )
+
+
+def _vocabulary(vocabulary: Vocabulary) -> SExpression:
+    return tuple(
+        (name.encode(), one.uid.encode(), one.kind.value.encode()) for name, one in sorted(vocabulary.items())
     )
 
 

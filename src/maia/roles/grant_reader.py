@@ -16,9 +16,17 @@
     grant clerk
         may publish topic "/admin/facts" of here
 
+    grant auditor
+        may subscribe Prescribe(*)
+        where drug_class in ("A", "B")
+        as ControlledDrugAuth
+        set drug := drug
+        set reference := pseudonym(patient)
+
 `where` restricts the events, and is checked against the type. `provided` is a
 condition that brokers watch, over the facts they know. Attributes are listed
-or `*`: nothing is open because it was left out.
+or `*`: nothing is open because it was left out. `set` changes what is shown,
+and `as` shows it as an event of another type, which has what is `set` and nothing else.
 """
 
 from __future__ import annotations
@@ -64,12 +72,12 @@ from maia.roles.rule_reader import (
 )
 from maia.roles.statements import Fragment
 from maia.roles.time_windows import TimeWindow
+from maia.roles.transform_reader import read_transform, take_type
 from maia.types import VerifiedType
 
 __all__ = ["read_grant"]
 
 _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
-_TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WINDOW: Final = re.compile(r"\s*(?:between\s|on\s+[A-Za-z])")  # a fact may be called `on-duty`, or `on`
 _QUORUM: Final = re.compile(r"quorum:[0-9a-f]{64}")
@@ -95,7 +103,7 @@ class _May:
 def read_grant(reading: Reading, role: RoleDeclaration, terms: tuple[Term, ...]) -> Grant | None:
     """Read the clauses of a grant whose head has been read; None if something was wrong."""
     reading.refuse_clauses_except(
-        "while", "given", "if", "for", "until", "may", "where", "provided", "checked"
+        "while", "given", "if", "for", "until", "may", "where", "provided", "checked", "as", "set"
     )
     fine = all([read_premises(reading), read_ends(reading, of_grant=True)])
     may = _may(reading)
@@ -130,7 +138,8 @@ def _privilege(reading: Reading, may: _May) -> Privilege | None:
             restriction, vocabulary = fragment.text.strip(), found
     condition, during, provided = _provided(reading)
     tests = _tests(reading)
-    if not fine or not provided or tests is None:
+    transform, transformed = read_transform(reading, may.event_type, may.actions, may.attributes)
+    if not fine or not provided or not transformed or tests is None:
         return None
     may_delegate = any(_is_delegation(fragment) for _, fragment in reading.clauses("may"))
     return Privilege(
@@ -143,6 +152,7 @@ def _privilege(reading: Reading, may: _May) -> Privilege | None:
         vocabulary,
         may_delegate,
         tests,
+        transform,
     )
 
 
@@ -192,7 +202,7 @@ def _about(reader: TermReader, actions: frozenset[Action]) -> _May:
         if scanner.take_word(kind.value) and scanner.sees('"'):
             return _May(actions, _by_pattern(reader, kind), None, ALL_ATTRIBUTES)
         scanner.go_back(at)
-    event_type = _event_type(reader)
+    event_type = take_type(reader)
     name = event_type.name
     resource = Resource(ResourceKind.TYPE, name.owner, exact_name(name.name))
     return _May(actions, resource, event_type, _attributes(reader, event_type, actions))
@@ -230,17 +240,6 @@ def _by_pattern(reader: TermReader, kind: ResourceKind) -> Resource:
     if quorum is not None:
         return Resource(kind, QuorumId(bytes.fromhex(quorum.removeprefix("quorum:"))), pattern)
     return Resource(kind, take_key(reader.scanner, reader.names), pattern)
-
-
-def _event_type(reader: TermReader) -> VerifiedType:
-    at = reader.scanner.mark()
-    name = reader.scanner.take_match(_TYPE_NAME)
-    if name is None:
-        raise reader.scanner.expected("a type, or `topic`, `network` or `type` and a pattern in quotes")
-    event_type = reader.names.type_called(name)
-    if event_type is None:
-        raise reader.names.unknown("type", name, [*reader.names.aliases, *reader.names.types], at=at)
-    return event_type
 
 
 def _attributes(reader: TermReader, event_type: VerifiedType, actions: frozenset[Action]) -> AttributeSet:

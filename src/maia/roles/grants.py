@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials import (
+    ALL_ATTRIBUTES,
     Authority,
     NetworkPattern,
     Principal,
     ResourcePattern,
     TopicPattern,
+    Transformation,
     TypePattern,
     Validity,
 )
 from maia.credentials.appointments import Given
 from maia.events import INSTANT_MAX, Instant, PresentValue
+from maia.expressions.language import parse_rule
 from maia.policy.facts import during
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
@@ -135,13 +138,29 @@ def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentVa
     restriction: Predicate = ALWAYS
     if privilege.restriction is not None:
         restriction = parse_predicate(privilege.restriction, privilege.vocabulary, values)
+    transformations: tuple[Transformation, ...] = ()
+    attributes = privilege.attributes
+    if privilege.transform is not None:
+        # The rules read whole events; the attributes that the grant lists are those of the outcome.
+        transformations, attributes = (_transformation(policy, privilege, values),), ALL_ATTRIBUTES
     return Authority(
         _resources(policy, privilege),
         privilege.actions,
-        privilege.attributes,
+        attributes,
         restriction,
         _condition(privilege, values),
+        transformations,
     )
+
+
+def _transformation(policy: Policy, privilege: Privilege, values: dict[str, PresentValue]) -> Transformation:
+    transform = privilege.transform
+    assert transform is not None  # noqa: S101 - the caller has looked
+    rules = tuple(
+        parse_rule(text, transform.reads, transform.assigns, values) for text in transform.assignments
+    )
+    shown = privilege.attributes if transform.result is None else ALL_ATTRIBUTES
+    return Transformation(policy.domain, rules, shown, ALWAYS, transform.result)
 
 
 def _resources(policy: Policy, privilege: Privilege) -> ResourcePattern:

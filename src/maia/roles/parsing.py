@@ -31,6 +31,7 @@ from maia.roles.problems import BadPolicy, Complaint, PolicyProblem, Problems, T
 from maia.roles.rule_reader import Reading, read_head, read_rule
 from maia.roles.statements import Statement, split_statements
 from maia.roles.tiers import clash
+from maia.roles.transform_reader import AMENDING, amended
 from maia.types import VerifiedType
 
 __all__ = ["parse_policy"]
@@ -38,7 +39,7 @@ __all__ = ["parse_policy"]
 _NO_PARENTS: Final[Mapping[str, Policy]] = MappingProxyType({})
 _NO_TYPES: Final[Mapping[str, VerifiedType]] = MappingProxyType({})
 _MEANT: Final = re.compile(r"[^\s(]+[ \t]+([A-Za-z0-9_-]{1,63})")
-_WORDS: Final = ("policy", "import", *DECLARING, "rule", "grant", "also", "end")
+_WORDS: Final = ("policy", "import", *DECLARING, "rule", "grant", "also", *AMENDING, "end")
 
 _Said = TypeVar("_Said", Rule, Grant)
 
@@ -110,7 +111,7 @@ class _Parser:
                 read_declaration(statement, self._names, self._origin, self._problems)
             elif statement.word not in _WORDS and (said := _MEANT.match(statement.head.text)):
                 self._names.broken.setdefault(said.group(1), "role")  # or what it was to be
-        for statement in statements[1:]:
+        for statement in amended(statements[1:], self._names, self._problems):
             self._other(statement)
         return self._policy(title, imports)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from maia.credentials import Action, AttributeSet, NamePattern, Owner, Principal, QuorumId
+from maia.credentials import Action, AttributeSet, NamePattern, Owner, Principal, QuorumId, TypeName
 from maia.credentials.appointments import Argument, ParameterKind
 from maia.credentials.validity.period import TestKind
 from maia.events import Vocabulary
@@ -49,6 +49,7 @@ __all__ = [
     "Special",
     "Term",
     "TimePremise",
+    "Transform",
     "Variable",
 ]
 
@@ -271,6 +272,18 @@ class Privilege:
     vocabulary: Vocabulary | None = field(repr=False)
     may_delegate: bool
     tests: tuple[TestKind, ...]
+    transform: Transform | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What a grant makes of events before it shows them, with the variables of the grant still in it."""
+
+    assignments: tuple[str, ...]
+    reads: Vocabulary = field(repr=False)
+    """The attributes that assignments read."""
+    assigns: Vocabulary = field(repr=False)
+    result: TypeName | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,23 @@ from typing import Any, Final, TypeAlias, assert_never
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
+from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue, Value
+from maia.expressions.meaning import NO_KEYS, TransformationKeys, calculated, keyed_result, result_of
+from maia.expressions.syntax import KEYED, ArithmeticSign, Call
 from maia.policy.view import View
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attributes_of, checked_size
 from maia.views.arrow_types import ARROW_TYPES, arrow_schema
-from maia.views.plan import Algebra, ViewPlan, compiled, plan
+from maia.views.plan import (
+    Algebra,
+    KeyName,
+    ViewPlan,
+    columns_of,
+    compiled,
+    plan,
+    transformed,
+    transforms,
+)
 from maia.views.schema import StoredMismatch, checked_delivered, checked_stored
 
 __all__ = ["SeeBatch", "TestBatch", "to_arrow", "to_arrow_test"]
@@ -31,6 +42,7 @@ TestBatch: TypeAlias = Callable[[pa.RecordBatch], pa.BooleanArray]
 Answer: TypeAlias = Any
 Columns: TypeAlias = Mapping[AttributeUid, Any]
 Ask: TypeAlias = Callable[[Columns], Answer]
+SeenOf: TypeAlias = Callable[[tuple[int, dict[AttributeUid, Any]]], tuple[int, dict[AttributeUid, Any]]]
 
 _KERNELS: Final = {
     Operator.EQ: pc.equal,
@@ -43,22 +55,27 @@ _KERNELS: Final = {
 _UNKNOWN: Final = pa.scalar(None, pa.bool_())
 
 
-def to_arrow(view: View, stored: Kinds, delivered: tuple[Attribute, ...] | None = None) -> SeeBatch:
+def to_arrow(
+    view: View,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...] | None = None,
+    keys: TransformationKeys = NO_KEYS,
+) -> SeeBatch:
     """Return a function from a batch of `stored` columns, called by uid, to what the View shows.
 
     With `delivered` the result has exactly those attributes, by name, in that
     order; what is hidden or not stored is null. Without it
     the result has the shown columns, still by uid.
     """
-    resolved = plan(view, stored)
-    windows = [_asked(window, stored) for window in resolved.windows]
-    interest = None if resolved.interest == ALWAYS else _asked(resolved.interest, resolved.seen)
-    fields = _fields(resolved, None if delivered is None else checked_delivered(delivered, stored))
+    seen_of, kinds = _transformed(view, stored, keys) if transforms(view) else _screened(view, stored)
+    given = kinds if transforms(view) else stored
+    interest = None if view.interest == ALWAYS else _asked(view.interest, kinds)
+    fields = _fields(kinds, None if delivered is None else checked_delivered(delivered, given))
     schema = pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind, _ in fields])
     expected = arrow_schema(stored)
 
     def see_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows, seen = _seen(resolved, windows, _columns(batch, expected))
+        rows, seen = seen_of(_columns(batch, expected))
         if interest is not None:
             wanted = _mask(interest(seen), rows)
             seen = {uid: column.filter(wanted) for uid, column in seen.items()}
@@ -67,6 +84,29 @@ def to_arrow(view: View, stored: Kinds, delivered: tuple[Attribute, ...] | None 
         return _batch(arrays, schema, rows)
 
     return see_batch
+
+
+def _screened(view: View, stored: Kinds) -> tuple[SeenOf, Kinds]:
+    resolved = plan(view, stored)
+    windows = [_asked(window, stored) for window in resolved.windows]
+    return lambda given: _seen(resolved, windows, given), resolved.seen
+
+
+def _transformed(view: View, stored: Kinds, keys: TransformationKeys) -> tuple[SeenOf, Kinds]:
+    found = transformed(view, stored, _ArrowAlgebra(keys))
+
+    def seen_of(given: tuple[int, dict[AttributeUid, Any]]) -> tuple[int, dict[AttributeUid, Any]]:
+        rows, columns = given
+        admitted = _mask(found.admits(columns), rows)
+        kept = {uid: column.filter(admitted) for uid, column in columns.items()}
+        count = pc.sum(admitted).as_py() or 0
+        return count, {uid: _array(value(kept), count) for uid, (_, value) in found.seen.items()}
+
+    return seen_of, {uid: kind for uid, (kind, _) in found.seen.items()}
+
+
+def _array(value: Answer, rows: int) -> Any:
+    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
 
 
 def to_arrow_test(predicate: Predicate, stored: Kinds) -> TestBatch:
@@ -84,10 +124,9 @@ def to_arrow_test(predicate: Predicate, stored: Kinds) -> TestBatch:
 
 
 def _fields(
-    resolved: ViewPlan, delivered: tuple[Attribute, ...] | None
+    seen: Kinds, delivered: tuple[Attribute, ...] | None
 ) -> list[tuple[str, Kind, AttributeUid | None]]:
     """Return each result column: its name, its kind, and the seen column that fills it, if one does."""
-    seen = resolved.seen
     if delivered is None:
         return [(uid, kind, uid) for uid, kind in seen.items()]
     return [(a.name, a.kind, a.uid if a.uid in seen else None) for a in delivered]
@@ -146,48 +185,87 @@ def _batch(arrays: list[Any], schema: pa.Schema, rows: int) -> pa.RecordBatch:
 
 
 def _asked(predicate: Predicate, columns: Kinds) -> Ask:
-    return compiled(predicate, columns, _ARROW)
+    return compiled(predicate, columns_of(columns, _ARROW), _ARROW)
 
 
 class _ArrowAlgebra:
-    """Each piece is a function from the columns of a batch to an answer per row."""
+    """Each piece is a function from the columns of a batch to an answer or a value per row.
+
+    Arrow's arithmetic wraps around or raises, so expressions are calculated value by value, by the
+    functions of the definition.
+    """
+
+    def __init__(self, keys: TransformationKeys = NO_KEYS) -> None:
+        self._keys = keys
+
+    def column(self, uid: AttributeUid, kind: Kind) -> Ask:
+        return lambda columns: columns[uid]
 
     def constant(self, answer: bool | None) -> Ask:
         same = pa.scalar(answer, pa.bool_())
         return lambda columns: same
 
-    def is_present(self, uid: AttributeUid) -> Ask:
-        return lambda columns: pc.is_valid(columns[uid])
+    def is_present(self, found: Ask) -> Ask:
+        return lambda columns: pc.is_valid(found(columns))
 
-    def compare(self, uid: AttributeUid, operator: Operator, literal: PresentValue, kind: Kind) -> Ask:
+    def compare(self, found: Ask, operator: Operator, literal: PresentValue, kind: Kind) -> Ask:
         kernel, operand = _KERNELS[operator], _scalar(literal, kind)
-        return lambda columns: kernel(columns[uid], operand)
+        return lambda columns: kernel(found(columns), operand)
 
-    def is_one_of(self, uid: AttributeUid, literals: Sequence[PresentValue], kind: Kind) -> Ask:
+    def is_one_of(self, found: Ask, literals: Sequence[PresentValue], kind: Kind) -> Ask:
         wanted = _value_set(literals, kind)
 
         def ask(columns: Columns) -> Answer:
-            column = columns[uid]
+            column = found(columns)
             # `is_in` answers false for null, where the meaning says unknown.
             return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=wanted), _UNKNOWN)
 
         return ask
 
-    def matches(self, uid: AttributeUid, test: TextTest, text: str) -> Ask:
+    def matches(self, found: Ask, test: TextTest, text: str) -> Ask:
         match test:
             case TextTest.PREFIX:
-                return lambda columns: pc.starts_with(columns[uid], text)
+                return lambda columns: pc.starts_with(found(columns), text)
             case TextTest.SUFFIX:
-                return lambda columns: pc.ends_with(columns[uid], text)
+                return lambda columns: pc.ends_with(found(columns), text)
             case TextTest.CONTAINS:
-                return lambda columns: pc.match_substring(columns[uid], text)
+                return lambda columns: pc.match_substring(found(columns), text)
             case TextTest.TOKEN:
-                return lambda columns: pc.match_substring(_spaced(columns[uid]), f" {text} ")
+                return lambda columns: pc.match_substring(_spaced(found(columns)), f" {text} ")
             case TextTest.LEVELS:
                 expression = rf"(?s)\A{parse_path_pattern(text).regex()}\z"
-                return lambda columns: pc.match_substring_regex(columns[uid], expression)
+                return lambda columns: pc.match_substring_regex(found(columns), expression)
             case _:
                 assert_never(test)
+
+    def literal(self, value: PresentValue | None, kind: Kind) -> Ask:
+        same = pa.scalar(None, ARROW_TYPES[kind]) if value is None else _scalar(value, kind)
+        return lambda columns: same
+
+    def calculated(self, sign: ArithmeticSign, left: Ask, right: Ask, kind: Kind) -> Ask:
+        def of_both(one: Value, other: Value) -> Value:
+            return None if one is None or other is None else calculated(sign, one, other)
+
+        return _by_value(of_both, kind, (left, kind), (right, kind))
+
+    def coalesced(self, parts: Sequence[Ask], kind: Kind) -> Ask:
+        return lambda columns: pc.coalesce(*(part(columns) for part in parts))
+
+    def chosen(self, condition: Ask, then: Ask, otherwise: Ask, kind: Kind) -> Ask:
+        # Where the condition is null, so is the result.
+        return lambda columns: pc.if_else(condition(columns), then(columns), otherwise(columns))
+
+    def called(self, call: Call, inner: Ask, keys: KeyName) -> Ask:
+        step_keys = self._keys.of(keys.issuer, keys.recipient)
+
+        def of_one(value: Value) -> Value:
+            if value is None:
+                return None
+            if call.function in KEYED:
+                return keyed_result(call, value, step_keys)
+            return result_of(call.function, value, call.operands)
+
+        return _by_value(of_one, call.kind, (inner, call.inner.kind))
 
     def negated(self, inner: Ask) -> Ask:
         return lambda columns: pc.invert(inner(columns))
@@ -200,6 +278,29 @@ class _ArrowAlgebra:
 
 
 _ARROW: Final[Algebra[Ask]] = _ArrowAlgebra()
+
+
+def _by_value(calculate: Callable[..., Value], kind: Kind, *operands: tuple[Ask, Kind]) -> Ask:
+    """Return a function that calculates row by row; scalars count for every row."""
+
+    def ask(columns: Columns) -> Answer:
+        given = [(operand(columns), of_kind) for operand, of_kind in operands]
+        rows = next((len(one) for one, _ in given if not isinstance(one, pa.Scalar)), None)
+        lists = [_values(one, of_kind, 1 if rows is None else rows) for one, of_kind in given]
+        results = [calculate(*row) for row in zip(*lists, strict=True)]
+        if rows is None:
+            return pa.scalar(results[0], ARROW_TYPES[kind])
+        return pa.array(results, ARROW_TYPES[kind])
+
+    return ask
+
+
+def _values(given: Any, kind: Kind, rows: int) -> list[Value]:
+    column = _array(given, rows)
+    if kind is not Kind.TIMESTAMP:
+        values: list[Value] = column.to_pylist()
+        return values
+    return [None if one is None else Instant(one) for one in column.cast(pa.int64()).to_pylist()]
 
 
 def _folded(kernel: Callable[[Answer, Answer], Answer], parts: Sequence[Ask]) -> Ask:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AllAttributes
 from maia.events import AttributeUid, Event, Instant, Kind, PresentValue
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy.view import View, Window, shows
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import (
@@ -31,7 +32,8 @@ from maia.predicates.syntax import (
     attributes_of,
     checked_size,
 )
-from maia.views.plan import checked_view
+from maia.views.plan import checked_view, transforms
+from maia.views.transforming import transforming
 
 # How does a predicate look as a Python expression?
 
@@ -166,8 +168,10 @@ Test: TypeAlias = Callable[[Event], bool]
 _UNROLLED_MAX: Final = 24
 
 
-def to_python(view: View) -> See:
-    """Return a function that answers as `see(view, event)` does."""
+def to_python(view: View, keys: TransformationKeys = NO_KEYS) -> See:
+    """Return a function that answers as `see(view, event, keys)` does."""
+    if transforms(view):
+        return transforming(checked_view(view), keys, to_python_test)
     text, constants = see_source(view)
     # cast: `exec` has no types; the text defines a function of one event.
     return cast(See, _bound(text, constants))

@@ -2,24 +2,40 @@
 
 Pipelines ask. The answer is made of Catalyst columns only, so the planner
 prunes, pushes down and generates code exactly as for a query written by hand;
-no Python function runs per row. No text is ever parsed as SQL: columns are
-called by uid in backticks, operands are typed literals.
+no Python function runs per row. Pseudonyms and noise are the exception: their
+secrets must not be in a plan, so a vectorised function finds them in the worker.
+No text is ever parsed as SQL: columns are called by uid in backticks, operands
+are typed literals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
+from maia.events import INT_MIN, SECOND, Attribute, AttributeUid, Kind, Kinds, PresentValue
+from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW
+from maia.expressions.syntax import UNITS, ArithmeticSign, Call, Function
 from maia.policy.view import View
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, checked_size
-from maia.views.plan import Algebra, ViewPlan, compiled, either, plan
+from maia.views.keyed_columns import KeySource, keyed_column
+from maia.views.plan import (
+    Algebra,
+    KeyName,
+    ViewPlan,
+    columns_of,
+    compiled,
+    either,
+    plan,
+    transformed,
+    transforms,
+)
 from maia.views.schema import StoredMismatch, checked_delivered, checked_stored, spark_type
 
 __all__ = ["SparkView", "to_spark", "to_spark_test"]
@@ -37,6 +53,8 @@ class SparkView:
     seen: tuple[Column, ...]
     interest: Column | None
     delivered: tuple[Column, ...]
+    uids: tuple[AttributeUid, ...] = ()
+    """What the columns of `seen` are called."""
 
     def of(self, events: DataFrame) -> DataFrame:
         """Return `events`, whose columns are called by uid, as the View shows them."""
@@ -46,27 +64,52 @@ class SparkView:
         return wanted.select(*self.delivered)
 
 
-def to_spark(view: View, stored: Kinds, delivered: tuple[Attribute, ...]) -> SparkView:
+def to_spark(
+    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: KeySource | None = None
+) -> SparkView:
     """Compile a View for data frames with the `stored` columns.
 
     The result has the delivered attributes, by name, in that order; what is
-    hidden or not stored is null. Needs a running session.
+    hidden or not stored is null. Needs a running session. `keys` is where the workers find the secrets
+    of pseudonyms and noise, which are no part of the plan; without it such values are null.
     """
+    if transforms(view):
+        return _transformed(view, stored, delivered, keys)
     resolved = plan(view, stored)
-    windows = [compiled(window, stored, _SPARK) for window in resolved.windows]
-    asks = resolved.interest != ALWAYS
+    columns = columns_of(stored, _SPARK)
+    windows = [compiled(window, columns, _SPARK) for window in resolved.windows]
     return SparkView(
         stored=dict(stored),
         admits=either(windows, _SPARK),
         seen=tuple(_seen_column(uid, resolved, windows) for uid in resolved.shown_by),
-        interest=compiled(resolved.interest, resolved.seen, _SPARK) if asks else None,
+        interest=_interest(view, resolved.seen),
         delivered=tuple(_delivered_column(a, resolved.seen) for a in checked_delivered(delivered, stored)),
+        uids=tuple(resolved.shown_by),
     )
+
+
+def _transformed(
+    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: KeySource | None
+) -> SparkView:
+    found = transformed(view, stored, _SparkAlgebra(keys))
+    seen = {uid: kind for uid, (kind, _) in found.seen.items()}
+    return SparkView(
+        stored=dict(stored),
+        admits=found.admits,
+        seen=tuple(value.alias(uid) for uid, (_, value) in found.seen.items()),
+        interest=_interest(view, seen),
+        delivered=tuple(_delivered_column(a, seen) for a in checked_delivered(delivered, seen)),
+        uids=tuple(seen),
+    )
+
+
+def _interest(view: View, seen: Kinds) -> Column | None:
+    return None if view.interest == ALWAYS else compiled(view.interest, columns_of(seen, _SPARK), _SPARK)
 
 
 def to_spark_test(predicate: Predicate, stored: Kinds) -> Column:
     """Return `predicate` over the `stored` columns, called by uid: true, false, or null for unknown."""
-    return compiled(checked_size(predicate), checked_stored(stored), _SPARK)
+    return compiled(checked_size(predicate), columns_of(checked_stored(stored), _SPARK), _SPARK)
 
 
 def _check_columns(events: DataFrame, stored: Kinds) -> None:
@@ -93,55 +136,114 @@ def _delivered_column(attribute: Attribute, seen: Kinds) -> Column:
 
 
 class _SparkAlgebra:
-    """Each piece is a boolean column. Catalyst's own logic is three-valued already."""
+    """Each piece is a column. Catalyst's own logic is three-valued already."""
+
+    def __init__(self, keys: KeySource | None = None) -> None:
+        self._keys = keys
+
+    def column(self, uid: AttributeUid, kind: Kind) -> Column:
+        return _column(uid)
 
     def constant(self, answer: bool | None) -> Column:
         return F.lit(answer).cast(spark_type(Kind.BOOL)) if answer is None else F.lit(answer)
 
-    def is_present(self, uid: AttributeUid) -> Column:
-        return _column(uid).isNotNull()
+    def is_present(self, found: Column) -> Column:
+        return found.isNotNull()
 
-    def compare(self, uid: AttributeUid, operator: Operator, literal: PresentValue, kind: Kind) -> Column:
-        column, operand = _column(uid), _literal(literal, kind)
+    def compare(self, found: Column, operator: Operator, literal: PresentValue, kind: Kind) -> Column:
+        operand = _literal(literal, kind)
         match operator:
             case Operator.EQ:
-                return column == operand
+                return found == operand
             case Operator.NE:
-                return column != operand
+                return found != operand
             case Operator.LT:
-                return column < operand
+                return found < operand
             case Operator.LE:
-                return column <= operand
+                return found <= operand
             case Operator.GT:
-                return column > operand
+                return found > operand
             case Operator.GE:
-                return column >= operand
+                return found >= operand
             case _:
                 assert_never(operator)
 
-    def is_one_of(self, uid: AttributeUid, literals: Sequence[PresentValue], kind: Kind) -> Column:
-        listed = _column(uid).isin([_literal(literal, kind) for literal in literals])
+    def is_one_of(self, found: Column, literals: Sequence[PresentValue], kind: Kind) -> Column:
+        listed = found.isin([_literal(literal, kind) for literal in literals])
         if kind is Kind.FLOAT and 0.0 in literals:
             # A long list becomes a hash set, where zero has two forms; `=` knows only one.
-            return listed | (_column(uid) == _literal(0.0, kind))
+            return listed | (found == _literal(0.0, kind))
         return listed
 
-    def matches(self, uid: AttributeUid, test: TextTest, text: str) -> Column:
-        column = _column(uid)
+    def matches(self, found: Column, test: TextTest, text: str) -> Column:
         match test:
             case TextTest.PREFIX:
-                return F.startswith(column, F.lit(text))
+                return F.startswith(found, F.lit(text))
             case TextTest.SUFFIX:
-                return F.endswith(column, F.lit(text))
+                return F.endswith(found, F.lit(text))
             case TextTest.CONTAINS:
-                return F.contains(column, F.lit(text))
+                return F.contains(found, F.lit(text))
             case TextTest.TOKEN:
                 space = F.lit(" ")
-                return F.contains(F.concat(space, column, space), F.lit(f" {text} "))
+                return F.contains(F.concat(space, found, space), F.lit(f" {text} "))
             case TextTest.LEVELS:
-                return F.rlike(column, F.lit(rf"(?s)\A{parse_path_pattern(text).regex()}\z"))
+                return F.rlike(found, F.lit(rf"(?s)\A{parse_path_pattern(text).regex()}\z"))
             case _:
                 assert_never(test)
+
+    def literal(self, value: PresentValue | None, kind: Kind) -> Column:
+        return F.lit(None).cast(spark_type(kind)) if value is None else _literal(value, kind)
+
+    def calculated(self, sign: ArithmeticSign, left: Column, right: Column, kind: Kind) -> Column:
+        if kind is Kind.FLOAT:
+            return _float_calculated(sign, _in_float_range(left), _in_float_range(right))
+        match sign:
+            case ArithmeticSign.PLUS:
+                return F.try_add(left, right)
+            case ArithmeticSign.MINUS:
+                return F.try_subtract(left, right)
+            case ArithmeticSign.TIMES:
+                return F.try_multiply(left, right)
+            case ArithmeticSign.OVER:
+                fits = (right != _whole(0)) & ~((left == _whole(INT_MIN)) & (right == _whole(-1)))
+                return F.when(fits, F.call_function("div", left, right))
+            case _:
+                assert_never(sign)
+
+    def coalesced(self, parts: Sequence[Column], kind: Kind) -> Column:
+        return F.coalesce(*parts)
+
+    def chosen(self, condition: Column, then: Column, otherwise: Column, kind: Kind) -> Column:
+        return F.when(condition, then).when(~condition, otherwise)
+
+    def called(self, call: Call, inner: Column, keys: KeyName) -> Column:
+        operand = call.operands[0] if call.operands else None
+        match call.function:
+            case Function.ROUND_TO | Function.BUCKET:
+                return _stepped(call, inner)
+            case Function.TRUNCATE:
+                micros = F.unix_micros(inner)
+                return F.timestamp_micros(micros - F.pmod(micros, _whole(UNITS[str(operand)] * SECOND)))
+            case Function.FIRST:
+                return F.substring(inner, 1, int(operand or 0))
+            case Function.UPPER:
+                return F.translate(inner, ascii_lowercase, ascii_uppercase)
+            case Function.LOWER:
+                return F.translate(inner, ascii_uppercase, ascii_lowercase)
+            case Function.MASK:
+                kept = F.lit(int(operand or 0))
+                hidden = F.greatest(F.char_length(inner) - kept, F.lit(0))
+                return F.concat(F.repeat(F.lit("*"), hidden), F.right(inner, kept))
+            case Function.DAY_OF:
+                return _periods(F.unix_micros(inner), UNITS["day"])
+            case Function.HOUR_OF:
+                return F.pmod(_periods(F.unix_micros(inner), UNITS["hour"]), _whole(24))
+            case Function.PSEUDONYM | Function.PERTURB:
+                if self._keys is None:
+                    return self.literal(None, call.kind)
+                return keyed_column(call, inner, keys, self._keys)
+            case _:
+                assert_never(call.function)
 
     def negated(self, inner: Column) -> Column:
         return ~inner
@@ -154,6 +256,50 @@ class _SparkAlgebra:
 
 
 _SPARK: Final[Algebra[Column]] = _SparkAlgebra()
+
+
+def _whole(number: int) -> Column:
+    return F.lit(number).cast(spark_type(Kind.INT))
+
+
+def _periods(micros: Column, seconds: int) -> Column:
+    """Return how many periods of so many seconds have passed since 1970; before, the number is negative."""
+    period = _whole(seconds * SECOND)
+    return F.call_function("div", micros - F.pmod(micros, period), period)
+
+
+def _in_float_range(found: Column) -> Column:
+    size = F.abs(found)
+    return F.when((found == F.lit(0.0)) | ((size >= F.lit(FLOAT_LOW)) & (size <= F.lit(FLOAT_HIGH))), found)
+
+
+def _float_calculated(sign: ArithmeticSign, one: Column, other: Column) -> Column:
+    match sign:
+        case ArithmeticSign.PLUS:
+            found = one + other
+        case ArithmeticSign.MINUS:
+            found = one - other
+        case ArithmeticSign.TIMES:
+            found = one * other
+        case ArithmeticSign.OVER:
+            found = one / F.when(other != F.lit(0.0), other)
+        case _:
+            assert_never(sign)
+    return found + F.lit(0.0)
+
+
+def _stepped(call: Call, inner: Column) -> Column:
+    rounds = call.function is Function.ROUND_TO
+    if call.kind is Kind.FLOAT:
+        step = F.lit(float(call.operands[0]))
+        steps = _in_float_range(inner) / step
+        nearest = F.rint(steps)
+        # `floor` of a double is a long in Spark, which would overflow.
+        whole = nearest if rounds else F.when(nearest > steps, nearest - F.lit(1.0)).otherwise(nearest)
+        return whole * step + F.lit(0.0)
+    size = int(call.operands[0])
+    number = F.try_add(inner, _whole(size // 2)) if rounds else inner
+    return F.try_subtract(number, F.pmod(number, _whole(size)))
 
 
 def _balanced(join: Callable[[Column, Column], Column], parts: Sequence[Column]) -> Column:

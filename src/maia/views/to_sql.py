@@ -11,17 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final, TypeAlias, assert_never
 
-from maia.errors import BadInput
-from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
+from maia.errors import BadInput, Refusal
+from maia.events import INT_MAX, INT_MIN, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
+from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW
+from maia.expressions.syntax import ArithmeticSign, Call, Function
 from maia.policy.view import View
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, TextTest
-from maia.views.plan import Algebra, ViewPlan, compiled, either, plan
+from maia.views.plan import (
+    Algebra,
+    KeyName,
+    ViewPlan,
+    columns_of,
+    compiled,
+    either,
+    plan,
+    transformed,
+    transforms,
+)
 from maia.views.schema import POSTGRES_TYPES, checked_delivered
 
-__all__ = ["BadIdentifier", "Operand", "Query", "TableName", "quoted", "to_sql"]
+__all__ = ["BadIdentifier", "Operand", "Query", "TableName", "ViewNeedsKey", "quoted", "to_sql"]
 
 Operand: TypeAlias = (
     str | int | float | bool | bytes | datetime | list[str | int | float | bool | bytes | datetime]
@@ -49,6 +62,12 @@ class BadIdentifier(BadInput):
     code = "INPUT-SQL-IDENTIFIER"
 
 
+class ViewNeedsKey(Refusal):
+    """A View with pseudonyms or noise cannot be shown here, because its secret must not come here."""
+
+    code = "VIEW-NEEDS-KEY"
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A piece of SQL with `%s` for each operand, in order, as psycopg expects."""
@@ -63,15 +82,35 @@ def to_sql(view: View, table: TableName, stored: Kinds, delivered: tuple[Attribu
     The result has the delivered attributes, by name, in that order; what is
     hidden or not stored is null.
     """
+    if transforms(view):
+        return _transformed_query(view, table, stored, delivered)
     resolved = plan(view, stored)
-    windows = [compiled(window, stored, _SQL) for window in resolved.windows]
+    columns = columns_of(stored, _SQL)
+    windows = [compiled(window, columns, _SQL) for window in resolved.windows]
     seen = [_seen_column(uid, resolved, windows) for uid in resolved.shown_by]
     inner = _query(seen, _table(table), where=either(windows, _SQL))
-    outer = [
-        _delivered_column(attribute, resolved.seen) for attribute in checked_delivered(delivered, stored)
-    ]
-    asks = resolved.interest != ALWAYS
-    interest = compiled(resolved.interest, resolved.seen, _SQL) if asks else None
+    return _delivered_query(inner, view, resolved.seen, checked_delivered(delivered, stored))
+
+
+def _transformed_query(
+    view: View, table: TableName, stored: Kinds, delivered: tuple[Attribute, ...]
+) -> Query:
+    if any(step.is_keyed() for window in view.windows for step in window.transformations):
+        # A secret in a statement would be in the server's log, its statistics and its plans.
+        raise ViewNeedsKey(
+            "the view has a pseudonym or noise under a secret, which is never part of an SQL statement"
+        )
+    found = transformed(view, stored, _SQL)
+    seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
+    kinds = {uid: kind for uid, (kind, _) in found.seen.items()}
+    inner = _query(seen, _table(table), where=found.admits)
+    return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds))
+
+
+def _delivered_query(inner: Query, view: View, seen: Kinds, delivered: tuple[Attribute, ...]) -> Query:
+    asks = view.interest != ALWAYS
+    interest = compiled(view.interest, columns_of(seen, _SQL), _SQL) if asks else None
+    outer = [_delivered_column(attribute, seen) for attribute in delivered]
     return _query(outer, _spelled("(", inner, ") AS seen"), where=interest)
 
 
@@ -107,37 +146,98 @@ def _delivered_column(attribute: Attribute, seen: Kinds) -> Query:
 
 
 class _SqlAlgebra:
-    """Each piece is a boolean expression, in brackets where another could bind tighter."""
+    """Each piece is an expression, in brackets where another could bind tighter.
+
+    No piece raises an error for any row. PostgreSQL calculates with constants beforehand, even inside a
+    CASE, so numbers are brought into range before they are used, and not asked about beside their use.
+    """
+
+    def column(self, uid: AttributeUid, kind: Kind) -> Query:
+        return Query(quoted(uid))
 
     def constant(self, answer: bool | None) -> Query:
         return Query({True: "TRUE", False: "FALSE", None: "NULL::boolean"}[answer])
 
-    def is_present(self, uid: AttributeUid) -> Query:
-        return Query(f"({quoted(uid)} IS NOT NULL)")
+    def is_present(self, found: Query) -> Query:
+        return _spelled("(", found, " IS NOT NULL)")
 
-    def compare(self, uid: AttributeUid, operator: Operator, literal: PresentValue, kind: Kind) -> Query:
-        return Query(f"({_column(uid, kind)} {_SIGNS[operator]} {_placeholder(kind)})", (_operand(literal),))
+    def compare(self, found: Query, operator: Operator, literal: PresentValue, kind: Kind) -> Query:
+        return _spelled(
+            "(", _comparable(found, kind), f" {_SIGNS[operator]} ", self.literal(literal, kind), ")"
+        )
 
-    def is_one_of(self, uid: AttributeUid, literals: Sequence[PresentValue], kind: Kind) -> Query:
-        operand = [_operand(literal) for literal in literals]
-        return Query(f"({_column(uid, kind)} = ANY (%s::{POSTGRES_TYPES[kind]}[]))", (operand,))
+    def is_one_of(self, found: Query, literals: Sequence[PresentValue], kind: Kind) -> Query:
+        operand = Query(f"%s::{POSTGRES_TYPES[kind]}[]", ([_operand(literal) for literal in literals],))
+        return _spelled("(", _comparable(found, kind), " = ANY (", operand, "))")
 
-    def matches(self, uid: AttributeUid, test: TextTest, text: str) -> Query:
+    def matches(self, found: Query, test: TextTest, text: str) -> Query:
         # No LIKE: its wildcards and its escape would have to be separated from the operand's own.
-        column = _column(uid, Kind.STRING)
+        column, operand = _comparable(found, Kind.STRING), Query("%s::text", (text,))
         match test:
             case TextTest.PREFIX:
-                return Query(f"starts_with({column}, %s::text)", (text,))
+                return _spelled("starts_with(", column, ", ", operand, ")")
             case TextTest.SUFFIX:
-                return Query(f"(right({column}, %s::integer) = %s::text)", (len(text), text))
+                length = Query("%s::integer", (len(text),))
+                return _spelled("(right(", column, ", ", length, ") = ", operand, ")")
             case TextTest.CONTAINS:
-                return Query(f"(strpos({column}, %s::text) > 0)", (text,))
+                return _spelled("(strpos(", column, ", ", operand, ") > 0)")
             case TextTest.TOKEN:
-                return Query(f"(strpos(' ' || {column} || ' ', %s::text) > 0)", (f" {text} ",))
+                spaced = Query("%s::text", (f" {text} ",))
+                return _spelled("(strpos(' ' || ", column, " || ' ', ", spaced, ") > 0)")
             case TextTest.LEVELS:
-                return Query(f"({column} ~ %s::text)", (rf"\A{parse_path_pattern(text).regex()}\Z",))
+                expression = Query("%s::text", (rf"\A{parse_path_pattern(text).regex()}\Z",))
+                return _spelled("(", column, " ~ ", expression, ")")
             case _:
                 assert_never(test)
+
+    def literal(self, value: PresentValue | None, kind: Kind) -> Query:
+        if value is None:
+            return Query(f"NULL::{POSTGRES_TYPES[kind]}")
+        return Query(f"%s::{POSTGRES_TYPES[kind]}", (_operand(value),))
+
+    def calculated(self, sign: ArithmeticSign, left: Query, right: Query, kind: Kind) -> Query:
+        if kind is Kind.FLOAT:
+            one, other = _in_float_range(left), _in_float_range(right)
+            if sign is ArithmeticSign.OVER:
+                other = _spelled("NULLIF(", other, ", 0::double precision)")
+            return _spelled("((", one, f" {sign.value} ", other, ") + 0::double precision)")
+        one, other = _spelled("(", left, ")::numeric"), _spelled("(", right, ")::numeric")
+        if sign is ArithmeticSign.OVER:
+            return _as_bigint(_spelled("div(", one, ", NULLIF(", other, ", 0))"))
+        return _as_bigint(_spelled("(", one, f" {sign.value} ", other, ")"))
+
+    def coalesced(self, parts: Sequence[Query], kind: Kind) -> Query:
+        return _spelled("COALESCE(", _listed(parts, ", "), ")")
+
+    def chosen(self, condition: Query, then: Query, otherwise: Query, kind: Kind) -> Query:
+        return _spelled(
+            "(CASE WHEN ", condition, " THEN ", then, " WHEN NOT ", condition, " THEN ", otherwise, " END)"
+        )
+
+    def called(self, call: Call, inner: Query, keys: KeyName) -> Query:
+        operand = call.operands[0] if call.operands else None
+        match call.function:
+            case Function.ROUND_TO | Function.BUCKET:
+                return _stepped(call, inner)
+            case Function.TRUNCATE:
+                return _spelled("date_trunc(", Query("%s::text", (str(operand),)), ", ", inner, ", 'UTC')")
+            case Function.FIRST:
+                return _spelled("left(", inner, ", ", Query("%s::integer", (int(operand or 0),)), ")")
+            case Function.UPPER:
+                return _spelled("translate(", inner, f", '{ascii_lowercase}', '{ascii_uppercase}')")
+            case Function.LOWER:
+                return _spelled("translate(", inner, f", '{ascii_uppercase}', '{ascii_lowercase}')")
+            case Function.MASK:
+                kept = Query("%s::integer", (int(operand or 0),))
+                hidden = _spelled("repeat('*', GREATEST(length(", inner, ") - ", kept, ", 0))")
+                return _spelled("(", hidden, " || right(", inner, ", ", kept, "))")
+            case Function.DAY_OF:
+                day = _spelled("(date_trunc('day', ", inner, ", 'UTC') AT TIME ZONE 'UTC')::date")
+                return _spelled("(", day, " - DATE '1970-01-01')::bigint")
+            case Function.HOUR_OF:
+                return _spelled("extract(hour FROM (", inner, " AT TIME ZONE 'UTC'))::bigint")
+            case _:
+                raise AssertionError("a keyed function was refused before")
 
     def negated(self, inner: Query) -> Query:
         return _spelled("(NOT ", inner, ")")
@@ -152,12 +252,38 @@ class _SqlAlgebra:
 _SQL: Final[Algebra[Query]] = _SqlAlgebra()
 
 
-def _column(uid: AttributeUid, kind: Kind) -> str:
-    return f'({quoted(uid)} COLLATE "C")' if kind is Kind.STRING else quoted(uid)
+def _comparable(found: Query, kind: Kind) -> Query:
+    return _spelled("(", found, ' COLLATE "C")') if kind is Kind.STRING else found
 
 
-def _placeholder(kind: Kind) -> str:
-    return f"%s::{POSTGRES_TYPES[kind]}"
+def _in_float_range(found: Query) -> Query:
+    within = (" BETWEEN ", Query("%s::double precision", (FLOAT_LOW,)), " AND ")
+    high = Query("%s::double precision", (FLOAT_HIGH,))
+    return _spelled("(CASE WHEN ", found, " = 0 OR abs(", found, ")", *within, high, " THEN ", found, " END)")
+
+
+def _as_bigint(number: Query) -> Query:
+    """Return a numeric as a bigint, or nothing if it is none; what is written once is calculated once."""
+    low, high = INT_MIN - 1, INT_MAX + 1
+    within = _spelled("LEAST(GREATEST(", number, f", {low}::numeric), {high}::numeric)")
+    return _spelled("NULLIF(NULLIF(", within, f", {low}::numeric), {high}::numeric)::bigint")
+
+
+def _stepped(call: Call, inner: Query) -> Query:
+    rounds = call.function is Function.ROUND_TO
+    if call.kind is Kind.FLOAT:
+        step = Query("%s::double precision", (float(call.operands[0]),))
+        steps = _spelled("(", _in_float_range(inner), " / ", step, ")")
+        whole = _spelled("round(" if rounds else "floor(", steps, ")")
+        return _spelled("(", whole, " * ", step, " + 0::double precision)")
+    size = int(call.operands[0])
+    number = _spelled("(", inner, ")::numeric")
+    if rounds:
+        high = INT_MAX + 1
+        moved = _spelled("LEAST(", number, f" + {size // 2}, {high}::numeric)")
+        number = _spelled("NULLIF(", moved, f", {high}::numeric)")
+    rest = _spelled("mod(mod(", number, f", {size}) + {size}, {size})")
+    return _as_bigint(_spelled("(", number, " - ", rest, ")"))
 
 
 def _operand(literal: PresentValue) -> str | int | float | bool | bytes | datetime:

@@ -47,7 +47,7 @@ class EdgeExecutor:
     """One audience for all views of a batch, each with its own link."""
 
     def answers(self, batch: Batch) -> list[Answer]:
-        audience = LocalSubscribers()
+        audience = LocalSubscribers(batch.keys)
         for number, view in enumerate(batch.views):
             audience.join(class_key(view, EVENT_TYPE), view, EVENT_TYPE, (LinkId(number), number))
         found: list[Answer] = [{} for _ in batch.views]
@@ -77,7 +77,7 @@ def test_what_is_told_to_other_brokers_admits_whatever_a_view_shows(seed: int) -
     for view in batch.views:
         routed = routed_filter(view)
         for event in batch.events:
-            assert see(view, event) is None or admits(routed, event)
+            assert see(view, event, batch.keys) is None or admits(routed, event)
 
 
 @pytest.mark.laws
@@ -88,7 +88,7 @@ def test_two_views_share_a_class_only_if_they_see_the_same(seed: int) -> None:
     for view in batch.views:
         other = classes.setdefault(class_key(view, EVENT_TYPE), view)
         for event in batch.events:
-            assert see(view, event) == see(other, event)
+            assert see(view, event, batch.keys) == see(other, event, batch.keys)
 
 
 @pytest.mark.laws

@@ -333,6 +333,5 @@ def _sharing(view: View, other: View | None) -> View:
     pairs = zip(view.windows, other.windows, strict=True)
     if not all(one == two for one, two in pairs):
         return view
-    return View(
-        other.windows, view.interest, other.forced, other.until if other.until == view.until else view.until
-    )
+    until = other.until if other.until == view.until else view.until
+    return View(other.windows, view.interest, other.forced, until, view.recipient)

@@ -64,6 +64,8 @@ from maia.credentials.identity import IdentityTrust
 from maia.credentials.requirements import parse_requirement
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
+from maia.keystore.transformation_keys import load_transformation_keys
 from maia.policy import BoundRule
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
@@ -131,6 +133,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """With how many bytes of a type the search for the budget begins that costs least."""
     aggregation_most_bytes: Positive = field(name="aggregation.most_bytes", default=_BUDGETS.most)
     """Filters of a type with more bytes than this are always merged."""
+    transformation_keys: Path | None = None
+    """A file with the secrets of pseudonyms and noise; without it, such values are missing."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
 
     @property
@@ -236,6 +240,7 @@ class PreparedBroker:
     identity: IdentityFile | None = data_field(default=None, repr=False)
     trust: IdentityTrust | None = None
     demand: Predicate = ALWAYS
+    transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -263,6 +268,7 @@ class PreparedBroker:
             constitutions=constitutions_of(self.quorums),
             identity=self.trust,
             demand=self.demand,
+            transformation_keys=self.transformation_keys,
         )
 
     def types_to_keep(self) -> dict[str, bytes]:
@@ -287,6 +293,9 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     definitions: tuple[SignedDefinition, ...] = ()
     if config.types is not None:
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
+    secrets, path = NO_KEYS, config.transformation_keys
+    if path is not None:
+        secrets = opened(config, "transformation_keys", lambda: load_transformation_keys(path))
     _check_log(config)
     identity, trust = _identity(config, key, now)
     return PreparedBroker(
@@ -301,6 +310,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         identity=identity,
         trust=trust,
         demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
+        transformation_keys=secrets,
     )
 
 

@@ -21,9 +21,12 @@ from maia.broker.publication.transit import Transit, author_of_part, without_pro
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
+from maia.credentials.encoding.authority import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Frame, Instant
+from maia.events import AttributeUid, Column, Frame, Instant, Kinds
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
+from maia.policy.view import asks_of, converts_to, keeps, kinds_shown
 from maia.predicates import (
     ALWAYS,
     AllOf,
@@ -92,6 +95,7 @@ class SubscriberGroup:
     """Link and reference of the one subscriber; most classes have no other."""
     others: dict[LinkId, list[int]] | None = field(default=None, repr=False)
     """The references of each link, once there are several; in place of `link` and `ref` then."""
+    keys: TransformationKeys = field(default=NO_KEYS, repr=False)
     see: See | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
     is_kept: bool = False
@@ -111,8 +115,9 @@ class SubscriberGroup:
     @property
     def asks(self) -> frozenset[AttributeUid]:
         """Return the attributes that decide what this class sees."""
-        restrictions = (attributes_of(window.admits) for window in self.view.windows)
-        return attributes_of(self.view.interest).union(attributes_of(self.routed), *restrictions)
+        return attributes_of(self.view.interest).union(
+            attributes_of(self.routed), *map(asks_of, self.view.windows)
+        )
 
     @property
     def members(self) -> Mapping[LinkId, list[int]]:
@@ -159,25 +164,34 @@ class SubscriberGroup:
         return self._screened_row_by_row(cut.frame, _for_subscribers(without_proof(cut.author)))
 
     def _screened_row_by_row(self, frame: Frame, author: Author | None) -> Seen | None:
-        see = self.see = self.see or to_python(self.view)
+        see = self.see = self.see or to_python(self.view, self.keys)
         parts = [part for event in frame.events() if (part := see(event)) is not None]
         if not parts:
             return None
         columns = {
             uid: Column(kind, tuple(part.get(uid) for part in parts))
-            for uid, kind in self.event_type.kinds.items()
+            for uid, kind in self._kinds.items()
             if any(uid in part for part in parts)
         }
         return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), author)
+
+    @property
+    def _kinds(self) -> Kinds:
+        """Return the kinds of what is delivered: of the version, or of what transformations make of it."""
+        windows = self.view.windows
+        if not any(converts_to(window) for window in windows):
+            return self.event_type.kinds
+        return {uid: kind for one in windows for uid, kind in kinds_shown(one, self.event_type.kinds).items()}
 
 
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("classes", "matches")
+    __slots__ = ("_keys", "classes", "matches")
 
-    def __init__(self) -> None:
-        """Begin with no subscriber."""
+    def __init__(self, keys: TransformationKeys = NO_KEYS) -> None:
+        """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand."""
+        self._keys = keys
         self.classes: dict[bytes, SubscriberGroup] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
 
@@ -197,7 +211,8 @@ class LocalSubscribers:
             routed = joined_with_filter(routed_filter(view), requires)
             shown = _shown_by_the_one_window(view, event_type)
             is_quick = is_quickly_read(routed)
-            known = self.classes[key] = SubscriberGroup(key, view, event_type, routed, is_quick, shown)
+            known = SubscriberGroup(key, view, event_type, routed, is_quick, shown, keys=self._keys)
+            self.classes[key] = known
             known.link, known.ref = member
             known.is_kept, known.requires = is_kept, requires
             if not is_kept:
@@ -269,10 +284,15 @@ class LocalSubscribers:
 def class_key(view: View, event_type: VerifiedType, requires: Predicate = NO_REQUIREMENT) -> bytes:
     """Return what two subscriptions have in common exactly if they see the same; `until` does not count."""
     windows: tuple[SExpression, ...] = tuple(
-        (predicate_to_expression(window.admits), _attributes_expression(window.attributes))
+        (
+            predicate_to_expression(window.admits),
+            _attributes_expression(window.attributes),
+            *map(transformation_to_expression, window.transformations),
+        )
         for window in view.windows
     )
-    whole: SExpression = (event_type.id, predicate_to_expression(view.interest), windows)
+    recipient: tuple[SExpression, ...] = (view.recipient,) if view.recipient else ()
+    whole: SExpression = (event_type.id, predicate_to_expression(view.interest), windows, *recipient)
     if requires != NO_REQUIREMENT:
         whole = (b"requires", predicate_to_expression(requires), whole)
     return sha256(write_canonical(whole)).digest()[:CLASS_KEY_BYTES]
@@ -283,14 +303,13 @@ def routed_filter(view: View) -> Predicate:
 
     What the interest asks of an attribute holds of the whole event too where
     some window shows that attribute; a question about its absence may not, so
-    an interest over attributes that not every window shows is left to the edge.
+    an interest over attributes that not every window shows is left to the edge. So is one over an attribute
+    that a transformation makes: its author asks about the outcome, and other brokers know the event alone.
     """
     restrictions = tuple(window.admits for window in view.windows)
     opened = restrictions[0] if len(restrictions) == 1 else AnyOf(restrictions)
-    shown_by_all = all(
-        window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= window.attributes
-        for window in view.windows
-    )
+    asked = attributes_of(view.interest)
+    shown_by_all = all(keeps(window, uid) for window in view.windows for uid in asked)
     if not shown_by_all or view.interest == ALWAYS:
         return simplified(opened)
     return view.interest if opened == ALWAYS else simplified(AllOf((opened, view.interest)))
@@ -305,6 +324,8 @@ def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[
     if len(view.windows) != 1:
         return None
     (window,) = view.windows
+    if window.transformations:
+        return None
     own = frozenset(event_type.kinds)
     shown = own if isinstance(window.attributes, AllAttributes) else own & window.attributes
     in_sight = window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= shown

@@ -200,11 +200,18 @@ class BlockingClient:
         requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
         state: bool = False,
+        shown_as: EventType | None = None,
         timeout_s: float = ANSWER_S,
     ) -> BlockingSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
         asked = self._client.subscribe(
-            event_type, filter, requires=requires, durable=durable, state=state, timeout_s=timeout_s
+            event_type,
+            filter,
+            requires=requires,
+            durable=durable,
+            state=state,
+            shown_as=shown_as,
+            timeout_s=timeout_s,
         )
         return BlockingSubscription(self._wait, self._wait(asked))
 

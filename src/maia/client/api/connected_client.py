@@ -206,6 +206,7 @@ class Client:
         requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
         state: bool = False,
+        shown_as: EventType | None = None,
         on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Subscription:
@@ -218,14 +219,22 @@ class Client:
         record the type. With `state`, the last publication of each publisher comes
         first, and of topics the last event on each, as far as you may see it now;
         `await subscription.state_known()` says when that is done.
+        If your right converts events into another type, name it with `shown_as`: filter and events are
+        then in its names.
         `on_warning` is called with the reason why nothing can arrive at this moment, as when the
         broker has no keys of a sealed type, and None when events can again.
         """
         known = await self._meant(event_type, timeout_s)
-        wanted = predicate_for(filter, known, topic_pattern(event_type))
-        required = requirement_for(requires)
+        result = None if shown_as is None else await self._meant(shown_as, timeout_s)
+        wanted = predicate_for(filter, result or known, topic_pattern(event_type))
         entry, effects = self._session.subscribe(
-            known, wanted, self._clock(), durable=durable, state=state, requires=required
+            known,
+            wanted,
+            self._clock(),
+            durable=durable,
+            state=state,
+            requires=requirement_for(requires),
+            shown_as=None if result is None else result.event_type,
         )
         subscription = Subscription(self, entry, on_warning)
         self._subscriptions[entry.ref] = subscription

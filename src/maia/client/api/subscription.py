@@ -90,7 +90,7 @@ class Subscription:
     @property
     def event_type(self) -> VerifiedType:
         """Return the version of the type in whose names events are delivered."""
-        return self._entry.known.event_type
+        return self._entry.delivered_type
 
     @property
     def problem(self) -> MaiaError | None:

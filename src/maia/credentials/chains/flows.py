@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.credentials.authority import Authority, AuthorityTooLarge, intersect, terms_in
+from maia.credentials.authority import Authority, AuthorityTooLarge, composed, intersect, terms_in
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.errors import SearchTooLarge
@@ -272,7 +272,7 @@ class FlowSearch:
         authority, terms = None, 0
         if self.rules.weighs_authority:
             self.budget.spend(0, terms=terms_in(certificate.authority) + flow.terms)
-            authority = _common((certificate.authority, flow.authority))
+            authority = _continued(certificate.authority, flow.authority)
             if authority is None:
                 return
             terms = terms_in(authority)
@@ -476,6 +476,14 @@ def _is_sound(threshold: Threshold) -> bool:
 
 def _may_delegate(signed: SignedCertificate) -> bool:
     return isinstance(signed.certificate, AuthorisationCertificate) and signed.certificate.may_delegate
+
+
+def _continued(first: Authority, rest: Authority | None) -> Authority | None:
+    """Return what the links behind a certificate leave of it; None for nothing."""
+    try:
+        return first if rest is None else composed(first, rest)
+    except AuthorityTooLarge:
+        return None
 
 
 def _common(authorities: Iterable[Authority | None]) -> Authority | None:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-from maia.credentials.authority import ALL_ACTIONS, ALL_ATTRIBUTES, AnyResource, Authority, intersect
+from maia.credentials.authority import (
+    ALL_ACTIONS,
+    ALL_ATTRIBUTES,
+    AnyResource,
+    Authority,
+    composed,
+    intersect,
+)
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
 from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.errors import (
@@ -75,7 +82,7 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
         if not may_delegate or (issuer is not subject and issuer != subject):
             raise _broken_link(links, ids)
         if link.authority is not authority:
-            common = intersect(authority, link.authority)
+            common = composed(authority, link.authority)
             if common is None:
                 raise _nothing_in_common(links, ids)
             authority = common
@@ -141,6 +148,8 @@ def includes(*, wide: Authority, narrow: Authority) -> bool:
     """Say whether `wide` surely grants all that `narrow` grants; a cautious no is possible."""
     if wide is narrow or wide == narrow:
         return True
+    if wide.transformations != narrow.transformations:
+        return False
     if not _terms_include(wide=wide.restriction, narrow=narrow.restriction):
         return False
     if not _terms_include(wide=wide.condition, narrow=narrow.condition):
@@ -208,7 +217,7 @@ def _nothing_in_common(links: Sequence[Reducible], ids: Sequence[bytes]) -> Brok
     place = 0
     while common is not None:
         place += 1
-        common = intersect(common, links[place].authority)
+        common = composed(common, links[place].authority)
     name, identifier = _called(ids, place)
     return NothingInCommon(
         f"{name} grants nothing that the chain before it grants", certificate=identifier, field="authority"

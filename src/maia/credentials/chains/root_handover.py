@@ -105,7 +105,7 @@ def _reasons(
         yield "it does not grant every action"
     if authority.attributes is not ALL_ATTRIBUTES:
         yield "it does not grant every attribute"
-    if authority.restriction != ALWAYS or authority.condition != ALWAYS:
+    if authority.restriction != ALWAYS or authority.condition != ALWAYS or authority.transformations:
         yield "it holds under terms only"
     if authority.resources.owner not in (None, owner):
         yield "it names resources of another owner"

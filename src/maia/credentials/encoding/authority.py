@@ -1,7 +1,9 @@
 """How does a certificate say what it grants?
 
     (tag RESOURCE (actions * | ACTION …) (attributes * | UID …)
-         (restriction PREDICATE)? (condition PREDICATE)?)
+         (restriction PREDICATE)? (condition PREDICATE)?
+         (transform (by KEY) (as (owner OWNER) (name NAME) (version VERSION))?
+                    (rules RULE …) (attributes * | UID …) (restriction PREDICATE)?)?)
 
     RESOURCE = (any) | (any (owner OWNER))
              | (network (owner * | OWNER) (name PATTERN …))
@@ -20,7 +22,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.canonical import SExpression
 from maia.credentials.authority import (
@@ -35,6 +37,7 @@ from maia.credentials.authority import (
     NetworkPattern,
     ResourcePattern,
     TopicPattern,
+    Transformation,
     TypePattern,
 )
 from maia.credentials.encoding.errors import BadAuthority, BadCertificate
@@ -51,12 +54,14 @@ from maia.credentials.keys import (
 from maia.credentials.names import (
     NAME_MAX,
     NamePattern,
+    TypeName,
     checked_label,
     checked_topic_path,
     checked_version,
     pattern_of_parts,
 )
 from maia.events import ATTRIBUTES_MAX, AttributeUid, attribute_uid
+from maia.expressions.encoding import rules_from_expressions, rules_to_expressions
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate
 
@@ -174,7 +179,7 @@ def authority_to_expression(authority: Authority) -> SExpression:
         resource_to_expression(authority.resources),
         actions_to_expression(authority.actions),
         attributes_to_expression(authority.attributes),
-        *terms_to_expressions((authority.restriction, authority.condition)),
+        *terms_to_expressions((authority.restriction, authority.condition, authority.transformations)),
     )
 
 
@@ -182,13 +187,11 @@ def authority_from_expression(expression: SExpression) -> Authority:
     """Read an authority strictly: whatever `authority_to_expression` would not write is refused."""
     match expression:
         case (b"tag", resource, actions, attributes, *terms):
-            restriction, condition = terms_from_expressions(terms)
             authority = Authority(
                 resource_from_expression(resource),
                 actions_from_expression(actions),
                 attributes_from_expression(attributes),
-                restriction,
-                condition,
+                *terms_from_expressions(terms),
             )
             return checked_sense(authority)
     raise BadAuthority("a `tag` must state a resource, `actions` and `attributes`, in this order")
@@ -208,6 +211,11 @@ def checked_sense(authority: Authority) -> Authority:
         authority.attributes is not ALL_ATTRIBUTES or authority.restriction != ALWAYS
     ):
         raise BadAuthority("a network has no attributes to choose or to restrict")
+    if authority.transformations:
+        if actions != frozenset({Action.SUBSCRIBE}) or not isinstance(authority.resources, TypePattern):
+            raise BadAuthority("a transformation belongs to a grant to `subscribe` to a type, and no other")
+        if not all(step.attributes for step in authority.transformations):
+            raise BadAuthority("a transformation that shows no attribute grants nothing")
     return authority
 
 
@@ -344,24 +352,92 @@ def _checked_set(atoms: list[SExpression]) -> list[bytes]:
     return strings
 
 
-def terms_to_expressions(terms: tuple[Predicate, Predicate]) -> tuple[SExpression, ...]:
-    """Return restriction and condition, each left out where it is always true."""
-    named = zip((b"restriction", b"condition"), terms, strict=True)
-    return tuple((name, predicate_to_expression(term)) for name, term in named if term != ALWAYS)
+Terms: TypeAlias = tuple[Predicate, Predicate, tuple[Transformation, ...]]
+"""Restriction, condition, and the transformation of a certificate, if it has one."""
 
 
-def terms_from_expressions(terms: Sequence[SExpression]) -> tuple[Predicate, Predicate]:
-    """Read restriction and condition, strictly; what is left out is always true."""
-    match terms:
+def terms_to_expressions(terms: Terms) -> tuple[SExpression, ...]:
+    """Return restriction, condition and transformation, each left out where it changes nothing."""
+    restriction, condition, transformations = terms
+    if len(transformations) > 1:
+        raise BadAuthority("a certificate has one transformation at most")
+    named = zip((b"restriction", b"condition"), (restriction, condition), strict=True)
+    written = tuple((name, predicate_to_expression(term)) for name, term in named if term != ALWAYS)
+    return (*written, *map(transformation_to_expression, transformations))
+
+
+def terms_from_expressions(terms: Sequence[SExpression]) -> Terms:
+    """Read restriction, condition and transformation, strictly; a term that is left out is always true."""
+    left = list(terms)
+    restriction = _take_term(left, b"restriction")
+    condition = _take_term(left, b"condition")
+    match left:
         case []:
-            return ALWAYS, ALWAYS
-        case [(b"restriction", restriction)]:
-            return _term(restriction), ALWAYS
-        case [(b"condition", condition)]:
-            return ALWAYS, _term(condition)
-        case [(b"restriction", restriction), (b"condition", condition)]:
-            return _term(restriction), _term(condition)
-    raise BadAuthority("after `attributes` a `tag` may have one `restriction` and then one `condition`")
+            return restriction, condition, ()
+        case [(b"transform", *parts)]:
+            return restriction, condition, (_read_transformation(parts),)
+    raise BadAuthority(
+        "after `attributes` a `tag` may have one `restriction`, then one `condition`, then one `transform`"
+    )
+
+
+def _take_term(left: list[SExpression], name: bytes) -> Predicate:
+    match left:
+        case [(head, term), *_] if head == name:
+            del left[0]
+            return _term(term)
+    return ALWAYS
+
+
+def transformation_to_expression(step: Transformation) -> SExpression:
+    """Return the one expression of a transformation."""
+    result: tuple[SExpression, ...] = ()
+    if step.result is not None:
+        name = step.result
+        written = (
+            (b"owner", owner_to_expression(name.owner)),
+            (b"name", checked_label(name.name).encode()),
+            (b"version", checked_version(name.version).encode()),
+        )
+        result = ((b"as", *written),)
+    ending: tuple[SExpression, ...] = ()
+    if step.restriction != ALWAYS:
+        ending = ((b"restriction", predicate_to_expression(step.restriction)),)
+    return (
+        b"transform",
+        (b"by", principal_to_expression(step.by)),
+        *result,
+        (b"rules", *rules_to_expressions(step.rules)),
+        attributes_to_expression(step.attributes),
+        *ending,
+    )
+
+
+def _read_transformation(parts: list[SExpression]) -> Transformation:
+    result: TypeName | None = None
+    match parts:
+        case [by, (b"as", (b"owner", owner), (b"name", name), (b"version", version)), *rest]:
+            result = TypeName(
+                owner_from_expression(owner),
+                checked_label(text_from_atom(name)),
+                checked_version(text_from_atom(version)),
+            )
+            parts = [by, *rest]
+        case _:
+            pass
+    match parts:
+        case [(b"by", by), (b"rules", *rules), (b"attributes", *_) as attributes, *ending]:
+            left = list(ending)
+            restriction = _take_term(left, b"restriction")
+            if not left:
+                return Transformation(
+                    principal_from_expression(by),
+                    rules_from_expressions(rules),
+                    attributes_from_expression(attributes),
+                    restriction,
+                    result,
+                )
+    raise BadAuthority("a `transform` has `by`, `rules` and `attributes`, and nothing that is not known here")
 
 
 def _term(expression: SExpression) -> Predicate:
@@ -376,6 +452,7 @@ __all__ = [
     "MEMBERS_MAX",
     "TEXT_MAX",
     "THRESHOLD_DEPTH_MAX",
+    "Terms",
     "owner_from_expression",
     "owner_to_expression",
     "principal_from_expression",
@@ -394,4 +471,5 @@ __all__ = [
     "resource_to_expression",
     "terms_from_expressions",
     "terms_to_expressions",
+    "transformation_to_expression",
 ]

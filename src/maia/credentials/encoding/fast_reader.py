@@ -27,6 +27,7 @@ from maia.credentials.certificate import (
 )
 from maia.credentials.comments import comment_from_expressions, comment_to_expressions
 from maia.credentials.encoding.authority import (
+    Terms,
     actions_from_expression,
     actions_to_expression,
     attributes_from_expression,
@@ -53,7 +54,6 @@ from maia.credentials.keys import (
 from maia.credentials.names import checked_label
 from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential
-from maia.predicates.syntax import Predicate
 
 __all__ = ["SignedPart", "certificate_of_known_parts", "signed_part"]
 
@@ -196,8 +196,7 @@ def _authority(piece: bytes) -> Authority:
     resources = _resources(piece[len(_TAG) : actions_at])
     actions = _actions(piece[actions_at:attributes_at])
     attributes = _attributes(piece[attributes_at:terms_at])
-    restriction, condition = _terms(piece[terms_at:-1])
-    return checked_sense(Authority(resources, actions, attributes, restriction, condition))
+    return checked_sense(Authority(resources, actions, attributes, *_terms(piece[terms_at:-1])))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -216,7 +215,7 @@ def _attributes(piece: bytes) -> AttributeSet:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _terms(piece: bytes) -> tuple[Predicate, Predicate]:
+def _terms(piece: bytes) -> Terms:
     return _read(
         b"(" + piece + b")", lambda terms: terms_from_expressions(_list(terms)), terms_to_expressions
     )

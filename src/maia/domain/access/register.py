@@ -24,7 +24,7 @@ from maia.credentials import (
     find_chains,
     principal_from_bytes,
 )
-from maia.credentials.authority import intersect
+from maia.credentials.authority import composed
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
@@ -201,7 +201,7 @@ class Register:
             if (
                 leads_here
                 and chain.may_delegate
-                and intersect(chain.authority, certificate.authority) is not None
+                and composed(chain.authority, certificate.authority) is not None
             ):
                 return
         raise BadRegistration(

@@ -43,7 +43,7 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.view import shows
+from maia.policy.view import keeps
 from maia.sealing.groups.group_id import GroupId
 from maia.types import SealingLevel, VerifiedType
 
@@ -263,11 +263,15 @@ def _opened(
     decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
         return set(), decision.stable, None
+    if all(window.transformations for window in decision.view.windows):
+        # The type's own key opens whole events, or what no attribute's key protects.
+        return set(), decision.stable, None
     groups = {GroupId(version.type_id)}
     if grounds.level is SealingLevel.ATTRIBUTE:
         windows = decision.view.windows
-        shown = (uid for uid in version.kinds if any(shows(window, uid) for window in windows))
-        groups |= {GroupId(version.type_id, uid) for uid in shown}
+        # A holder of transformed values has no business with the keys of those that they are made of.
+        kept = (uid for uid in version.kinds if any(keeps(window, uid) for window in windows))
+        groups |= {GroupId(version.type_id, uid) for uid in kept}
     return groups, decision.stable, decision.limit
 
 

@@ -75,6 +75,12 @@ class UnknownTerms(BadInput):
     code = "PIPELINE-UNKNOWN-TERMS"
 
 
+class ShownAsAnother(BadInput):
+    """A right converts events into another type than the one that the table was asked to show."""
+
+    code = "INPUT-SHOWN-AS"
+
+
 class NoKeys(Unavailable):
     """The type is sealed, and nothing was handed over that opens it."""
 
@@ -192,6 +198,7 @@ __all__ = [
     "RightsCut",
     "SignerNotEntitled",
     "TooManyPeriods",
+    "ShownAsAnother",
     "UnknownTerms",
     "AnsweredOnce",
     "FactPeriod",

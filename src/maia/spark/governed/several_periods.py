@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy.view import View
 from maia.spark.governed.frame_reader import PERIOD
-from maia.views.plan import plan
+from maia.views.keyed_columns import KeySource
 from maia.views.schema import spark_type
 from maia.views.to_spark import SparkView, to_spark
 
@@ -30,12 +30,12 @@ class PeriodsView:
         self,
         views: Sequence[tuple[View, Mapping[AttributeUid, Kind]]],
         delivered: tuple[Attribute, ...],
+        keys: KeySource | None = None,
     ) -> None:
         """Compile each View over the attributes that its period has."""
-        self._views: list[SparkView] = [to_spark(view, dict(kinds), delivered) for view, kinds in views]
+        self._views: list[SparkView] = [to_spark(view, dict(kinds), delivered, keys) for view, kinds in views]
         self._seen: list[dict[AttributeUid, Column]] = [
-            dict(zip(plan(view, dict(kinds)).shown_by, made.seen, strict=True))
-            for (view, kinds), made in zip(views, self._views, strict=True)
+            dict(zip(made.uids, made.seen, strict=True)) for made in self._views
         ]
         self._delivered = delivered
 

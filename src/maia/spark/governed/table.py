@@ -27,13 +27,20 @@ from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement, parse_requirement
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
-from maia.policy.view import shows
+from maia.policy.view import Window, asks_of, converts_to, keeps, shows
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
 from maia.spark.governed.log_stream import BYTES_AT_ONCE
 from maia.spark.governed.periods import Slice, slices_of
-from maia.spark.governed.reader import NameTaken, NoKeys, NoSuchColumn, Reader, UnknownTerms
+from maia.spark.governed.reader import (
+    NameTaken,
+    NoKeys,
+    NoSuchColumn,
+    Reader,
+    ShownAsAnother,
+    UnknownTerms,
+)
 from maia.spark.governed.recorded import Recorded, between
 from maia.spark.governed.requirements import FrameRequirements, frame_requirements
 from maia.spark.governed.right_watch import HeldRight, Watch
@@ -42,6 +49,7 @@ from maia.spark.governed.signers import Signers, accepted_signers
 from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
 from maia.types import VerifiedType
 from maia.types.definition import strongest
+from maia.views.keyed_columns import KeySource as TransformationKeySource
 from maia.views.schema import spark_type
 from maia.views.to_spark import to_spark
 
@@ -87,6 +95,8 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     fails_on_loss: bool = True,
     batch_bytes: int = BYTES_AT_ONCE,
     watch: Watch | None = None,
+    shown_as: VerifiedType | None = None,
+    transformation_keys: TransformationKeySource | None = None,
 ) -> DataFrame:
     """Return the events published between two moments as `reader` may see them, named as in `event_type`.
 
@@ -101,17 +111,23 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     of. `columns` opens only some attributes, by name. `watch` tests the reader
     now, which includes one-time questions about this request, and ends the
     table's grants when its right is gone; executors ask for them if there are
-    `keys`, with a source or without. Raises the kernel's refusal if the reader
+    `keys`, with a source or without. `shown_as` is the type that the reader's right converts events into,
+    and in whose names the filter and the columns are then; `transformation_keys` is where executors
+    find the secrets of pseudonyms and noise. Raises the kernel's refusal if the reader
     had no right at any moment of the period.
     """
-    wanted = _parsed(filter, event_type)
+    named = event_type if shown_as is None else shown_as
+    wanted = _parsed(filter, named)
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
     reader = reader if watch is None else watch.tested(reader, request)
     slices = slices_of(request, reader, since=since, until=until)
+    _check_result(slices, shown_as)
     required = parse_requirement(requires) if isinstance(requires, str) else checked_requirement(requires)
     requirements = frame_requirements(reader.principal, reader.identity, required)
-    table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta, requirements)
-    delivered = _delivered(event_type, columns, with_meta=with_meta)
+    table = _Table(
+        spark, event_type, tuple(versions), reader, keys, with_meta, requirements, transformation_keys
+    )
+    delivered = _delivered(named, columns, with_meta=with_meta)
     plans = [table.planned(one, delivered) for one in slices]
     recorded = Recorded(spark, log, event_type.type_id, *_outer(slices))
     uids = sorted({uid for plan in plans for uid in plan.kinds})
@@ -126,6 +142,15 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     if watch is not None:
         watch.begin(table.held(request, slices, since=since, until=until))
     return rows
+
+
+def _check_result(slices: Sequence[Slice], shown_as: VerifiedType | None) -> None:
+    """Refuse to show events under the names of another type than the one that they become."""
+    becomes = {converts_to(window) for one in slices for window in one.view.windows}
+    for result in becomes:
+        if result != (None if shown_as is None else shown_as.name):
+            named = "its own" if result is None else f"`{result.name}`"
+            raise ShownAsAnother(f"your right shows events of this type as {named}: name that one")
 
 
 def _parsed(wanted: Predicate | str, event_type: VerifiedType) -> Predicate:
@@ -167,6 +192,7 @@ class _Table:
     keys: Keys | None
     with_meta: bool
     requirements: FrameRequirements
+    transformation_keys: TransformationKeySource | None = None
     passes: list[KeyPass] = field(default_factory=list, repr=False)
 
     def held(
@@ -197,9 +223,18 @@ class _Table:
 
     def planned(self, one: Slice, delivered: tuple[Attribute, ...]) -> _Plan:
         """Return what is needed for one period."""
-        asks = attributes_of(one.view.interest).union(*(attributes_of(w.admits) for w in one.view.windows))
-        shown = {a.uid for a in delivered if any(shows(window, a.uid) for window in one.view.windows)}
-        return _Plan(one, self._kinds(asks | shown), frozenset(asks))
+        windows, names = one.view.windows, {attribute.uid for attribute in delivered}
+        interest = attributes_of(one.view.interest)
+        transforms = [window for window in windows if window.transformations]
+        asks = frozenset().union(*map(asks_of, windows))
+        if transforms:
+            known = {uid for version in (*self.versions, self.event_type) for uid in version.kinds}
+            interest = frozenset(uid for uid in interest & known if any(keeps(w, uid) for w in windows))
+            names |= known & interest
+            asks = frozenset(uid for uid in asks if uid in known or uid not in _assigned(transforms))
+        # What a transformation shows it has made of what it reads, which is among what is asked.
+        shown = {uid for uid in names for window in windows if _is_stored_for(window, uid)}
+        return _Plan(one, self._kinds(asks | interest | shown), asks | interest)
 
     def of(self, frames: DataFrame, plan: _Plan, delivered: tuple[Attribute, ...]) -> DataFrame:
         """Return what one period shows: open, then the View, then whatever its user adds."""
@@ -217,7 +252,8 @@ class _Table:
         schema = self._schema(kinds).add(PERIOD, t.IntegerType())
         chosen = between(frames, *_outer([plan.slice for plan in plans]), kinds)
         rows = chosen.mapInArrow(opener, schema)
-        view = PeriodsView([(plan.slice.view, plan.kinds) for plan in plans], delivered)
+        views = [(plan.slice.view, plan.kinds) for plan in plans]
+        view = PeriodsView(views, delivered, self.transformation_keys)
         meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
         seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta, PERIOD)
         return seen.where(view.interest).select(*view.delivered, *meta)
@@ -263,11 +299,19 @@ class _Table:
         kinds: Mapping[AttributeUid, Kind],
         delivered: tuple[Attribute, ...],
     ) -> DataFrame:
-        view = to_spark(one.view, kinds, delivered)
+        view = to_spark(one.view, kinds, delivered, self.transformation_keys)
         meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
         seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta)
         wanted = seen if view.interest is None else seen.where(view.interest)
         return wanted.select(*view.delivered, *meta)
+
+
+def _assigned(windows: Sequence[Window]) -> frozenset[AttributeUid]:
+    return frozenset(rule.uid for window in windows for step in window.transformations for rule in step.rules)
+
+
+def _is_stored_for(window: Window, uid: AttributeUid) -> bool:
+    return shows(window, uid) if not window.transformations else keeps(window, uid)
 
 
 def _outer(slices: Sequence[Slice]) -> tuple[Instant, Instant]:

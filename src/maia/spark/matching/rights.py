@@ -34,7 +34,7 @@ from maia.predicates.syntax import (
     attributes_of,
     checked_size,
 )
-from maia.views.plan import ViewTooLarge, checked_view
+from maia.views.plan import ViewTooLarge, checked_view, transforms
 
 __all__ = [
     "SUBSCRIPTIONS_MAX",
@@ -42,6 +42,7 @@ __all__ = [
     "RightsClass",
     "Subscription",
     "TooManySubscriptions",
+    "TransformedInBulk",
     "rights_classes",
 ]
 
@@ -56,6 +57,12 @@ class TooManySubscriptions(BadInput):
     """One job of bulk matching was given more subscriptions than it takes."""
 
     code = "INPUT-BULK-SUBSCRIPTIONS"
+
+
+class TransformedInBulk(BadInput):
+    """A View was to be matched in bulk that shows something else than was published."""
+
+    code = "INPUT-BULK-TRANSFORMED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,8 @@ def _class_of(alike: Sequence[Subscription], stored: Kinds) -> RightsClass:
 
 def opened_by(view: View, stored: Kinds) -> OpenedBy:
     """Return the predicates of a View over whole events, with the stored attributes that each one shows."""
-    checked_view(view)
+    if transforms(checked_view(view)):
+        raise TransformedInBulk("a view that transforms events is applied by a broker or a governed table")
     interest = _on_whole_events(view, stored)
     found: dict[Predicate, frozenset[AttributeUid]] = {}
     for window in view.windows:

@@ -1,0 +1,142 @@
+"""Expressions: total, typed, one form in bytes, one in text; and composed transformations are associative."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from maia.canonical import read_canonical, write_canonical
+from maia.credentials import Action, AnyResource, Authority, TypePattern, composed, exact_name
+from maia.events import Attribute, Kind, kind_of, vocabulary_of
+from maia.expressions import (
+    Take,
+    format_rule,
+    parse_rule,
+    rules_from_expressions,
+    rules_to_expressions,
+    value_of,
+)
+from maia.expressions.syntax import expressions_in
+from maia.policy.restrictions import mistyped
+from maia.policy.view import View, Window, kinds_shown, see, shows
+from maia.predicates import ALWAYS
+from support.view_cases import (
+    ASKED,
+    ISSUER,
+    KEYS,
+    STORED,
+    random_attributes,
+    random_event,
+    random_expression,
+    random_predicate,
+    random_rule,
+    random_transformation,
+)
+
+pytestmark = pytest.mark.laws
+seeds = st.integers(0, 2**64 - 1).map(Random)
+KINDS = {uid: STORED.get(uid, Kind.STRING) for uid in ASKED}
+NAMES = {uid: f"a_{uid}" for uid in ASKED}
+VOCABULARY = vocabulary_of(Attribute(NAMES[uid], uid, kind) for uid, kind in KINDS.items())
+
+
+@given(seeds)
+def test_every_expression_has_a_value_of_its_kind_or_none_for_every_event(random: Random) -> None:
+    kind = random.choice(list(Kind))
+    expression, event = random_expression(random, kind, depth=4), random_event(random, 0)
+    found = value_of(expression, event, KEYS.of(ISSUER.principal.key, b"r" * 32))
+    assert found is None or kind_of(found) is kind
+
+
+@given(seeds)
+def test_what_is_signed_is_what_is_applied(random: Random) -> None:
+    rules = tuple(random_rule(random) for _ in range(3) if random.random() < 0.9)
+    written = write_canonical(rules_to_expressions(rules))
+    read = read_canonical(written)
+    assert isinstance(read, tuple)
+    assert rules_from_expressions(read) == rules
+    assert write_canonical(rules_to_expressions(rules_from_expressions(read))) == written
+
+
+@given(seeds)
+def test_what_is_written_for_people_reads_back(random: Random) -> None:
+    rule = random_rule(random)
+    inside = () if rule.value is None else expressions_in(rule.value)
+    # A text speaks of attributes by the kinds that they have.
+    assume(all(one.kind is KINDS[one.uid] for one in inside if isinstance(one, Take)))
+    assume(mistyped(rule.condition, KINDS) is None)
+    assert parse_rule(format_rule(rule, NAMES), VOCABULARY) == rule
+
+
+def random_authority(random: Random) -> Authority:
+    resources = TypePattern(ISSUER.principal, exact_name("Sighting"), None)
+    steps = (random_transformation(random),) if random.random() < 0.6 else ()
+    restriction = random_predicate(random, depth=1) if random.random() < 0.5 else ALWAYS
+    actions = frozenset({Action.SUBSCRIBE})
+    return Authority(resources, actions, random_attributes(random), restriction, transformations=steps)
+
+
+def shown(authority: Authority | None, event: dict) -> dict | None:
+    if authority is None:
+        return None
+    window = Window(authority.restriction, authority.attributes, authority.transformations)
+    return see(View((window,), recipient=b"r" * 32), event, KEYS)
+
+
+@given(seeds)
+def test_a_chain_shows_the_same_however_it_is_put_together(random: Random) -> None:
+    one, two, three = (random_authority(random) for _ in range(3))
+    first, last = composed(one, two), composed(two, three)
+    left = None if first is None else composed(first, three)
+    right = None if last is None else composed(one, last)
+    for row in range(5):
+        event = random_event(random, row)
+        assert shown(left, event) == shown(right, event)
+
+
+@given(seeds)
+def test_a93_a_later_link_sees_only_what_the_link_before_it_shows(random: Random) -> None:
+    """A93: behind a transformation, a delegated right is a function of the outcome.
+
+    Two events with one outcome are shown alike by every right that is delegated from it: neither a
+    restriction nor an expression of a later certificate can tell them apart.
+    """
+    before = replace(random_authority(random), restriction=ALWAYS)
+    if not before.transformations:
+        return
+    after = random_authority(random)
+    whole = composed(before, after)
+    for row in range(5):
+        event = random_event(random, row)
+        outcome = shown(before, event)
+        through = None if outcome is None else shown(after, outcome)
+        # The resources are the same, so nothing else could be in between.
+        assert whole is None or shown(whole, event) == through
+
+
+@given(seeds)
+def test_what_a_window_shows_is_what_it_says_it_shows(random: Random) -> None:
+    authority = random_authority(random)
+    window = Window(authority.restriction, authority.attributes, authority.transformations)
+    event = random_event(random, 0)
+    seen = see(View((window,), recipient=b"r" * 32), event, KEYS) or {}
+    kinds = kinds_shown(window, KINDS)
+    for uid, value in seen.items():
+        assert shows(window, uid)
+        assert kinds[uid] is kind_of(value)
+
+
+def test_a_blanket_resource_takes_no_transformation() -> None:
+    from maia.credentials.encoding.authority import authority_to_expression
+    from maia.credentials.encoding.errors import BadAuthority
+
+    steps = (random_transformation(Random(1)),)  # noqa: S311 - a test case
+    actions = frozenset({Action.SUBSCRIBE})
+    for resources, allowed in ((AnyResource(), actions), (None, actions | {Action.PUBLISH})):
+        found = resources or TypePattern(ISSUER.principal, exact_name("Sighting"), None)
+        with pytest.raises(BadAuthority):
+            authority_to_expression(Authority(found, allowed, transformations=steps))
