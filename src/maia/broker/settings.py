@@ -13,7 +13,7 @@ from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sessions.challenges import OneTimeLimits
 
-__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
+__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "LedgerSettings", "RecordingSettings"]
 
 
 class BadSettings(BadInput):
@@ -115,6 +115,14 @@ class RecordingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """Which deliveries a broker puts on record."""
+
+    of_all_types: bool = False
+    """Also of types whose owner does not demand it."""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """One broker of one network: where it listens, who it can show itself to be, whom it joins."""
 
@@ -134,6 +142,8 @@ class BrokerSettings:
     """Whether the signer of a type must be allowed to install types on this network."""
     recording: RecordingSettings | None = None
     """What is written to the event log; None for a broker without one."""
+    ledger: LedgerSettings | None = None
+    """Which deliveries are on record; None for a broker without a ledger."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)

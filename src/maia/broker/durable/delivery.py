@@ -26,10 +26,12 @@ from typing import Final, TypeAlias
 
 from maia.broker.durable.cursors import Cursor, forgotten, kept
 from maia.broker.durable.recording import Recording
+from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import (
     CursorAhead,
     CursorOfAnotherType,
+    LedgerRequired,
     LogKeysGone,
     LogRemoved,
     LogUnreadable,
@@ -236,31 +238,30 @@ def _taken(
     if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
         return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
-    data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))
-    if data is None:
+    if unseen is None:
         return []
-    cursor.delivered(logged.position, len(data))
-    return [Send(entry.link, data)]
-
-
-def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Readable) -> bytes | None:
-    """Return what its reader sees of a frame; None for nothing."""
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-    transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
+    seen = view_class.seen_of(unseen, found.missing)
     if seen is None:
-        return None
-    return encode_known(
+        return []
+    try:
+        recorded = put_on_record(state, entry, unseen, seen, now)
+    except LedgerRequired as problem:
+        return [_missed(entry, logged.position, logged.position, problem)]
+    data = encode_known(
         DeliverLogged(
             entry.ref,
             logged.position,
-            transit.publisher.key,
-            transit.stream,
-            transit.sequence,
-            transit.published_at,
+            unseen.publisher.key,
+            unseen.stream,
+            unseen.sequence,
+            unseen.published_at,
             seen.rows,
             seen.columns,
         )
     )
+    cursor.delivered(logged.position, len(data))
+    return [*recorded, Send(entry.link, data)]
 
 
 # ------------------------------------------------------------ small change

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
+from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
@@ -204,12 +205,7 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
     recorded = (
         [] if log is None or not log.records(transit.type_id) else log.record(transit.as_carried(), now)
     )
-    audience = state.audiences.get(transit.type_id)
-    if audience is None:
-        return recorded
-    if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
-        return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
-    return [*recorded, *audience.deliver(transit)]
+    return [*recorded, *deliver(state, transit, now)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import field
 
-from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings
+from maia.broker.settings import BrokerLimits, BrokerSettings, LedgerSettings, RecordingSettings
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.config.identity_file import IdentityFile
@@ -81,6 +81,10 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """How long what was recorded is kept; without a number, for ever."""
     log_keep_mb: Positive | None = field(name="log.keep_mb", default=None)
     """How many megabytes of segments are kept of each type; without a number, all."""
+    ledger_folder: Path | None = field(name="ledger.folder", default=None)
+    """Where deliveries are put on record; without one no type is delivered whose owner demands it."""
+    ledger_all: bool = field(name="ledger.all", default=False)
+    """Whether deliveries of all types are put on record, and not only where the type's owner demands it."""
     statements_fetch_from: Addresses = field(name="statements.fetch_from", default=())
     """Domains' servers that may be asked for statements which are missed here; none by default."""
     identity_listen: Address | None = field(name="identity.listen", default=None)
@@ -145,6 +149,7 @@ class PreparedBroker:
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
             recording=recording,
+            ledger=None if config.ledger_folder is None else LedgerSettings(config.ledger_all),
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
@@ -173,6 +178,10 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     if config.types is not None:
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
     _check_log(config)
+    if config.ledger_folder is not None:
+        check_folder(config, "ledger.folder", config.ledger_folder)
+    elif "ledger.all" in config.origins:
+        raise config.wrong("ledger.all", "says what to put on record, and `ledger.folder` does not say where")
     return PreparedBroker(
         config,
         key,

@@ -9,18 +9,18 @@ what `see` of the policy kernel shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from maia.broker.publication.transit import Transit
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
-from maia.events import AttributeUid, Column, Frame
+from maia.events import AttributeUid, Column, Frame, PresentValue
 from maia.policy import View
 from maia.predicates import (
     ALWAYS,
@@ -61,6 +61,16 @@ class Seen:
 
     rows: int
     columns: list[WireColumn]
+    shown: Mapping[frozenset[AttributeUid], Sequence[int]]
+    """The attributes that are shown, with the numbers of the rows that show them."""
+
+
+Record: TypeAlias = Callable[[Mapping[LinkId, Sequence[int]], Transit, Seen], Iterable[Effect]]
+"""Returns what puts a delivery to these references on record."""
+
+
+def _no_record(_members: Mapping[LinkId, Sequence[int]], _transit: Transit, _seen: Seen) -> Iterable[Effect]:
+    return ()
 
 
 @dataclass(slots=True)
@@ -136,12 +146,20 @@ class SubscriberGroup:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
         if self.shown is not None:
-            return Seen(cut.frame.rows, cut.columns(self.shown))
-        return self._screened_row_by_row(cut.frame)
+            numbers = cut.kept or range(cut.frame.rows)
+            return Seen(cut.frame.rows, cut.columns(self.shown), {self.shown: numbers})
+        return self._screened_row_by_row(cut)
 
-    def _screened_row_by_row(self, frame: Frame) -> Seen | None:
+    def _screened_row_by_row(self, cut: Transit) -> Seen | None:
         see = self.see = self.see or to_python(self.view)
-        parts = [part for event in frame.events() if (part := see(event)) is not None]
+        numbers = cut.kept or range(cut.frame.rows)
+        parts: list[Mapping[AttributeUid, PresentValue]] = []
+        shown: dict[frozenset[AttributeUid], list[int]] = {}
+        for number, event in zip(numbers, cut.frame.events(), strict=True):
+            part = see(event)
+            if part is not None:
+                parts.append(part)
+                shown.setdefault(frozenset(part), []).append(number)
         if not parts:
             return None
         columns = {
@@ -149,7 +167,7 @@ class SubscriberGroup:
             for uid, kind in self.event_type.kinds.items()
             if any(uid in part for part in parts)
         }
-        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)))
+        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), shown)
 
 
 class LocalSubscribers:
@@ -205,9 +223,15 @@ class LocalSubscribers:
         return True
 
     def deliver(
-        self, transit: Transit, *, missing: frozenset[AttributeUid] = frozenset()
+        self,
+        transit: Transit,
+        *,
+        missing: frozenset[AttributeUid] = frozenset(),
+        record: Record = _no_record,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
+
+        Before those of a class comes what puts them on `record`.
 
         `missing` are attributes of a sealed frame that this broker cannot
         read. They look as if they were null; a class that asks about one of
@@ -219,6 +243,7 @@ class LocalSubscribers:
                 continue
             seen = view_class.screened(transit, rows)
             if seen is not None:
+                yield from record(view_class.members, transit, seen)
                 yield from _deliveries(transit, seen, view_class.members)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
