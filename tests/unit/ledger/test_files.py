@@ -94,7 +94,7 @@ def test_what_was_being_written_at_a_kill_is_cut_off_and_nothing_else(tmp_path, 
 
 @pytest.mark.parametrize("at", range(0, 400, 7))
 def test_a_changed_byte_is_found(tmp_path, at):
-    """A94 in part: the account of disclosures cannot be edited unnoticed."""
+    """A95: the account of disclosures cannot be edited unnoticed."""
     folder = tmp_path / "ledger"
     head = written(folder)
     first = sorted(folder.iterdir())[0]
