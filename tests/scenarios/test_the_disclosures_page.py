@@ -46,6 +46,18 @@ def test_the_table_has_every_delivery_and_no_value(followed):
         assert b"P-17" not in file.read_bytes()
 
 
+def test_who_saw_the_results_of_a_patient_is_answered_with_the_attributes_that_each_saw(followed):
+    """D6: the ledger is joined with the log under the asker's own rights."""
+    folder, _ = followed
+    found = {
+        tuple(row["attributes"]): row["events"]
+        for row in map(json.loads, (folder / "who-saw.jsonl").read_text().splitlines())
+    }
+    assert set(found) == {("patient", "value", "ward"), ("value", "ward")}
+    for name, shown in (("ward", ("patient", "value", "ward")), ("office", ("value", "ward"))):
+        assert found[shown] >= len((folder / f"{name}.jsonl").read_text().splitlines())
+
+
 def test_the_ledger_of_a_killed_broker_is_whole_and_a_forged_one_is_found(followed):
     _, printed = followed
     assert printed.count("found        the earlier head") == 2
