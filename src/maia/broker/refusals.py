@@ -254,6 +254,12 @@ class LinkNotNeeded(Unavailable):
     code = "UNAVAILABLE-LINK-NOT-NEEDED"
 
 
+class LedgerRequired(Refusal):
+    """The owner of a type demands a record of every delivery, and this broker keeps no ledger."""
+
+    code = "REFUSED-LEDGER-REQUIRED"
+
+
 class NotRecorded(BadInput):
     """A durable subscription was asked for at a broker that does not record the type."""
 

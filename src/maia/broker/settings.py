@@ -18,7 +18,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
 from maia.sessions.challenges import OneTimeLimits
 
-__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings", "Routing"]
+__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "LedgerSettings", "RecordingSettings", "Routing"]
 
 
 class BadSettings(BadInput):
@@ -127,6 +127,14 @@ class RecordingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """Which deliveries a broker puts on record."""
+
+    of_all_types: bool = False
+    """Also of types whose owner does not demand it."""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """One broker of one network: where it listens, who it can show itself to be, whom it joins."""
 
@@ -151,6 +159,8 @@ class BrokerSettings:
     """How many bytes of filters of one type are announced; None to merge nothing."""
     recording: RecordingSettings | None = None
     """What is written to the event log; None for a broker without one."""
+    ledger: LedgerSettings | None = None
+    """Which deliveries are on record; None for a broker without a ledger."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)

@@ -17,6 +17,7 @@ from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
+from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.router import Router
@@ -131,6 +132,8 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
+    disclosures: Disclosures | None = None
+    """What was written to the ledger of deliveries, if this broker keeps one."""
     retained: RetainedFrames = field(default_factory=RetainedFrames)
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
@@ -191,11 +194,15 @@ def new_state(
     seals = SealingKeys(
         key, random=random, process_id=process_id, limits=settings.limits, ring_of=blinded.ring_of
     )
+    instance, ledger = random(16), None
+    if settings.ledger is not None:
+        ledger = Disclosures(key.principal, instance, settings.ledger.of_all_types)
     return BrokerState(
         key=key,
         settings=settings,
         random=random,
-        instance=random(16),
+        instance=instance,
+        disclosures=ledger,
         network=network_to_bytes(settings.network),
         own_credentials=shown_to_every_peer(settings.credentials),
         certificates=certificates,

@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "tpm": "tpm.app",
     "pipeline": "pipeline.commands.app",
     "log": "log.app",
+    "ledger": "pipeline.ledger.app",
 }
 """Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
 

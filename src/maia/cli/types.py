@@ -91,6 +91,12 @@ class NoSuchAttribute(BadInput):
     code = "INPUT-NO-SUCH-ATTRIBUTE"
 
 
+Ledger = Annotated[
+    bool,
+    typer.Option("--ledger", help="Demand that brokers put every delivery on record, or deliver nothing."),
+]
+
+
 @app.command(
     epilog="Examples: maia type define --key pito.key --name uk.gov.pito.Numberplate "
     "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type; "
@@ -115,6 +121,7 @@ def define(
     keys_at: KeysAt = None,
     blinded: Blinded = False,
     cover: CoverTraffic = None,
+    ledger: Ledger = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +141,8 @@ def define(
         sealing = least.level.value  # a sub-type seals no less
     sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
     sealed = _blinded(sealed, blinded=blinded, cover=cover)
-    definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed, above)
+    type_name = TypeName(whose, name, FIRST_VERSION)
+    definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
 
@@ -158,6 +166,7 @@ def change(
     keys_at: KeysAt = None,
     blinded: Blinded = False,
     cover: CoverTraffic = None,
+    ledger: Ledger = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -175,7 +184,9 @@ def change(
     sealed = sealing_from_options(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
     sealed = _blinded(sealed, blinded=blinded, cover=cover)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
-    new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above)
+    new = next_version(
+        old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
+    )
     save_definition(sign_definition(new, signing_key), out, force=force, as_json=as_json)
 
 
@@ -233,6 +244,8 @@ def diff(
     lines = [describe(change) for change in changes_between(before, after)]
     if before.sealing != after.sealing:
         lines.append(f"seal as {_sealing_words(after.sealing)}, and not as {_sealing_words(before.sealing)}")
+    if before.ledger != after.ledger:
+        lines.append(f"demand {'a' if after.ledger else 'no'} record of every delivery")
     if before.extends != after.extends:
         lines.append(f"extend {_super_words(after)}, and not {_super_words(before)}")
     answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
@@ -458,6 +471,7 @@ def _lines(definition: TypeDefinition) -> list[str]:
         *([] if above is None else [f"extends      {_super_words(definition)}"]),
         *attributes,
         *([] if definition.sealing is None else [f"sealing      {_sealing_words(definition.sealing)}"]),
+        *(["ledger       required"] if definition.ledger else []),
     ]
 
 
@@ -475,6 +489,7 @@ def _record(definition: TypeDefinition) -> dict[str, object]:
         ],
         "attributes": attributes,
         "sealing": None if sealing is None else _sealing_record(sealing),
+        "ledger": definition.ledger,
     }
 
 

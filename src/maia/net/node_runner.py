@@ -30,6 +30,7 @@ from maia.wire.effects import (
     Count,
     Dial,
     DialFailed,
+    Disclose,
     Effect,
     Input,
     Keep,
@@ -49,7 +50,7 @@ from maia.wire.effects import (
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
 
-__all__ = ["AlarmClock", "Node", "NodeFailed", "NodeRunner", "Recorder", "Timer"]
+__all__ = ["AlarmClock", "DeliveryLedger", "Node", "NodeFailed", "NodeRunner", "Recorder", "Timer"]
 
 # ------------------------------------------------------------ timers
 
@@ -167,6 +168,14 @@ _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""
 
 
+class DeliveryLedger(Protocol):
+    """What a runner writes deliveries to before they leave."""
+
+    def write(self, entries: Sequence[Disclose], /) -> None:
+        """Add entries; a process that is killed afterwards has written them."""
+        ...
+
+
 class NodeFailed(Unavailable):
     """A node met something that it was not written for, and stops before it does worse."""
 
@@ -214,12 +223,14 @@ class NodeRunner:
         dial_again_s: float = 0.25,
         after_inputs: Callable[[], None] = lambda: None,
         recorder: Recorder | None = None,
+        ledger: DeliveryLedger | None = None,
         stops_when_it_fails: bool = False,
         by_statement: StatementLinks | None = None,
     ) -> None:
         """Drive `node`, which proves on every connection that it holds `key`.
 
-        `recorder` does what a node with an event log asks of it. `after_inputs`
+        `recorder` does what a node with an event log asks of it, and `ledger` has
+        deliveries before they leave. `after_inputs`
         is called when the node has taken some inputs on, and when a link has
         room again. A node that `stops_when_it_fails` does not outlive an
         exception: its state may be torn, and its store is not. `by_statement`
@@ -243,7 +254,7 @@ class NodeRunner:
         self._alarm = AlarmClock(clock, lambda: self.give(Tick()))
         self._failure: MaiaError | None = None
         self._body: asyncio.Task[object] | None = None
-        self._recorder = recorder
+        self._recorder, self._ledger = recorder, ledger
         self._stops_when_it_fails = stops_when_it_fails
         self._is_reading = True
         back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
@@ -386,6 +397,10 @@ class NodeRunner:
     def _perform(self, effects: Sequence[Effect]) -> None:
         if not self._kept([effect for effect in effects if type(effect) is Keep]):
             return
+        if self._ledger is not None and not self._put_on_record(
+            [effect for effect in effects if type(effect) is Disclose], self._ledger
+        ):
+            return
         for effect in effects:
             if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
                 self._send(self.connections.find(effect.link), effect.data)
@@ -403,6 +418,17 @@ class NodeRunner:
             self._store.keep(changes)
         except MaiaError as problem:
             self._records.note("store-failed", problem.as_record())
+            self._fail(problem)
+            return False
+        return True
+
+    def _put_on_record(self, entries: Sequence[Disclose], ledger: DeliveryLedger) -> bool:
+        """Write what is about to be delivered to the ledger; say whether that worked."""
+        try:
+            if entries:
+                ledger.write(entries)
+        except MaiaError as problem:
+            self._records.note("ledger-failed", problem.as_record())
             self._fail(problem)
             return False
         return True
@@ -428,7 +454,7 @@ class NodeRunner:
             case ReadLog():
                 assert self._recorder is not None  # noqa: S101 - the same
                 self._recorder.read(effect)
-            case Keep() | Count():
+            case Keep() | Count() | Disclose():
                 pass  # done before, or after
             case _:
                 assert_never(effect)

@@ -236,13 +236,15 @@ def next_version(
     credentials: tuple[SignedCertificate, ...] = (),
     sealing: Sealing | None = None,
     extends: tuple[SignedDefinition, ...] | None = None,
+    ledger: bool = False,
 ) -> TypeDefinition:
     """Return the version that follows `definition`, not yet signed.
 
     `version` is handed in because chance lives elsewhere. Credentials are
     never inherited: they belong to the signer (dissertation, section 4.3.3).
     Sealing is inherited unless another one is given; it cannot be given up.
-    The super-type stays unless another one, or none, is given.
+    The super-type stays unless another one, or none, is given. A `ledger` that was demanded once
+    is demanded for ever.
     """
     name = definition.name
     attributes = apply_changes(definition.attributes, changes)
@@ -255,4 +257,5 @@ def next_version(
         credentials=credentials,
         sealing=definition.sealing if sealing is None else sealing,
         extends=definition.extends if extends is None else extends,
+        ledger=definition.ledger or ledger,
     )

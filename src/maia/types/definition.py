@@ -59,6 +59,12 @@ class SealingWeakened(BrokenCredential):
     code = "TYPE-SEALING-WEAKENED"
 
 
+class LedgerGivenUp(BrokenCredential):
+    """A version demands no record of deliveries, and a version it was made from does."""
+
+    code = "TYPE-LEDGER-GIVEN-UP"
+
+
 class SealingLevel(Enum):
     """What is sealed as one: all attributes of an event together, or each attribute alone."""
 
@@ -222,6 +228,8 @@ class TypeDefinition:
 
     The earlier versions are needed only where the super-type's signer holds some management rights alone.
     """
+    ledger: bool = False
+    """Whether brokers have to put every delivery on record (`maia.ledger`)."""
     vocabulary: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
     kinds: Mapping[AttributeUid, Kind] = field(init=False, repr=False, compare=False)
 

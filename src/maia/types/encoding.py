@@ -9,6 +9,7 @@ signature binds the name to the definition (dissertation, section 4.2.2):
         (attributes (attribute "numberplate" "3265" string) ...)
         (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...
           (blinded)? (cover "250" "1024")?)?
+        (ledger required)?
         (credentials CERTIFICATE ...)?)
       (signer (ed25519 KEY))
       (signature ed25519 BYTES))
@@ -88,6 +89,7 @@ _LIMITS: Final = Limits(
     depth_max=CERTIFICATE_LIMITS.depth_max + 3 + 3 * SUPER_TYPES_MAX,
     atom_max=CERTIFICATE_LIMITS.atom_max,
 )
+_LEDGER: Final[SExpression] = (b"ledger", b"required")
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}
 _DIGITS: Final = re.compile(rb"[1-9][0-9]{0,8}")
 _LEVELS: Final = {level.value.encode(): level for level in SealingLevel}
@@ -157,6 +159,8 @@ def definition_to_expression(definition: TypeDefinition) -> SExpression:
     fields.append((b"attributes", *map(_attribute_to_expression, definition.attributes)))
     if definition.sealing is not None:
         fields.append(_sealing_to_expression(definition.sealing))
+    if definition.ledger:
+        fields.append(_LEDGER)
     if definition.credentials:
         fields.append((b"credentials", *map(certificate_to_expression, definition.credentials)))
     return tuple(fields)
@@ -199,11 +203,12 @@ def _definition(expression: SExpression) -> TypeDefinition:
             extends, fields = _extends(fields)
             attributes, fields = _attributes(fields)
             sealing, fields = _sealing(fields)
-            credentials, fields = _credentials(fields)
+            ledger = fields[:1] == [_LEDGER]
+            credentials, fields = _credentials(fields[ledger:])
             if fields:
                 raise BadDefinitionEncoding("a field of the definition is unknown, repeated or out of order")
             type_name = TypeName(owner_from_expression(owner), text_from_atom(name), text_from_atom(version))
-            return TypeDefinition(type_name, previous, attributes, credentials, sealing, extends)
+            return TypeDefinition(type_name, previous, attributes, credentials, sealing, extends, ledger)
         case (b"event-type", (b"version", bytes(number)), *_) if number != b"1":
             shown = number[:64].decode("ascii", "backslashreplace")
             raise BadDefinitionEncoding(f"version `{shown}` of the definition format is unknown")

@@ -31,7 +31,7 @@ from maia.errors import BrokenCredential
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS
 from maia.types.changes import Change, describe, diff, ways_to_allow
-from maia.types.definition import SealingWeakened, SignedDefinition, TypeDefinition, is_weaker
+from maia.types.definition import LedgerGivenUp, SealingWeakened, SignedDefinition, TypeDefinition, is_weaker
 from maia.types.encoding import definition_from_body
 from maia.types.verified import _SEAL, VerifiedType, VerifiedTypeCache
 
@@ -342,7 +342,10 @@ def _verified_anew(
 ) -> VerifiedType:
     definition = _definition_as_signed(signed)
     changes = _changes_since(previous, definition)
-    reseals = previous is not None and previous.sealing != definition.sealing
+    # Who may change how events are sealed may also demand that their deliveries are on record.
+    reseals = previous is not None and (
+        previous.sealing != definition.sealing or previous.definition.ledger != definition.ledger
+    )
     re_extends = previous is not None and previous.definition.extends != definition.extends
     super_type: VerifiedType | None = None
     for one in definition.extends:
@@ -411,6 +414,11 @@ def _changes_since(previous: VerifiedType | None, definition: TypeDefinition) ->
         raise WrongPreviousVersion(
             f"`{name.name}` says that it follows version `{definition.previous}`, "
             f"and was compared with version `{previous.name.version}` of `{previous.name.name}`"
+        )
+    if previous.definition.ledger and not definition.ledger:
+        raise LedgerGivenUp(
+            f"version `{name.version}` of `{name.name}` demands no ledger, and version "
+            f"`{definition.previous}` does"
         )
     if is_weaker(definition.sealing, than=previous.sealing):
         raise SealingWeakened(

@@ -23,6 +23,7 @@ __all__ = [
     "Count",
     "Dial",
     "DialFailed",
+    "Disclose",
     "Effect",
     "Input",
     "Keep",
@@ -190,6 +191,16 @@ class Record(_QuietlyPrinted, frozen=True):
     data: bytes
 
 
+class Disclose(_QuietlyPrinted, frozen=True):
+    """Put a delivery on record in the ledger; done before anything is sent that was asked for with it.
+
+    The first entry that `begins` counts numbers anew starts a new file.
+    """
+
+    begins: bool
+    data: bytes
+
+
 class ReadLog(msgspec.Struct, frozen=True):
     """Read frames of a type from a position on, at most so many frames and about so many bytes.
 
@@ -219,4 +230,6 @@ class Count(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-Effect: TypeAlias = Send | Close | ReadLater | Dial | WakeAt | Keep | Note | Count | Record | ReadLog
+Effect: TypeAlias = (
+    Send | Close | ReadLater | Dial | WakeAt | Keep | Note | Count | Record | ReadLog | Disclose
+)

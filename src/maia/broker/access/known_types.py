@@ -53,6 +53,7 @@ class KnownTypes:
         "_limit",
         "_meter",
         "_network",
+        "_on_record",
         "_sealings",
         "_settings",
         "_versions",
@@ -70,6 +71,7 @@ class KnownTypes:
         self._histories: dict[bytes, TypeHistory] = {}
         self._versions: dict[bytes, dict[TypeName, VerifiedType]] = {}
         self._sealings: dict[bytes, Sealing] = {}
+        self._on_record: set[bytes] = set()
 
     def __len__(self) -> int:
         """Return how many versions are known."""
@@ -83,6 +85,10 @@ class KnownTypes:
     def sealing(self, type_id: bytes) -> Sealing | None:
         """Return how a type is sealed: at the strongest level of any version known here (A29)."""
         return self._sealings.get(type_id)
+
+    def requires_ledger(self, type_id: bytes) -> bool:
+        """Say whether any known version of a type demands that every delivery of it is on record."""
+        return type_id in self._on_record
 
     def sealed(self) -> Mapping[bytes, Sealing]:
         """Return the types that are sealed, by type id."""
@@ -189,6 +195,7 @@ class KnownTypes:
                 effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", None))
             del self._histories[type_id]
             self._sealings.pop(type_id, None)
+            self._on_record.discard(type_id)
         return effects
 
     def remember(self, versions: Iterable[VerifiedType]) -> list[Effect]:
@@ -206,6 +213,8 @@ class KnownTypes:
             self._versions.setdefault(version.type_id, {})[version.name] = version
             if is_new and history.sealing is not None:
                 self._sealings[version.type_id] = history.sealing
+            if version.definition.ledger:
+                self._on_record.add(version.type_id)
             if is_new:
                 effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", definition_to_bytes(version.signed)))
         return effects

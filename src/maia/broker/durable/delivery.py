@@ -27,10 +27,12 @@ from typing import Final, TypeAlias
 from maia.broker.durable.cursors import Cursor, forgotten, kept
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import vouched_for
+from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import (
     CursorAhead,
     CursorOfAnotherType,
+    LedgerRequired,
     LogKeysGone,
     LogRemoved,
     LogUnreadable,
@@ -242,27 +244,25 @@ def _taken(
     unseen = unseen_by(cursor.rows, transit)
     if not state.identities.admits(transit.requires, entry.link, now):
         return [Count("maia_requirements_unmet_total")]  # by the statement of this moment
-    data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))
-    if data is None:
+    if unseen is None:
         return []
-    cursor.delivered(logged.position, len(data))
-    return [Send(entry.link, data)]
-
-
-def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Readable) -> bytes | None:
-    """Return what its reader sees of a frame; None for nothing."""
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
     # What its publisher's provider said when it was recorded: the statement has expired since.
-    transit = vouched_for(state.attached, found.transit, logged.recorded_at)
+    transit = vouched_for(state.attached, unseen, logged.recorded_at)
     seen = view_class.seen_of(transit, found.missing)
     if seen is None:
-        return None
+        return []
+    try:
+        recorded = put_on_record(state, entry, transit, seen, now)
+    except LedgerRequired as problem:
+        return [_missed(entry, logged.position, logged.position, problem)]
     whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
-    if seen.author is None:
-        return encode_known(DeliverLogged(entry.ref, logged.position, *whom, seen.rows, seen.columns))
-    return encode_known(
-        DeliverLoggedWithAuthor(entry.ref, logged.position, *whom, seen.rows, seen.columns, seen.author)
+    about = entry.ref, logged.position, *whom, seen.rows, seen.columns
+    data = encode_known(
+        DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
+    cursor.delivered(logged.position, len(data))
+    return [*recorded, Send(entry.link, data)]
 
 
 # ------------------------------------------------------------ small change

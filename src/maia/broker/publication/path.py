@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.broker.access.impairment import dial_or_lack
-from maia.broker.publication.authors import attached, check_signature, vouched_for
+from maia.broker.publication.authors import attached, check_signature
+from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped
@@ -232,13 +233,7 @@ def _given_here(
         recorded = log.record(transit.as_carried(), now)
         if taken is not None:
             taken.update(range(transit.frame.rows))
-    audience = state.audiences.get(transit.type_id)
-    if audience is None:
-        return recorded
-    if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
-        return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
-    known = vouched_for(state.attached, transit, now)
-    return [*recorded, *audience.deliver(known, state.identities, now, taken=taken)]
+    return [*recorded, *deliver(state, transit, now, taken=taken)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

@@ -16,11 +16,12 @@ from typing import Final
 
 from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.authors import vouched_for
+from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.expected_sources import refuse_unasked
 from maia.broker.publication.retained import book_keys, holds_topics
 from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
 from maia.broker.publication.transit import Transit, from_carried
-from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
+from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
@@ -269,7 +270,11 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
     if seen is None or not state.identities.admits(transit.requires, entry.link, now):
         return []
     delivery = delivery_of(transit, seen, [entry.ref])
-    return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
+    try:
+        recorded = put_on_record(state, entry, transit, seen, now)
+    except LedgerRequired as problem:
+        return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    return [*recorded, Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 
 def _for_neighbour(state: BrokerState, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
-from maia.broker.publication.authors import vouched_for
+from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
 from maia.broker.publication.transit import Transit, without_proof
@@ -112,7 +112,7 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
-    here = _delivered(state, unseen, frozenset(), now, signer=state.principal)
+    here = deliver(state, unseen, now, signer=state.principal.key)
     made: list[SealedTransit] = []
 
     def sealed(block_rows: int) -> SealedTransit:
@@ -138,7 +138,7 @@ def _send_blinded(
     # Before it is delivered here: what does not fit goes nowhere. Behind the duplicates: a number that
     # is left out would show.
     outer = state.blinded.enclose(unseen, keys.type_id, by=state.principal, cover=sealing.cover, now=now)
-    here = _delivered(state, unseen, frozenset(), now, signer=state.principal)
+    here = deliver(state, unseen, now, signer=state.principal.key)
     state.cover.is_filled = True
     return [*here, *_send_outer(state, outer, keys, sealing, now, inner=unseen)]
 
@@ -313,7 +313,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         return [*counted, *_carried_again(state, arrived, sealed.part, sealed.missing, sealed, now)]
     remember_passing(state, arrived.frame, arrived.source, now)
     recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
-    here = _delivered(state, unseen, sealed.missing, now, signer=Principal(arrived.frame.signer))
+    here = deliver(state, unseen, now, missing=sealed.missing, signer=arrived.frame.signer)
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
@@ -348,7 +348,7 @@ def _read_blinded(
         else:
             log = state.recording
             recorded = [] if log is None else log.record(state.blinded.unblind(frame, inner), now)
-            here = [*recorded, *_delivered(state, unseen, frozenset(), now, signer=Principal(frame.signer))]
+            here = [*recorded, *deliver(state, unseen, now, signer=frame.signer)]
     return [*here, *forward_sealed(state, part, missing, lambda _: sealed, source=arrived.source, now=now)]
 
 
@@ -404,19 +404,6 @@ def learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal)
     link = None if neighbour is None else state.links[neighbour.link]
     if link is not None and link.peer == signer and type_id in link.rights:
         state.writers.learn(type_id, signer, state.authoriser.pool(link.shown, link.rights[type_id]))
-
-
-def _delivered(
-    state: BrokerState, part: Transit, missing: frozenset[AttributeUid], now: Instant, *, signer: Principal
-) -> list[Effect]:
-    """Deliver to local subscribers what could be opened, unless a later frame of the stream was."""
-    audience = state.audiences.get(part.type_id)
-    if audience is None:
-        return []
-    if not state.routes.order.admit(part.publisher.key, part.stream, part.sequence, signer.key):
-        return [Count("maia_late_frames_total")]
-    known = vouched_for(state.attached, part, now)
-    return list(audience.deliver(known, state.identities, now, missing=missing))
 
 
 def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:

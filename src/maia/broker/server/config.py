@@ -27,7 +27,7 @@ from typing import Final, Literal
 
 from msgspec import field
 
-from maia.broker.settings import BrokerLimits, BrokerSettings, RecordingSettings, Routing
+from maia.broker.settings import BrokerLimits, BrokerSettings, LedgerSettings, RecordingSettings, Routing
 from maia.config.bounds_file import read_bounds
 from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.config.identity_file import IdentityFile
@@ -113,6 +113,10 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """How long what was recorded is kept; without a number, for ever."""
     log_keep_mb: Positive | None = field(name="log.keep_mb", default=None)
     """How many megabytes of segments are kept of each type; without a number, all."""
+    ledger_folder: Path | None = field(name="ledger.folder", default=None)
+    """Where deliveries are put on record; without one no type is delivered whose owner demands it."""
+    ledger_all: bool = field(name="ledger.all", default=False)
+    """Whether deliveries of all types are put on record, and not only where the type's owner demands it."""
     statements_fetch_from: Addresses = field(name="statements.fetch_from", default=())
     """Domains' servers that may be asked for statements which are missed here; none by default."""
     identity_listen: Address | None = field(name="identity.listen", default=None)
@@ -263,6 +267,7 @@ class PreparedBroker:
             require_install=config.require_install,
             aggregation=config.aggregation,
             recording=recording,
+            ledger=None if config.ledger_folder is None else LedgerSettings(config.ledger_all),
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
@@ -298,6 +303,10 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         secrets = opened(config, "transformation_keys", lambda: load_transformation_keys(path))
     _check_log(config)
     identity, trust = _identity(config, key, now)
+    if config.ledger_folder is not None:
+        check_folder(config, "ledger.folder", config.ledger_folder)
+    elif "ledger.all" in config.origins:
+        raise config.wrong("ledger.all", "says what to put on record, and `ledger.folder` does not say where")
     return PreparedBroker(
         config,
         key,

@@ -26,6 +26,7 @@ from maia.config.input_files import QUORUM_SUFFIX, read_certificates
 from maia.config.start_checks import right_to_connect
 from maia.credentials import SignedCertificate, SignedStatement
 from maia.errors import MaiaError
+from maia.ledger.files import LedgerFiles
 from maia.net.data_folder import DataFolderInUse, one_of, own_folder
 from maia.net.garbage_collection import watched
 from maia.net.links import LinkLimits
@@ -81,7 +82,11 @@ async def serve(
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
-        with _own(config.data) as store, _event_log(prepared, telemetry) as recorder:
+        with (
+            _own(config.data) as store,
+            _event_log(prepared, telemetry) as recorder,
+            _ledger(config) as ledger,
+        ):
             keep_quorums(config.data, prepared.quorums)
             async with run_broker(
                 prepared.key,
@@ -92,12 +97,17 @@ async def serve(
                 records=telemetry,
                 overhear=overhear,
                 recorder=recorder,
+                ledger=ledger,
                 by_statement=_statement_links(prepared),
                 listen_by_statement=config.identity_listen,
             ) as running:
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
-                    async with _renewing(prepared, telemetry, running), _fetching(config, telemetry, running):
+                    async with (
+                        _renewing(prepared, telemetry, running),
+                        _fetching(config, telemetry, running),
+                        _synchronising(ledger),
+                    ):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
         raise one_of(group) from group
@@ -222,6 +232,37 @@ def _event_log(prepared: PreparedBroker, telemetry: Telemetry) -> Iterator[LogRe
         )
 
 
+@contextmanager
+def _ledger(config: BrokerConfig) -> Iterator[LedgerFiles | None]:
+    """Verify the ledger of deliveries and open it, if this broker keeps one."""
+    if config.ledger_folder is None:
+        yield None
+        return
+    with LedgerFiles(config.ledger_folder) as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def _synchronising(ledger: LedgerFiles | None) -> AsyncIterator[None]:
+    """Let the disk follow what was put on record, while the body runs."""
+    if ledger is None:
+        yield
+        return
+
+    async def follow(ledger: LedgerFiles) -> None:
+        while True:
+            await asyncio.sleep(_SYNC_S)
+            await asyncio.to_thread(ledger.sync)
+
+    task = asyncio.create_task(follow(ledger))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 class _WithTypes:
     """A store that also hands the broker the definitions of a type folder, to be verified like its own."""
 
@@ -246,6 +287,7 @@ def _own(data: Path | None) -> Iterator[Store]:
 
 
 LOOK_S: Final = 5.0
+_SYNC_S: Final = 1.0
 
 
 async def watching(

@@ -26,6 +26,7 @@ from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.ledger.files import LedgerFiles
 from maia.net.addresses import bind, host_and_port
 from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner, Recorder
@@ -147,6 +148,7 @@ class RunningBroker:
     runner: NodeRunner
     clock: Callable[[], Instant]
     recorder: Recorder | None = None
+    ledger: LedgerFiles | None = None
     statement_address: str | None = None
     """Where statement links are accepted, if they are."""
 
@@ -156,6 +158,9 @@ class RunningBroker:
         log = found.get("log")
         if self.recorder is not None and isinstance(log, Mapping):
             found["log"] = {**log, **self.recorder.status()}
+        if self.ledger is not None:
+            head = self.ledger.head
+            found["ledger"] = {"entries": head.entries, "check": head.check.hex()}
         return found
 
 
@@ -171,6 +176,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     clock: Callable[[], Instant] = system_now,
     overhear: Callable[[bytes], None] | None = None,
     recorder: Recorder | None = None,
+    ledger: LedgerFiles | None = None,
     by_statement: StatementLinks | None = None,
     listen_by_statement: str | None = None,
 ) -> AsyncIterator[RunningBroker]:
@@ -179,11 +185,14 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     It listens at `listen`, or else at the settings' address. Port 0 stands for
     any free port, and the broker is then known by the one it found. A demonstration
     may `overhear` its messages. A broker whose
-    settings say that it records needs a `recorder`. Statement links are accepted
+    settings say that it records needs a `recorder`, and one that puts deliveries on record
+    a `ledger`. Statement links are accepted
     at `listen_by_statement`, beside the TLS links; they need `by_statement`.
     """
     if settings.recording is not None and recorder is None:
         raise BadSettings("a broker that records needs an event log")
+    if settings.ledger is not None and ledger is None:
+        raise BadSettings("a broker that puts deliveries on record needs a ledger")
     store = MemoryStore() if store is None else store
     kept = store.load()
     listening, bound = bind(settings.address if listen is None else listen)
@@ -204,6 +213,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
             records=records,
             clock=clock,
             recorder=recorder,
+            ledger=ledger,
             after_inputs=lambda: _take_challenges(broker, revalidator),
             by_statement=by_statement,
         )
@@ -224,7 +234,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
                 runner.perform(broker.identify(by_statement.identity().own, clock()))
                 renewing = asyncio.create_task(_renew_identity(broker, runner, by_statement, records))
             try:
-                yield RunningBroker(bound, broker, runner, clock, recorder, statement_address)
+                yield RunningBroker(bound, broker, runner, clock, recorder, ledger, statement_address)
             finally:
                 if renewing is not None:
                     renewing.cancel()

@@ -9,11 +9,11 @@ what `see` of the policy kernel shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,7 @@ from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.authority import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Frame, Instant, Kinds
+from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
 from maia.policy.view import asks_of, converts_to, keeps, kinds_shown
@@ -74,8 +74,18 @@ class Seen:
 
     rows: int
     columns: list[WireColumn]
+    shown: Mapping[frozenset[AttributeUid], Sequence[int]]
+    """The attributes that are shown, with the numbers of the rows that show them."""
     author: Author | None = None
     """What goes along about the publisher: its signature as far as it covers these columns."""
+
+
+Record: TypeAlias = Callable[[Mapping[LinkId, Sequence[int]], Transit, Seen], Iterable[Effect]]
+"""Returns what puts a delivery to these references on record."""
+
+
+def _no_record(_members: Mapping[LinkId, Sequence[int]], _transit: Transit, _seen: Seen) -> Iterable[Effect]:
+    return ()
 
 
 @dataclass(slots=True)
@@ -160,12 +170,20 @@ class SubscriberGroup:
         cut = transit.cut(rows)
         if self.shown is not None:
             author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
-            return Seen(cut.frame.rows, cut.columns(self.shown), _for_subscribers(author))
-        return self._screened_row_by_row(cut.frame, _for_subscribers(without_proof(cut.author)))
+            shown = {self.shown: cut.kept or range(cut.frame.rows)}
+            return Seen(cut.frame.rows, cut.columns(self.shown), shown, _for_subscribers(author))
+        return self._screened_row_by_row(cut)
 
-    def _screened_row_by_row(self, frame: Frame, author: Author | None) -> Seen | None:
+    def _screened_row_by_row(self, cut: Transit) -> Seen | None:
         see = self.see = self.see or to_python(self.view, self.keys)
-        parts = [part for event in frame.events() if (part := see(event)) is not None]
+        numbers = cut.kept or range(cut.frame.rows)
+        parts: list[Mapping[AttributeUid, PresentValue]] = []
+        shown: dict[frozenset[AttributeUid], list[int]] = {}
+        for number, event in zip(numbers, cut.frame.events(), strict=True):
+            part = see(event)
+            if part is not None:
+                parts.append(part)
+                shown.setdefault(frozenset(part), []).append(number)
         if not parts:
             return None
         columns = {
@@ -173,7 +191,8 @@ class SubscriberGroup:
             for uid, kind in self._kinds.items()
             if any(uid in part for part in parts)
         }
-        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), author)
+        author = _for_subscribers(without_proof(cut.author))
+        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), shown, author)
 
     @property
     def _kinds(self) -> Kinds:
@@ -248,6 +267,7 @@ class LocalSubscribers:
         *,
         missing: frozenset[AttributeUid] = frozenset(),
         taken: set[int] | None = None,
+        record: Record = _no_record,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
@@ -256,6 +276,7 @@ class LocalSubscribers:
         sealed frame that this broker cannot read. They look as if they were null;
         a class that asks about one of them, in its filter or in what restricts it,
         gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
+        Before the deliveries to a class comes what puts them on `record`.
         """
         for key, rows in self._matched(transit.matched).items():
             view_class = self.classes[key]
@@ -269,6 +290,7 @@ class LocalSubscribers:
             if seen is not None:
                 if taken is not None:
                     taken.update(rows)
+                yield from record(members, transit, seen)
                 yield from _deliveries(transit, seen, members)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:

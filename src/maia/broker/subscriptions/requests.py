@@ -18,6 +18,7 @@ from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import dial_or_lack, warn
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
+from maia.broker.publication.delivery import check_ledger
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import CursorTaken, RefTaken, RequirementOnBlinded, StatementAwaited
 from maia.broker.routing.own_interests import want_to_record
@@ -83,6 +84,7 @@ def _subscribed(
     now: Instant,
 ) -> list[Effect]:
     event_type, handed_over = _event_type(state, asked, message, now)
+    check_ledger(state, event_type)
     before = _renewed(link.subscriptions.get(message.id), event_type)
     request, pool = _question(state, link, asked, event_type, message)
     held = HeldRequest(message, asked)

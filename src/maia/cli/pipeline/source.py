@@ -9,7 +9,7 @@ gone when the command ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from maia.cli.membership import history_of, verified
 from maia.errors import Unavailable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from rich.progress import Progress
 
     from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
@@ -138,10 +138,8 @@ class Asked:
         place = self.path or self.log
         if place is not None and not place.exists():
             raise BadSource(f"`{place}` is not there; `maia pipeline generate` makes events to begin with")
-        if self.log is not None and not (self.definitions and self.key and self.credentials):
-            raise BadSource(
-                "a log is read under a reader's rights: give --definition, --key and --credentials"
-            )
+        if self.log is not None:
+            self.check_log()
         if self.path is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.path)))
         else:
@@ -150,6 +148,17 @@ class Asked:
             quorums = read_constitutions(self.credentials or [])
             newest = _versions(self.definitions or [], quorums)[-1]
             application.check_names({one.name: one.kind for one in newest.attributes})
+
+    def check_log(self) -> None:
+        """Refuse to read a log without rights."""
+        from maia.spark.applications.runs import BadSource
+
+        if self.log is None or not self.log.exists():
+            raise BadSource(f"there is no event log at `{self.log}`")
+        if not (self.definitions and self.key and self.credentials):
+            raise BadSource(
+                "a log is read under a reader's rights: give --definition, --key and --credentials"
+            )
 
     @contextmanager
     # Any: each application has terms of its own.
@@ -160,6 +169,23 @@ class Asked:
         if self.path is not None:
             yield parquet_source(spark, self.path)
             return
+        with self._governed_source(spark, list(application.reads)) as source:
+            yield source
+
+    @contextmanager
+    # Any: what `governed` is told by name.
+    def opened_table(
+        self, spark: SparkSession, columns: list[str] | None, **named: Any
+    ) -> Iterator[DataFrame]:
+        """Hand out the log as a governed table; keys that it needed are gone when the body ends."""
+        with self._governed_source(spark, columns, **named) as source:
+            yield source.table()
+
+    @contextmanager
+    # Any: what `governed` is told by name.
+    def _governed_source(
+        self, spark: SparkSession, columns: list[str] | None, **named: Any
+    ) -> Iterator[Source]:
         from maia.spark.governed.right_watch import read_statements, right_watch
         from maia.spark.keys.key_server import job_desk
         from maia.spark.session.session import cluster_of
@@ -175,7 +201,7 @@ class Asked:
             right_watch(desk, heard, folders=folders, asking=asking) as watch,
             _end_of_right(watch),
         ):
-            yield self._governed(spark, application, desk, watch, asking)
+            yield self._governed(spark, columns, desk, watch, asking, named)
 
     def _asking(self) -> Asking:
         """Return the testers that this command asks: those in its own certificates, and no others."""
@@ -188,12 +214,13 @@ class Asked:
     def _governed(
         self,
         spark: SparkSession,
-        application: Application[Any],
+        columns: list[str] | None,
         desk: JobDesk,
         watch: RightWatch,
         asking: Asking,
+        # Any: what `governed` is told by name.
+        named: Mapping[str, Any],
     ) -> Source:
-        # Any: each application has terms of its own.
         from maia.config.constitutions import read_constitutions
         from maia.spark.applications.runs import Source
         from maia.spark.governed.reader import Reader
@@ -220,7 +247,8 @@ class Asked:
             reader=reader,
             keys=keys,
             watch=watch,
-            columns=list(application.reads),
+            columns=columns,
+            **named,
         )
         sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
         return Source(table, partial(table, is_stream=True, **sized), names=_names(versions))

@@ -91,6 +91,8 @@ class Host:
     unsafe: list[Logged] = field(default_factory=list, repr=False)
     """What was written to the event log and would not survive a crash."""
     is_synchronising: bool = False
+    ledger: list[bytes] = field(default_factory=list, repr=False)
+    """The entries of the ledger of deliveries."""
     links_made: int = 0
     dials: dict[str, Dialling] = field(default_factory=dict, repr=False)
     wake_at: int | None = None

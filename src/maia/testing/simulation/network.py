@@ -37,6 +37,7 @@ from maia.wire.effects import (
     Close,
     Count,
     Dial,
+    Disclose,
     Effect,
     Input,
     Keep,
@@ -120,6 +121,7 @@ class SimulatedNetwork:
             Note: self._note,
             Record: logs.record,
             ReadLog: logs.read,
+            Disclose: lambda host, effect: host.ledger.append(effect.data),
         }
 
     # ------------------------------------------------------------ what there is

@@ -1,0 +1,85 @@
+"""How does a frame reach the subscribers of this broker, and the ledger before them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from maia.broker.publication.authors import vouched_for
+from maia.broker.publication.disclosures import Disclosures
+from maia.broker.publication.transit import Transit
+from maia.broker.refusals import LedgerRequired
+from maia.broker.sessions.links import Subscription
+from maia.broker.state import BrokerState
+from maia.broker.subscriptions.local_subscribers import Seen
+from maia.events import AttributeUid, Instant
+from maia.types import VerifiedType
+from maia.wire.effects import Count, Effect, LinkId
+
+__all__ = ["check_ledger", "deliver", "put_on_record"]
+
+
+def deliver(
+    state: BrokerState,
+    transit: Transit,
+    now: Instant,
+    *,
+    missing: frozenset[AttributeUid] = frozenset(),
+    signer: bytes = b"",
+    taken: set[int] | None = None,
+) -> list[Effect]:
+    """Deliver what local subscribers see of a frame, unless a later one of its stream was delivered.
+
+    `missing` are attributes that could not be opened, and `signer` is whose signature was verified,
+    both of a sealed frame. Rows that went to a subscriber are added to those that were `taken`.
+    """
+    audience = state.audiences.get(transit.type_id)
+    if audience is None:
+        return []
+    if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence, signer):
+        return [Count("maia_late_frames_total")]  # order comes first
+    ledger, refused = _ledger_for(state, transit.type_id)
+    if refused is not None:
+        return [Count("maia_frames_refused_total", labels={"code": refused.code})]
+    known = vouched_for(state.attached, transit, now)
+    if ledger is None:
+        return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken))
+
+    def record(members: Mapping[LinkId, Sequence[int]], frame: Transit, seen: Seen) -> Iterable[Effect]:
+        return (ledger.record(state.links, members, frame, seen.shown, now),)
+
+    return list(
+        audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record)
+    )
+
+
+def put_on_record(
+    state: BrokerState, entry: Subscription, transit: Transit, seen: Seen, now: Instant
+) -> list[Effect]:
+    """Return what puts a delivery to one subscriber on record, to be done before it is sent.
+
+    Raise LedgerRequired if it may not be sent, because it cannot be put on record.
+    """
+    ledger, refused = _ledger_for(state, entry.right.event_type.type_id)
+    if refused is not None:
+        raise refused
+    if ledger is None:
+        return []
+    return [ledger.record(state.links, {entry.link: [entry.ref]}, transit, seen.shown, now)]
+
+
+def _ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:
+    """Return where deliveries of a type go on record, if they do, and why they may not be made."""
+    ledger, required = state.disclosures, state.types.requires_ledger(type_id)
+    if ledger is None and required:
+        return None, LedgerRequired("every delivery has to be on record, and this broker keeps no ledger")
+    return (ledger if ledger is not None and (required or ledger.is_of_all_types) else None), None
+
+
+def check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
+    """Refuse a subscription whose deliveries would have to be on record, where there is no ledger."""
+    required = event_type.definition.ledger or state.types.requires_ledger(event_type.type_id)
+    if required and state.disclosures is None:
+        raise LedgerRequired(
+            f"the owner of `{event_type.name.name}` demands a record of every delivery, and this broker "
+            "keeps no ledger: use a broker that does"
+        )

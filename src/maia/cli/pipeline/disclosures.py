@@ -1,0 +1,153 @@
+"""`maia pipeline disclosures`: who saw which events, by which rule, and what is unusual about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.output import answer
+from maia.cli.pipeline.source import (
+    Asked,
+    CredentialsOf,
+    KeyOf,
+    KeysAt,
+    NetworkOf,
+    OwnerOf,
+    Signers,
+    StatementsOf,
+    TypeOf,
+)
+from maia.config.input_files import read_principal
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, help="Ask ledgers of deliveries, exported by `maia ledger export`, in Spark."
+)
+Ledger: TypeAlias = Annotated[
+    list[Path],
+    typer.Option("--ledger", help="An exported ledger: a Parquet file or a folder of them. May be repeated."),
+]
+_SHOWN: Final = 1000
+
+
+class NoLedger(BadInput):
+    """There is no exported ledger at this place."""
+
+    code = "INPUT-LEDGER-EXPORT"
+
+
+@app.command(
+    epilog="Example: maia pipeline disclosures who-saw --ledger disclosures.parquet --log events "
+    "-d plate.type -k chief.key --credentials chief --where 'numberplate == \"AE05 XYZ\"'"
+)
+def who_saw(
+    ledger: Ledger,
+    log: Annotated[Path, typer.Option(help="The event log, read under the rights of --key.")],
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    where: Annotated[str, typer.Option(help="Which events: a filter, as in subscriptions.")] = "",
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
+    statements: StatementsOf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print who received events that you may read: how many of them, and which attributes."""
+    asked = Asked(None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements)
+    asked.check_log()
+    with _spark(ledger) as (spark, disclosed):
+        from maia.spark.disclosures import who_saw as question
+
+        chosen = {"filter": where} if where else {}
+        with asked.opened_table(spark, None, with_meta=True, **chosen) as events:
+            _print(question(disclosed, events).orderBy("first_at"), as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia pipeline disclosures what-saw office.pub --ledger disclosures.parquet --json"
+)
+def what_saw(
+    principal: Annotated[str, typer.Argument(help="A key or a .pub file.")],
+    ledger: Ledger,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a principal received: how many events of which type and publisher, with which attributes."""
+    key = read_principal(principal).key
+    with _spark(ledger) as (_, disclosed):
+        from maia.spark.disclosures import what_saw as question
+
+        _print(question(disclosed, key).orderBy("first_at"), as_json=as_json)
+
+
+@app.command(epilog="Example: maia pipeline disclosures by-rule --ledger disclosures.parquet")
+def by_rule(ledger: Ledger, as_json: AsJson = False) -> None:
+    """Print how much was delivered on which certificate."""
+    with _spark(ledger) as (_, disclosed):
+        from maia.spark.disclosures import by_rule as question
+
+        _print(question(disclosed).orderBy("deliveries", ascending=False), as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia pipeline disclosures anomalies --ledger disclosures.parquet "
+    "--since 2026-11-01 --times 5"
+)
+def anomalies(
+    ledger: Ledger,
+    since: Annotated[datetime | None, typer.Option(help="Attributes first seen since then (UTC).")] = None,
+    times: Annotated[float, typer.Option(min=1.0, help="How far above its own average.")] = 4.0,
+    days: Annotated[int, typer.Option(min=1, help="For how many days it has been there at least.")] = 7,
+    as_json: AsJson = False,
+) -> None:
+    """Print recipients that saw an attribute for the first time, and days with far more than usual."""
+    with _spark(ledger) as (_, disclosed):
+        from maia.spark.disclosures import first_sights, unusual_volume
+
+        found: list[DataFrame] = [unusual_volume(disclosed, times=times, days=days).orderBy("day")]
+        if since is not None:
+            moment = since.replace(tzinfo=UTC)
+            found.append(first_sights(disclosed, since=moment).orderBy("first_at"))
+        for one in found:
+            _print(one, as_json=as_json)
+
+
+@contextmanager
+def _spark(ledger: list[Path]) -> Iterator[tuple[SparkSession, DataFrame]]:
+    for path in ledger:
+        if not path.exists():
+            raise NoLedger(f"`{path}` is not there; `maia ledger export` writes it")
+    from maia.spark.session.session import cluster_of, spark_session
+
+    with spark_session(
+        "maia-disclosures", cores=2, memory_mib=2048, long_running=True, cluster=cluster_of()
+    ) as spark:
+        yield spark, spark.read.parquet(*(str(path.resolve()) for path in ledger))
+
+
+def _print(found: DataFrame, *, as_json: bool) -> None:
+    rows = found.limit(_SHOWN + 1).collect()
+    for row in rows[:_SHOWN]:
+        record = {name: _shown(value) for name, value in row.asDict().items()}
+        answer(["  ".join(f"{name} {value}" for name, value in record.items())], record, as_json=as_json)
+    if not as_json:
+        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
+        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    return [_shown(each) for each in value] if isinstance(value, list) else value

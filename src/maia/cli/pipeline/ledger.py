@@ -1,0 +1,206 @@
+"""`maia ledger`: what was delivered to whom, on which certificates, and is the account whole?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.output import ANSWER_NO, answer
+from maia.config.input_files import read_definition, read_principal
+
+if TYPE_CHECKING:
+    from maia.ledger.records import Disclosure
+    from maia.types import TypeDefinition
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Read and verify a broker's ledger of deliveries.", no_args_is_help=True, rich_markup_mode=None
+)
+Folder = Annotated[Path, typer.Argument(help="The folder of the ledger.")]
+_CHECK_DIGITS: Final = 64
+
+
+@app.command(
+    epilog="Examples: maia ledger show ledger --recipient office.pub; maia ledger show ledger "
+    "--type lab.type --attribute patient --json"
+)
+def show(
+    folder: Folder,
+    recipient: Annotated[str | None, typer.Option(help="Deliveries to this key or .pub file alone.")] = None,
+    publisher: Annotated[
+        str | None, typer.Option(help="Deliveries of this publisher's events alone.")
+    ] = None,
+    types: Annotated[
+        list[Path] | None,
+        typer.Option("--type", help="Deliveries of this type alone, with names for its attributes."),
+    ] = None,
+    attribute: Annotated[
+        str | None,
+        typer.Option(help="Deliveries that show this attribute alone: a name with --type, or a uid."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print each delivery: when, to whom, which rows of which frame, which attributes, by which certificates.
+
+    The ledger is verified as it is read.
+    """
+    from maia.ledger.files import disclosures_in
+    from maia.types import type_id
+
+    definitions = {
+        type_id(one.name.owner, one.name.name): one
+        for one in (read_definition(path).definition for path in types or ())
+    }
+    to = None if recipient is None else read_principal(recipient).key
+    by = None if publisher is None else read_principal(publisher).key
+    uids = {attribute} | {
+        each.uid for one in definitions.values() for each in one.attributes if each.name == attribute
+    }
+    found = 0
+    for one in disclosures_in(folder):
+        if (to is not None and one.recipient != to) or (by is not None and one.publisher != by):
+            continue
+        if (definitions and one.type_id not in definitions) or (
+            attribute is not None and uids.isdisjoint(one.attributes)
+        ):
+            continue
+        found += 1
+        if as_json:
+            sys.stdout.write(json.dumps(_record(one, definitions)) + "\n")
+        else:
+            sys.stdout.write("\n".join(_lines(one, definitions)) + "\n\n")
+    if not as_json:
+        sys.stdout.write(f"{found} deliveries\n")
+
+
+@app.command(
+    epilog="Examples: maia ledger verify ledger; maia ledger verify ledger --head 5a0e…, printed by "
+    "`maia ledger head` before"
+)
+def verify(
+    folder: Folder,
+    head: Annotated[
+        str | None,
+        typer.Option(help="A check that `maia ledger head` printed before: it has to be in the ledger."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Read every entry and compare every check; exit status 1 if an earlier head is not in the ledger.
+
+    Without --head it is not found that the last entries are missing.
+    """
+    from maia.ledger.files import disclosures_in, head_of, verify_ledger
+
+    check = None if head is None else _check(head)
+    last, deliveries = verify_ledger(folder), sum(1 for _ in disclosures_in(folder))
+    before = None if check is None else head_of(folder, check)
+    is_whole = check is None or before is not None
+    lines = [
+        f"ledger       {folder}",
+        f"entries      {last.entries}, with {deliveries} deliveries",
+        f"head         {last.check.hex()}",
+        *([f"found        the earlier head, at entry {before.entries}"] if before is not None else []),
+        *([] if is_whole else ["missing      the earlier head: entries were removed or replaced"]),
+    ]
+    record = {
+        "folder": str(folder),
+        "entries": last.entries,
+        "deliveries": deliveries,
+        "head": last.check.hex(),
+        "earlier_head_at": None if before is None else before.entries,
+        "whole": is_whole,
+    }
+    answer(lines, record, as_json=as_json)
+    return 0 if is_whole else ANSWER_NO
+
+
+@app.command(epilog="Example: maia ledger head ledger > head-of-today")
+def head(folder: Folder, as_json: AsJson = False) -> None:
+    """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away."""
+    from maia.ledger.files import verify_ledger
+
+    last = verify_ledger(folder)
+    answer([last.check.hex()], {"entries": last.entries, "head": last.check.hex()}, as_json=as_json)
+
+
+@app.command(epilog="Example: maia ledger export ledger disclosures.parquet")
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the deliveries as a table for Spark and others: a row for each recipient and run of rows."""
+    from maia.ledger.parquet import export_ledger
+
+    if out.exists() and not force:
+        raise typer.BadParameter(f"`{out}` is there already: say --force to replace it")
+    rows = export_ledger(folder, out)
+    answer([f"wrote        {rows} rows to {out}"], {"rows": rows, "file": str(out)}, as_json=as_json)
+
+
+def _check(text: str) -> bytes:
+    try:
+        found = bytes.fromhex(text.strip())
+    except ValueError:
+        found = b""
+    if len(found) * 2 != _CHECK_DIGITS:
+        raise typer.BadParameter(f"a head has {_CHECK_DIGITS} hexadecimal digits")
+    return found
+
+
+def _names(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+    definition = definitions.get(one.type_id)
+    names = {} if definition is None else {a.uid: a.name for a in definition.attributes}
+    return [names.get(uid, str(uid)) for uid in one.attributes]
+
+
+def _ranges(one: Disclosure) -> Iterator[tuple[int, int]]:
+    for at in range(0, len(one.ranges), 2):
+        yield one.ranges[at], one.ranges[at] + one.ranges[at + 1]
+
+
+def _moment(one: Disclosure) -> str:
+    return datetime.fromtimestamp(one.at / 1_000_000, UTC).isoformat(timespec="milliseconds")
+
+
+def _lines(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+    from maia.credentials import Principal
+
+    definition = definitions.get(one.type_id)
+    rows = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(one))
+    return [
+        f"delivered    {_moment(one)}",
+        f"to           {Principal(one.recipient)}",
+        f"type         {one.type_id.hex() if definition is None else definition.name.name}",
+        f"of           {Principal(one.publisher)}, frame {one.sequence}, rows {rows}",
+        f"attributes   {', '.join(_names(one, definitions))}",
+        *(f"by           certificate {certificate.hex()}" for certificate in one.certificates),
+    ]
+
+
+def _record(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> dict[str, object]:
+    from maia.credentials import Principal
+
+    return {
+        "delivered_at": _moment(one),
+        "broker": str(Principal(one.broker)),
+        "recipient": str(Principal(one.recipient)),
+        "type_id": one.type_id.hex(),
+        "version_id": one.version.hex(),
+        "publisher": str(Principal(one.publisher)),
+        "stream": one.stream.hex(),
+        "sequence": one.sequence,
+        "rows": [list(pair) for pair in _ranges(one)],
+        "attributes": _names(one, definitions),
+        "view": one.view.hex(),
+        "certificates": [certificate.hex() for certificate in one.certificates],
+    }

@@ -1,0 +1,209 @@
+"""How does a ledger of disclosures get to the disk, and how is it read and verified there?
+
+A broker hands over what it is about to deliver. It is with the operating system before
+anything is sent, so a broker that is killed has delivered nothing that is not on record; the
+disk follows within a second. What was being written when the process ended was not sent,
+and is cut off at the next start.
+
+A file begins with a mark and the check of the last entry in the file before it. Then entries:
+their length in four bytes, their bytes, their check in 32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from maia.errors import Unavailable
+from maia.ledger.records import (
+    CHECK_BYTES,
+    ENTRY_BYTES_MAX,
+    BadLedger,
+    Disclosure,
+    LedgerReader,
+    check_after,
+    records_from_bytes,
+)
+from maia.private_files import exposure, make_private_folder, sync_folder
+from maia.wire.effects import Disclose
+
+__all__ = ["LedgerFiles", "LedgerHead", "LedgerUnavailable", "disclosures_in", "head_of", "verify_ledger"]
+
+SUFFIX: Final = ".ledger"
+_MARK: Final = b"\x89maiaD\r\n\x01"
+_HEADER_BYTES: Final = len(_MARK) + CHECK_BYTES
+_LENGTH_BYTES: Final = 4
+_NOTHING_BEFORE: Final = bytes(CHECK_BYTES)
+
+
+class LedgerUnavailable(Unavailable):
+    """Deliveries cannot be put on record, so nothing is delivered."""
+
+    code = "UNAVAILABLE-LEDGER"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHead:
+    """How far a ledger has come: how many entries there are, and the check of the last one."""
+
+    entries: int
+    check: bytes
+
+
+class LedgerFiles:
+    """The ledger that one broker writes."""
+
+    def __init__(self, folder: Path) -> None:
+        """Go on behind what is in `folder`, which is made if need be, once all of it is verified."""
+        self._folder = folder
+        try:
+            make_private_folder(folder)
+            exposed = exposure(folder)
+            if exposed is not None:
+                raise LedgerUnavailable(f"no ledger can be kept: {exposed}")
+            files = _files(folder)
+            if files:
+                _cut_off_unfinished(files[-1])
+            self.head = verify_ledger(folder)
+        except OSError as problem:
+            raise _unavailable(folder, problem) from problem
+        self._number = int(files[-1].stem) if files else 0
+        self._file: int | None = None
+        self._is_synced = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self.close()
+
+    def write(self, entries: Sequence[Disclose], /) -> None:
+        """Add entries; with the operating system on return, whatever becomes of this process."""
+        together, head = bytearray(), self.head
+        try:
+            for entry in entries:
+                if entry.begins or self._file is None:
+                    self._append(together, head)
+                    self._begin_file()
+                    together = bytearray()
+                head = LedgerHead(head.entries + 1, check_after(head.check, entry.data))
+                together += len(entry.data).to_bytes(_LENGTH_BYTES, "big") + entry.data + head.check
+            self._append(together, head)
+        except OSError as problem:
+            raise _unavailable(self._folder, problem) from problem
+
+    def _append(self, data: bytearray, head: LedgerHead) -> None:
+        if data and self._file is not None:
+            if os.write(self._file, data) != len(data):
+                raise LedgerUnavailable(f"the disk under `{self._folder}` is full")
+            self.head, self._is_synced = head, False
+
+    def sync(self) -> None:
+        """Return when everything that was written is on the disk."""
+        if self._is_synced or self._file is None:
+            return
+        self._is_synced = True  # what is written meanwhile says that there is more to do
+        try:
+            os.fdatasync(self._file)
+        except OSError as problem:
+            raise _unavailable(self._folder, problem) from problem
+
+    def close(self) -> None:
+        """Synchronise and let go of the file."""
+        if self._file is not None:
+            self.sync()
+            os.close(self._file)
+            self._file = None
+
+    def _begin_file(self) -> None:
+        self.close()
+        self._number += 1
+        path = self._folder / f"{self._number:08d}{SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.open(path, flags, 0o600)
+        os.write(self._file, _MARK + self.head.check)
+        os.fsync(self._file)
+        sync_folder(self._folder)
+
+
+def verify_ledger(folder: Path) -> LedgerHead:
+    """Read every entry and compare every check; return how far the ledger has come, or say what is wrong."""
+    last = LedgerHead(0, _NOTHING_BEFORE)
+    for head, _entry in _entries(folder):
+        last = head
+    return last
+
+
+def head_of(folder: Path, check: bytes) -> LedgerHead | None:
+    """Return the place of an earlier head in a ledger that is whole; None if it is not in it."""
+    found: LedgerHead | None = LedgerHead(0, _NOTHING_BEFORE) if check == _NOTHING_BEFORE else None
+    for head, _entry in _entries(folder):
+        if head.check == check:
+            found = head
+    return found
+
+
+def disclosures_in(folder: Path) -> Iterator[Disclosure]:
+    """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
+    reader = LedgerReader()
+    for _head, entry in _entries(folder):
+        yield from reader.read(records_from_bytes(entry))
+
+
+def _files(folder: Path) -> list[Path]:
+    found = sorted(folder.glob(f"*{SUFFIX}"))
+    for number, path in enumerate(found, 1):
+        if path.stem != f"{number:08d}":
+            raise BadLedger(f"`{folder}` has no file {number:08d}{SUFFIX}: a part of the ledger is missing")
+    return found
+
+
+def _entries(folder: Path) -> Iterator[tuple[LedgerHead, bytes]]:
+    if not folder.is_dir():
+        raise BadLedger(f"there is no ledger in `{folder}`")
+    head = LedgerHead(0, _NOTHING_BEFORE)
+    files = _files(folder)
+    for path in files:
+        with path.open("rb") as file:
+            if file.read(_HEADER_BYTES) != _MARK + head.check:
+                raise BadLedger(f"`{path.name}` does not follow the file before it")
+            while length := file.read(_LENGTH_BYTES):
+                size = int.from_bytes(length, "big")
+                if size > ENTRY_BYTES_MAX:
+                    raise BadLedger(f"entry {head.entries + 1}, in `{path.name}`, is too long")
+                entry, check = file.read(size), file.read(CHECK_BYTES)
+                if len(check) < CHECK_BYTES:
+                    if path != files[-1]:
+                        raise BadLedger(f"`{path.name}` was cut off after entry {head.entries}")
+                    return  # its writer is at work, or was killed before it sent this
+                head = LedgerHead(head.entries + 1, check_after(head.check, entry))
+                if check != head.check:
+                    raise BadLedger(f"entry {head.entries}, in `{path.name}`, is not as it was written")
+                yield head, entry
+
+
+def _cut_off_unfinished(path: Path) -> None:
+    """Remove what was being written when the process ended: nothing of it was sent."""
+    with path.open("r+b") as file:
+        whole = size = file.seek(0, os.SEEK_END)
+        if size < _HEADER_BYTES:
+            file.close()
+            path.unlink()
+            return
+        at = file.seek(_HEADER_BYTES)
+        while length := file.read(_LENGTH_BYTES):
+            end = at + _LENGTH_BYTES + int.from_bytes(length, "big") + CHECK_BYTES
+            if len(length) < _LENGTH_BYTES or end > size:
+                whole = at
+                break
+            at = file.seek(end)
+        if whole < size:
+            file.truncate(whole)
+            os.fsync(file.fileno())
+
+
+def _unavailable(folder: Path, problem: OSError) -> LedgerUnavailable:
+    return LedgerUnavailable(f"`{folder}` cannot hold the ledger: {problem.strerror or problem}")

@@ -1,0 +1,229 @@
+"""What does a ledger of disclosures say, and how is a change of it found?
+
+A broker writes one record for each frame and group of subscribers that see the same,
+however many events and subscribers these are. What repeats is written once and
+referred to by its number: who received on which certificates (`Ground`), which of them
+together (`Audience`), which attributes (`Shown`). Numbers count from one again after each `Begin`.
+
+    Begin  Ground 1  Audience 1 = [1]  Shown 1 = [3265, 3266]  Disclosed(audience 1, shown 1, rows 0-255)  ...
+
+Entries are chained: the check of each covers the check of the one before. An entry that was
+edited, taken out or moved is found by everyone who has the files. To find that the last entries
+are missing, somebody has to know a later check (`maia ledger head`).
+
+There are no values of events in a ledger, and no filters: of a View it has the digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+import msgspec
+
+from maia.errors import BadInput
+from maia.events import AttributeUid, Instant
+
+__all__ = [
+    "CHECK_BYTES",
+    "ENTRY_BYTES_MAX",
+    "Audience",
+    "BadLedger",
+    "Begin",
+    "Disclosed",
+    "Disclosure",
+    "Ground",
+    "LedgerReader",
+    "LedgerRecord",
+    "Shown",
+    "check_after",
+    "from_ranges",
+    "records_from_bytes",
+    "records_to_bytes",
+    "to_ranges",
+]
+
+FORMAT: Final = 1
+CHECK_BYTES: Final = 32
+ENTRY_BYTES_MAX: Final = 64 << 20
+
+
+class BadLedger(BadInput):
+    """A ledger of disclosures is not as it was written."""
+
+    code = "INPUT-LEDGER"
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """From here on numbers count from one again."""
+
+    format: int
+    broker: bytes
+    """The key of the broker that delivers."""
+    run: bytes
+    """Another one each time that the broker starts."""
+    at: int
+
+
+class Ground(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Who receives, and by which right: the certificates, and the digest of the View that they give."""
+
+    number: int
+    recipient: bytes
+    type_id: bytes
+    version: bytes
+    """The id of the type definition whose attributes the recipient sees."""
+    view: bytes
+    certificates: tuple[bytes, ...]
+    """The ids of the certificates that were relied on."""
+
+
+class Audience(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Recipients that are given the same."""
+
+    number: int
+    grounds: tuple[int, ...]
+
+
+class Shown(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Attributes that are shown together."""
+
+    number: int
+    attributes: tuple[str, ...]
+
+
+class Disclosed(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Some rows of one frame are delivered."""
+
+    at: int
+    audience: int
+    shown: int
+    publisher: bytes
+    stream: bytes
+    sequence: int
+    rows: tuple[int, ...]
+    """Pairs: the first row, and how many follow it."""
+
+
+LedgerRecord: TypeAlias = Begin | Ground | Audience | Shown | Disclosed
+
+_DECODER: Final = msgspec.msgpack.Decoder(list[LedgerRecord])
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+def records_to_bytes(records: Sequence[LedgerRecord]) -> bytes:
+    """Return the bytes of one entry."""
+    return _ENCODER.encode(records)
+
+
+def records_from_bytes(data: bytes) -> list[LedgerRecord]:
+    """Read one entry; its check is compared by the caller."""
+    if len(data) > ENTRY_BYTES_MAX:
+        raise BadLedger(f"an entry has at most {ENTRY_BYTES_MAX} bytes")
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError as problem:
+        raise BadLedger(f"an entry cannot be read: {problem}") from problem
+
+
+def check_after(before: bytes, entry: bytes) -> bytes:
+    """Return the check of an entry that follows the one with the check `before`."""
+    return sha256(before + entry).digest()
+
+
+def to_ranges(rows: Iterable[int]) -> tuple[int, ...]:
+    """Return row numbers, which grow, as pairs of the first and how many follow it."""
+    found: list[int] = []
+    for row in rows:
+        if found and row == found[-2] + found[-1] + 1:
+            found[-1] += 1
+        else:
+            found += (row, 0)
+    return tuple(found)
+
+
+def from_ranges(ranges: Sequence[int]) -> Iterator[int]:
+    """Yield the row numbers in pairs of the first and how many follow it."""
+    for at in range(0, len(ranges), 2):
+        yield from range(ranges[at], ranges[at] + ranges[at + 1] + 1)
+
+
+# ------------------------------------------------------------ reading
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """One recipient was given some rows of one frame."""
+
+    at: Instant
+    broker: bytes
+    recipient: bytes
+    type_id: bytes
+    version: bytes
+    view: bytes
+    certificates: tuple[bytes, ...]
+    publisher: bytes
+    stream: bytes
+    sequence: int
+    ranges: tuple[int, ...]
+    attributes: tuple[AttributeUid, ...]
+
+    @property
+    def rows(self) -> int:
+        """Return how many events these are."""
+        return sum(self.ranges[1::2]) + len(self.ranges) // 2
+
+
+@dataclass(slots=True)
+class LedgerReader:
+    """Puts what repeats back in its place; every number has to be known."""
+
+    _begin: Begin | None = None
+    _grounds: dict[int, Ground] = field(default_factory=dict)
+    _audiences: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _shown: dict[int, tuple[AttributeUid, ...]] = field(default_factory=dict)
+
+    def read(self, records: Iterable[LedgerRecord]) -> Iterator[Disclosure]:
+        """Yield a disclosure for each recipient, in the order in which they were written."""
+        for record in records:
+            match record:
+                case Begin():
+                    if record.format != FORMAT:
+                        raise BadLedger(f"version {record.format} of the ledger's format is not known here")
+                    self._begin = record
+                    self._grounds, self._audiences, self._shown = {}, {}, {}
+                case Ground():
+                    self._grounds[record.number] = record
+                case Audience():
+                    self._audiences[record.number] = record.grounds
+                case Shown():
+                    self._shown[record.number] = tuple(map(AttributeUid, record.attributes))
+                case Disclosed():
+                    yield from self._disclosures(record)
+
+    def _disclosures(self, record: Disclosed) -> Iterator[Disclosure]:
+        try:
+            attributes = self._shown[record.shown]
+            grounds = [self._grounds[number] for number in self._audiences[record.audience]]
+        except KeyError as problem:
+            raise BadLedger(f"a disclosure refers to number {problem}, which was not written") from None
+        ranges = record.rows
+        if self._begin is None or len(ranges) % 2 or any(number < 0 for number in ranges):
+            raise BadLedger("a disclosure is not as a broker writes it")
+        for ground in grounds:
+            yield Disclosure(
+                Instant(record.at),
+                self._begin.broker,
+                ground.recipient,
+                ground.type_id,
+                ground.version,
+                ground.view,
+                ground.certificates,
+                record.publisher,
+                record.stream,
+                record.sequence,
+                ranges,
+                attributes,
+            )

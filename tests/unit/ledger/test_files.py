@@ -1,0 +1,138 @@
+"""A ledger goes on after a restart or a kill, and whatever is done to its files is found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, head_of, verify_ledger
+from maia.ledger.records import (
+    Audience,
+    BadLedger,
+    Begin,
+    Disclosed,
+    Ground,
+    Shown,
+    from_ranges,
+    records_from_bytes,
+    records_to_bytes,
+    to_ranges,
+)
+from maia.wire.effects import Disclose
+
+KEY, STREAM = bytes(range(32)), b"s" * 16
+
+
+def begin(number: int) -> Disclose:
+    ground = Ground(1, KEY, b"t" * 32, b"v" * 32, b"w" * 16, (b"c" * 32,))
+    records = [
+        Begin(1, KEY, b"r" * 16, 1000), ground, Audience(2, (1,)), Shown(3, ("3265",)), disclosed(number)
+    ]  # fmt: skip
+    return Disclose(True, records_to_bytes(records))
+
+
+def disclosed(number: int) -> Disclosed:
+    return Disclosed(1000 + number, 2, 3, KEY, STREAM, number, (0, 2))
+
+
+def more(number: int) -> Disclose:
+    return Disclose(False, records_to_bytes([disclosed(number)]))
+
+
+def written(folder, files=2, entries=3):
+    """Write a ledger of so many files with so many entries each."""
+    with LedgerFiles(folder) as ledger:
+        for file in range(files):
+            first = file * entries
+            ledger.write([begin(first), *(more(first + number) for number in range(1, entries))])
+        return ledger.head
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_rows_are_ranges_and_come_back(rows):
+    numbers = sorted(rows)
+    assert list(from_ranges(to_ranges(numbers))) == numbers
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_read_or_refused(data):
+    try:
+        records = records_from_bytes(data)
+    except BadLedger:
+        return
+    assert records_from_bytes(records_to_bytes(records)) == records
+
+
+def test_what_was_written_is_read_in_order_across_files(tmp_path):
+    head = written(tmp_path / "ledger")
+    found = list(disclosures_in(tmp_path / "ledger"))
+    assert [one.sequence for one in found] == list(range(6))
+    assert {(one.recipient, one.rows, one.attributes) for one in found} == {(KEY, 3, ("3265",))}
+    assert verify_ledger(tmp_path / "ledger") == head
+    assert head.entries == 6
+
+
+def test_a_ledger_goes_on_after_a_restart(tmp_path):
+    folder = tmp_path / "ledger"
+    before = written(folder)
+    written(folder, files=1)
+    assert verify_ledger(folder).entries == 9
+    assert head_of(folder, before.check) == before
+
+
+@pytest.mark.parametrize("left", [1, 30, 60])
+def test_what_was_being_written_at_a_kill_is_cut_off_and_nothing_else(tmp_path, left):
+    folder = tmp_path / "ledger"
+    written(folder)
+    last = sorted(folder.iterdir())[-1]
+    last.write_bytes(last.read_bytes() + (99).to_bytes(4, "big") + b"x" * left)
+    assert verify_ledger(folder).entries == 6  # a reader may come while it is written
+    written(folder, files=1)
+    assert verify_ledger(folder).entries == 9
+
+
+@pytest.mark.parametrize("at", range(0, 400, 7))
+def test_a_changed_byte_is_found(tmp_path, at):
+    """A95: the account of disclosures cannot be edited unnoticed."""
+    folder = tmp_path / "ledger"
+    head = written(folder)
+    first = sorted(folder.iterdir())[0]
+    data = bytearray(first.read_bytes())
+    data[at % len(data)] ^= 1
+    first.write_bytes(data)
+    with pytest.raises(BadLedger):
+        assert verify_ledger(folder) == head
+
+
+def test_a_removed_file_a_removed_entry_and_a_cut_end_are_found(tmp_path):
+    folder = tmp_path / "ledger"
+    head = written(folder, files=3)
+    files = sorted(folder.iterdir())
+    kept = [file.read_bytes() for file in files]
+    files[1].unlink()
+    with pytest.raises(BadLedger, match="missing"):
+        verify_ledger(folder)
+    files[1].write_bytes(kept[2])
+    with pytest.raises(BadLedger, match="does not follow"):
+        verify_ledger(folder)
+    files[1].write_bytes(kept[1][:-40])
+    with pytest.raises(BadLedger, match=r"cut off|does not follow|not as it was written"):
+        verify_ledger(folder)
+    # The end of the last file alone: only who knows the head finds it.
+    files[1].write_bytes(kept[1])
+    files[2].unlink()
+    assert verify_ledger(folder).entries == 6
+    assert head_of(folder, head.check) is None
+
+
+def test_a_disk_that_refuses_stops_deliveries(tmp_path, monkeypatch):
+    with LedgerFiles(tmp_path / "ledger") as ledger:
+        ledger.write([begin(0)])
+
+        def full(*_args):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("maia.ledger.files.os.write", full)
+        with pytest.raises(LedgerUnavailable, match="No space left"):
+            ledger.write([more(1)])
