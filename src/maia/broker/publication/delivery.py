@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.disclosures import Disclosures
@@ -10,10 +10,10 @@ from maia.broker.publication.transit import Transit
 from maia.broker.refusals import LedgerRequired
 from maia.broker.sessions.links import Subscription
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.local_subscribers import Seen
+from maia.broker.subscriptions.local_subscribers import Members, Seen
 from maia.events import AttributeUid, Instant
 from maia.types import VerifiedType
-from maia.wire.effects import Count, Effect, LinkId
+from maia.wire.effects import Count, Effect
 
 __all__ = ["check_ledger", "deliver", "put_on_record"]
 
@@ -44,12 +44,10 @@ def deliver(
     if ledger is None:
         return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken))
 
-    def record(members: Mapping[LinkId, Sequence[int]], frame: Transit, seen: Seen) -> Iterable[Effect]:
+    def record(members: Members, frame: Transit, seen: Seen) -> Iterable[Effect]:
         return (ledger.record(state.links, members, frame, seen.shown, now),)
 
-    return list(
-        audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record)
-    )
+    return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record))
 
 
 def put_on_record(
@@ -64,7 +62,7 @@ def put_on_record(
         raise refused
     if ledger is None:
         return []
-    return [ledger.record(state.links, {entry.link: [entry.ref]}, transit, seen.shown, now)]
+    return [ledger.record(state.links, [{entry.link: [entry.ref]}], transit, seen.shown, now)]
 
 
 def _ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:

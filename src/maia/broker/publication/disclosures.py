@@ -64,7 +64,7 @@ class Disclosures:
     def record(
         self,
         links: Mapping[LinkId, Link],
-        members: Mapping[LinkId, Sequence[int]],
+        members: Sequence[Mapping[LinkId, Sequence[int]]],
         transit: Transit,
         shown: Mapping[frozenset[AttributeUid], Sequence[int]],
         now: Instant,
@@ -76,7 +76,8 @@ class Disclosures:
             records.append(self._begin(now))
         grounds = [
             self._ground(links[link].subscriptions[ref], records)
-            for link, refs in members.items()
+            for part in members
+            for link, refs in part.items()
             for ref in refs
         ]
         audience = self._audience(tuple(grounds), records)

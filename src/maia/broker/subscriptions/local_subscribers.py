@@ -80,11 +80,12 @@ class Seen:
     """What goes along about the publisher: its signature as far as it covers these columns."""
 
 
-Record: TypeAlias = Callable[[Mapping[LinkId, Sequence[int]], Transit, Seen], Iterable[Effect]]
+Members: TypeAlias = Sequence[Mapping[LinkId, Sequence[int]]]
+Record: TypeAlias = Callable[[Members, Transit, Seen], Iterable[Effect]]
 """Returns what puts a delivery to these references on record."""
 
 
-def _no_record(_members: Mapping[LinkId, Sequence[int]], _transit: Transit, _seen: Seen) -> Iterable[Effect]:
+def _no_record(_members: Members, _transit: Transit, _seen: Seen) -> Iterable[Effect]:
     return ()
 
 

@@ -198,7 +198,7 @@ class Client:
         await publisher.publish({**(event or {}), **values, TOPIC.name: path})
         await publisher.flush(timeout_s=timeout_s)
 
-    async def subscribe(
+    async def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
