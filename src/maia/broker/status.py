@@ -9,6 +9,7 @@ from __future__ import annotations
 from maia.broker.routing.routes import Routes
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant
 from maia.routing.overlay.table import NodeId, node_id_text
 from maia.routing.table.hops import is_of_sealed, type_of_book_key
@@ -37,6 +38,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
             type_id.hex(): {
                 "classes": len(audience.classes),
                 "members": sum(len(one.members) for one in audience.classes.values()),
+                "requiring": sum(one.requires != NO_REQUIREMENT for one in audience.classes.values()),
             }
             for type_id, audience in state.audiences.items()
         },
@@ -106,5 +108,6 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
         "silent_s": (now - link.heard_at) // 1_000_000,
         "subscriptions": len(link.subscriptions),
         "advertisements": len(link.advertisements),
+        "identified_until": None if link.identity is None else str(link.identity.statement.not_after),
         "next_lease_ends": str(min(entry.lease_ends for entry in entries)) if entries else None,
     }
