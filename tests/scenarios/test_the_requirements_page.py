@@ -16,3 +16,4 @@ def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     assert [text in seen["ben"] for text in ("cleared", "Norway", "by Ben", "by Carl")] == [0, 1, 1, 1]
     assert [text in seen["carl"] for text in ("cleared", "Norway", "by Ben", "by Carl")] == [0, 0, 1, 1]
     assert "[INPUT-PREDICATE-TEXT]" in printed
+    assert "requirement not met: clearance >= 3" in printed

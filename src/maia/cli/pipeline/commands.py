@@ -18,11 +18,14 @@ from maia.cli.pipeline.source import (
     BatchBytes,
     CredentialsOf,
     From,
+    IdentitiesOf,
     KeyOf,
     KeysAt,
     Log,
     NetworkOf,
     OwnerOf,
+    ProvidersOf,
+    RequiresOf,
     Signers,
     StatementsOf,
     TypeOf,
@@ -147,6 +150,9 @@ def run(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    identity: IdentitiesOf = None,
+    provider: ProvidersOf = None,
+    requires: RequiresOf = "true",
     batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
@@ -158,7 +164,7 @@ def run(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes,
+        batch_bytes, identity, provider, requires,
     )  # fmt: skip
 
     application, terms = _application(name, changes)
@@ -194,12 +200,16 @@ def explain(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    identity: IdentitiesOf = None,
+    provider: ProvidersOf = None,
+    requires: RequiresOf = "true",
     as_json: AsJson = False,
 ) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
     asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
-    )
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        None, identity, provider, requires,
+    )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.spark.applications.application import columns_read, plan_lines
@@ -225,6 +235,9 @@ def verify(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    identity: IdentitiesOf = None,
+    provider: ProvidersOf = None,
+    requires: RequiresOf = "true",
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -233,8 +246,9 @@ def verify(
     from maia.spark.applications.runs import run as run_application
 
     asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
-    )
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        None, identity, provider, requires,
+    )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline.source import spark_steps
