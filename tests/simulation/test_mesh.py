@@ -6,11 +6,19 @@ it may see of it (`support/simulated_city.py`). A delivery that is not in it, or
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from maia.demo.numberplate import NUMBERPLATE, SUSPECT
+from maia.predicates import Comparison, Operator
+from maia.routing.overlay.table import node_id_of_key
+from maia.types import SealingLevel
 from support.mesh_city import MeshCity
+from support.sealed_city import SealedCity
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S
+from support.vouched_city import VouchedCity
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]
 
@@ -90,3 +98,53 @@ def test_a_router_whose_clock_is_wrong_by_more_than_the_skew_is_left_out_and_com
     city.network.run_for(20 * LEASE_S)
     assert office.stands
     city.probe()
+
+
+class SealedMeshCity(SealedCity, MeshCity):
+    """A mesh whose routers seal and open."""
+
+
+@pytest.mark.parametrize("blinded", [False, True], ids=["sealed", "blinded"])
+def test_sealed_frames_cross_a_router_that_cannot_read_them(blinded):
+    """B5, K1: interests and frames of a sealed type pass a router without its keys on the only way."""
+    level = SealingLevel.EVENT if blinded else SealingLevel.ATTRIBUTE
+    edges = [(0, 1), (1, 2), (2, 3)]
+    city = SealedMeshCity(2, brokers=4, edges=edges, level=level, blinded=blinded, outsiders=frozenset({1}))
+    city.camera("camera", "Victoria", via=[0])
+    city.office("archive", via=[2])
+    city.office("desk", Comparison(NUMBERPLATE, Operator.EQ, SUSPECT), via=[3])
+    city.settle()
+    city.probe()
+    city.network.run_for(5 * LEASE_S)
+    city.probe()
+    assert city.network.host(city.brokers[1]).counts["maia_frames_unread_total"] > 0
+
+
+class VouchedMeshCity(VouchedCity, MeshCity):
+    """A mesh in which certificates count while their issuer says so."""
+
+
+def test_a_revoked_right_ends_on_the_way_and_at_its_router():
+    """A35, A67: the router in the middle sends nothing more towards the router that still wants it."""
+    city = VouchedMeshCity(4, brokers=3, edges=[(0, 1), (1, 2)])
+    city.camera("camera", "Victoria", via=[0])
+    loser, other = city.office("loser", via=[2]), city.office("other", via=[1])
+    city.settle()
+    city.probe()
+    middle = city.network.broker(city.brokers[1])._state
+    far, key = node_id_of_key(city.key(city.brokers[2]).principal.key), city.known.event_type.type_id
+    assert middle.routes.book.wanted(far, key)
+    go_on_wanting(city, city.brokers[2])
+    city.revoke(loser)
+    city.network.run_for(4)
+    assert not middle.routes.book.wanted(far, key)
+    city.offices.remove(loser)
+    city.probe()
+    assert not other.gone
+
+
+def go_on_wanting(city, name):
+    """Let a router publish what it wants now for ever, whatever becomes of it."""
+    router = city.network.broker(name)._state.router
+    said = router._own_parts.build()
+    router._own_parts = SimpleNamespace(build=lambda: said)
