@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
-from maia.predicates import Comparison, Operator
+from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.types import SealingLevel
 from support.mesh_city import MeshCity
@@ -148,3 +148,16 @@ def go_on_wanting(city, name):
     router = city.network.broker(name)._state.router
     said = router._own_parts.build()
     router._own_parts = SimpleNamespace(build=lambda: said)
+
+
+def test_a_latecomer_gets_the_last_publication_from_the_far_end_of_a_mesh():
+    """B9: the question waits for the interest that entitles the office's router to an answer."""
+    city = MeshCity(3, brokers=3, edges=[(0, 1), (1, 2)])
+    camera = city.camera("camera", "Victoria", via=[0])
+    city.settle()
+    moments = city.sees(camera)
+    city.network.run_for(5)
+    office = city.office("late", via=[2])
+    office.entry = office.client.subscribe(city.known, ALWAYS, state=True)
+    city.network.run_for(6)
+    assert office.seen == moments

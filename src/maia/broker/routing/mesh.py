@@ -66,6 +66,7 @@ __all__ = ["MeshRouter"]
 _NAME_BYTES: Final = 8
 _HOPS_MAX: Final = 255
 _FRAMES_ASSIGNED: Final = 16_384
+_QUESTION_WAIT_S: Final = 2.0
 _DOUBT_S: Final = 2.0
 """How long a router has to prove an interest otherwise whose certificate counts no more."""
 
@@ -530,6 +531,11 @@ class MeshRouter:
         """Return all neighbours: any of them may lead to a publisher."""
         del keys
         return iter(list(self._links.values()))
+
+    @property
+    def question_wait_s(self) -> float:
+        """Wait until other routers have asked for what a client here wants now."""
+        return _QUESTION_WAIT_S
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
         """Return the rows that a router wants, whichever: the question came this way on behalf of one."""

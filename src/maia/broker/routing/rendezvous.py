@@ -157,6 +157,11 @@ class RendezvousRouter:
             hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
         return (link for hop in hops if (link := routes.link_to(hop)) is not None)
 
+    @property
+    def question_wait_s(self) -> float:
+        """Wait for nothing: interest and question go the same way, one after the other."""
+        return 0.0
+
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
         """Return the rows that are wanted behind the neighbour."""
         routes = self._state.routes

@@ -102,6 +102,10 @@ class Router(Protocol):
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""
 
+    @property
+    def question_wait_s(self) -> float:
+        """Return how long a client's interest takes to get ahead of its question for retained frames."""
+
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
         """Return the rows of a retained frame that a neighbour that asks for them may have."""
 
