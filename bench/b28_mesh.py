@@ -88,7 +88,7 @@ def measure(city: City, routers: int) -> tuple[Crossed, int]:
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield messages and bytes for each size, over flooding and over the overlay."""
-    for routers in (10, 50) if quick else (10, 50, 200):
+    for routers in (10,) if quick else (10, 50, 200):
         edges = random_edges(SEED, routers, degree=4)
         city = MeshCity(SEED, brokers=routers, edges=edges, lease_s=LEASE_S)
         mesh, delivered = measure(city, routers)
@@ -111,8 +111,6 @@ def cases(quick: bool) -> Iterator[Case]:
             values=[mesh.bytes / flooded_bytes],
             target=at_most(1),
         )
-        if quick and routers > 10:
-            continue
         overlay, _ = measure(City(SEED, brokers=routers, lease_s=LEASE_S), routers)
         yield Figure(
             f"messages, mesh / overlay, {size}", values=[mesh.frames / overlay.frames], target=at_most(1)

@@ -66,6 +66,8 @@ __all__ = ["MeshRouter"]
 _NAME_BYTES: Final = 8
 _HOPS_MAX: Final = 255
 _FRAMES_ASSIGNED: Final = 16_384
+_ASSIGNED_BYTES: Final = 16 << 20
+_AGGREGATE_BYTES: Final = 16 << 20
 _QUESTION_WAIT_S: Final = 2.0
 _DOUBT_S: Final = 2.0
 """How long a router has to prove an interest otherwise whose certificate counts no more."""
@@ -95,7 +97,7 @@ class MeshRouter:
                 lease_us=settings.lease_s * 1_000_000,
                 skew_us=settings.skew_s * 1_000_000,
                 parts_max=settings.limits.interests_per_peer,
-                bytes_max=settings.limits.bytes_per_peer,
+                bytes_max=min(settings.limits.bytes_per_peer, _AGGREGATE_BYTES),
             ),
         )
         self._dialling = ConfiguredNeighbours(settings.neighbours, own=settings.address)
@@ -111,7 +113,11 @@ class MeshRouter:
         """When the parts of an origin are verified again."""
         self._watched_max = 4096
         self._next_frame: dict[LinkId, FrameTargets] = {}
-        self._assigned: BoundedMap[_FrameId, _Assigned] = BoundedMap(_FRAMES_ASSIGNED)
+        self._assigned: BoundedMap[_FrameId, _Assigned] = BoundedMap(
+            _FRAMES_ASSIGNED,
+            bytes_max=_ASSIGNED_BYTES,
+            size_of=lambda _, value: 256 + 64 * len(value.routers),
+        )
         self._prefixes: dict[LinkId, bytes] = {}
         self._own_parts = OwnParts(state)
         self._seen_version = -1
@@ -313,6 +319,7 @@ class MeshRouter:
         return [] if link is None else [Send(link, encode(message))]
 
     def _verify(self, head: Head) -> None:
+        self._state.authoriser.budget_of_message().spend_check()
         try:
             verify_head(_to_wire(head), self._state.settings.network)
         except MaiaError as problem:
@@ -463,7 +470,8 @@ class MeshRouter:
         signer = frame.signer if isinstance(frame, Sealed) else b""
         about = (frame.publisher, frame.stream, frame.sequence, signer)
         before = self._assigned.get(about) or _Assigned(frozenset(), 0)
-        routers = before.routers.union(named.routers)
+        # What names no router that is known here goes nowhere from here, and is not remembered.
+        routers = before.routers.union(map(_name, self._keys)) & before.routers.union(named.routers)
         self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
 
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
