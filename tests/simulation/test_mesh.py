@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from maia.broker import BrokerSettings
+from maia.credentials import Action
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
@@ -161,3 +163,18 @@ def test_a_latecomer_gets_the_last_publication_from_the_far_end_of_a_mesh():
     office.entry = office.client.subscribe(city.known, ALWAYS, state=True)
     city.network.run_for(6)
     assert office.seen == moments
+
+
+def test_brokers_that_route_in_different_ways_part_and_say_why():
+    """All brokers of one network route in the same way; a mistaken one is refused with a code."""
+    city = MeshCity(6, brokers=2, edges=[(0, 1)])
+    settings = BrokerSettings(
+        network=city.story.network,
+        address="10.0.1.1:7400",
+        credentials=(city._force_connects("Met"), city._grant("Met", "mistaken", Action.CONNECT)),
+        seeds=(city.addresses[0],),
+    )
+    city.network.add_broker("mistaken", city.key("mistaken"), settings)
+    city.network.run_for(3)
+    seen = {note.fields.get("code") for name, note in city.network.notes if name == "mistaken"}
+    assert "PROTOCOL-OUT-OF-TURN" in seen
