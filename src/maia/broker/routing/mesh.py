@@ -231,6 +231,8 @@ class MeshRouter:
         """Verify again, in a moment, what rests on these certificates: its router may prove it otherwise."""
         book, soon = self._state.routes.book, seconds_after(now, _DOUBT_S)
         touched = set(certificates)
+        if MESH_ACCOUNT not in self._state.statements.dependencies.links_on(touched):
+            return []
         for node, key in self._keys.items():
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
             watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
@@ -239,6 +241,14 @@ class MeshRouter:
             if any(not one.isdisjoint(touched) for one in resting):
                 self._verify_at[key] = min(soon, self._verify_at.get(key, soon))
                 self._state.routes.is_changed = True
+        return []
+
+    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Verify everything again in a moment: a right to connect, or a quorum, has changed."""
+        del link, certificates
+        soon = seconds_after(now, _DOUBT_S)
+        self._verify_at = {origin: min(at, soon) for origin, at in self._verify_at.items()}
+        self._state.routes.is_changed = True
         return []
 
     def _version(self) -> int:
@@ -315,8 +325,7 @@ class MeshRouter:
         return effects
 
     def _told(self, hop: Hop, message: Message) -> list[Effect]:
-        link = self._links.get(hop)
-        return [] if link is None else [Send(link, encode(message))]
+        return [Send(self._links[hop], encode(message))] if hop in self._links else []
 
     def _verify(self, head: Head) -> None:
         self._state.authoriser.budget_of_message().spend_check()
@@ -538,7 +547,7 @@ class MeshRouter:
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Return all neighbours: any of them may lead to a publisher."""
         del keys
-        return iter(list(self._links.values()))
+        return iter(tuple(self._links.values()))
 
     @property
     def question_wait_s(self) -> float:

@@ -70,6 +70,9 @@ class Router(Protocol):
     def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
         """Verify again what depends on certificates that count no more, or again."""
 
+    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Verify again, in a moment, what a neighbour wants and offers by these certificates."""
+
     # ------------------------------------------------------------ frames
 
     def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
