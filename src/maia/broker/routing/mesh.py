@@ -478,7 +478,7 @@ class MeshRouter:
         missing: Collection[AttributeUid] = (),
         signer: bytes = b"",
     ) -> dict[LinkId, list[int]]:
-        """Return the rows for each neighbour on the way to routers that a frame is for, and that want them."""
+        """Return the rows for each neighbour on the way to routers that a frame is for and that want them."""
         self._prefixes.clear()
         about = (transit.publisher.key, transit.stream, transit.sequence, signer)
         assigned = None if source is None else self._assigned.get(about) or _Assigned(frozenset(), 0)
