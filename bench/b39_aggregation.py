@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from harness import Benchmark, Case, Figure, at_most
-from maia.events import AttributeUid, Event
-from maia.predicates import AllOf, Comparison, Operator, Predicate, admits
+from maia.events import AttributeUid, Event, Kind, frame_of
+from maia.predicates import AllOf, Comparison, Operator, Predicate
 from maia.routing.aggregation.aggregate import aggregate
 from maia.routing.aggregation.budget import BudgetRange, Measured, begin, observe
+from maia.routing.aggregation.curve import rows_admitted
 
 X, Y = AttributeUid("x"), AttributeUid("y")
 EVENT_BYTES = 64
@@ -49,8 +50,8 @@ class Costs:
     """What a period costs at each budget, in bytes."""
 
     def __init__(self, filters: Sequence[Predicate], events: Sequence[Event], events_per_period: int) -> None:
-        self._filters, self._events = filters, events
-        self._wanted = [any(admits(one, event) for one in filters) for event in events]
+        self._filters, self._frame = filters, frame_of(events, {X: Kind.INT, Y: Kind.INT})
+        self._wanted = rows_admitted(filters, self._frame)
         self._scale = EVENT_BYTES * events_per_period / len(events)
         self._known: dict[int, Measured] = {}
 
@@ -58,9 +59,8 @@ class Costs:
         """Return what a period costs within a budget."""
         if budget not in self._known:
             found = aggregate(self._filters, budget)
-            passed = [any(admits(one, event) for one in found.filters) for event in self._events]
-            spilled = sum(one and not asked for one, asked in zip(passed, self._wanted, strict=True))
-            spill, wanted = round(spilled * self._scale), round(sum(self._wanted) * self._scale)
+            spilled = rows_admitted(found.filters, self._frame) - self._wanted
+            spill, wanted = round(len(spilled) * self._scale), round(len(self._wanted) * self._scale)
             self._known[budget] = Measured(found.size, found.size, spill, wanted, found.is_exact)
         return self._known[budget]
 

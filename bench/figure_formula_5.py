@@ -28,14 +28,14 @@ PER_PERIOD = 4000
 def main(quick: bool) -> None:
     """Measure the curve, let a budget settle on it, and draw both."""
     chance = Random("formula 5")
-    filters, events = offices(60 if quick else 300, chance), sightings(500 if quick else 4000, chance)
+    filters, events = offices(60 if quick else 200, chance), sightings(500 if quick else 4000, chance)
     points = [
         one
-        for one in spill_curve(filters, events, points=8 if quick else 24)
+        for one in spill_curve(filters, events, points=8 if quick else 18)
         if one.filters > 1 or one.size > 7
     ]
     costs, budget = Costs(filters, events, PER_PERIOD), begin(RANGE)
-    for _ in range(60 if quick else 240):
+    for _ in range(60 if quick else 150):
         budget = observe(budget, costs.at(budget.bytes))
     fit = fitted(points)
     assert fit is not None

@@ -8,16 +8,17 @@ only the merged ones admit are counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from typing import Final
 
-from maia.events import Event
-from maia.predicates import Predicate, admits
+from maia.events import Event, Frame, frame_of, kind_of
+from maia.predicates import Predicate
+from maia.predicates.meaning import row_reader
 from maia.routing.aggregation.aggregate import aggregate, size_of_filter
 
-__all__ = ["Fit", "Point", "fitted", "plotted", "spill_curve"]
+__all__ = ["Fit", "Point", "fitted", "plotted", "rows_admitted", "spill_curve"]
 
 _WIDTH: Final = 48
 
@@ -45,7 +46,10 @@ class Fit:
 
 def spill_curve(filters: Sequence[Predicate], events: Sequence[Event], *, points: int = 12) -> list[Point]:
     """Return measured points, from all filters merged into one up to none merged; sizes grow."""
-    wanted = [any(admits(one, event) for one in filters) for event in events]
+    frame = frame_of(
+        events, {uid: kind_of(value) for event in events for uid, value in event.items() if value is not None}
+    )
+    wanted = rows_admitted(filters, frame)
     whole = aggregate(filters, sum(map(size_of_filter, filters))).size
     least = aggregate(filters, 0).size
     found: dict[int, Point] = {}
@@ -54,10 +58,15 @@ def spill_curve(filters: Sequence[Predicate], events: Sequence[Event], *, points
         merged = aggregate(filters, max(budget, least))
         if merged.size in found:
             continue
-        passed = [any(admits(one, event) for one in merged.filters) for event in events]
-        spilled = sum(passes and not asked for passes, asked in zip(passed, wanted, strict=True))
-        found[merged.size] = Point(merged.size, len(merged.filters), sum(passed), spilled)
+        passed = rows_admitted(merged.filters, frame)
+        found[merged.size] = Point(merged.size, len(merged.filters), len(passed), len(passed - wanted))
     return [found[size] for size in sorted(found)]
+
+
+def rows_admitted(filters: Iterable[Predicate], frame: Frame) -> set[int]:
+    """Return the rows of a frame that some filter admits."""
+    every = range(frame.rows)
+    return {row for one in filters for row in row_reader(one)(every, frame)}
 
 
 def fitted(points: Sequence[Point]) -> Fit | None:
