@@ -62,6 +62,8 @@ class SpillingCity:
         self.office = self.city._client("office", pool, (1,), 0.0)
         self.office.on_notice = self._delivered
         self.wanted: dict[int, tuple[Subscribed, Predicate]] = {}
+        self.filters: dict[int, Predicate] = {}
+        """Of all subscriptions that there ever were."""
         self.rows: list[tuple[int, Event]] = []
         """What was delivered, with the reference of its subscription."""
         self.moment = TIMESTAMP
@@ -99,6 +101,7 @@ class SpillingCity:
     def subscribe(self, filter_: Predicate) -> Subscribed:
         entry = self.office.subscribe(self.city.known, filter_)
         self.wanted[entry.ref] = (entry, filter_)
+        self.filters[entry.ref] = filter_
         return entry
 
     def settle(self) -> None:

@@ -1,14 +1,17 @@
-"""`maia filter`: is this filter well formed, does it cover that one, can these be merged?"""
+"""`maia filter`: is this filter well formed, does it cover that one, can these be merged, at which price?"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from maia.cli.inputs import AsJson, vocabulary_from
 from maia.cli.output import ANSWER_NO, answer
+
+if TYPE_CHECKING:
+    from maia.events import Event
 
 __all__ = ["app"]
 
@@ -96,3 +99,63 @@ def merge(
     texts = [format_predicate(predicate, names) for predicate in result.filters]
     lines = [*texts, f"spill: at most {float(result.spill_bound):.1%} of what they admit was not asked for"]
     answer(lines, {"filters": texts, "spill_bound": float(result.spill_bound)}, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia filter curve --filters offices.filters --events sightings.jsonl -d plate.type"
+)
+def curve(
+    filters: Annotated[Path, typer.Option(help="A file with one filter in each line.")],
+    events: Annotated[Path, typer.Option(help="A file with one event in each line, as JSON.")],
+    points: Annotated[int, typer.Option(min=2, max=100, help="How many budgets to try.")] = 12,
+    definition: Definition = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge filters within budgets from least to most bytes, and count the events that spill at each."""
+    from maia.predicates import parse_predicate
+    from maia.routing.aggregation.curve import fitted, plotted, spill_curve
+
+    vocabulary = vocabulary_from(definition)
+    asked = [parse_predicate(line, vocabulary) for line in _lines(filters)]
+    measured = spill_curve(asked, _events(events, definition), points=points)
+    fit = fitted(measured)
+    lines = plotted(measured)
+    if fit is not None:
+        lines.append(f"spill is about {fit.k:.3g} / bytes ** {fit.exponent:.2f}")
+    record = {
+        "points": [
+            {"bytes": one.size, "filters": one.filters, "admitted": one.admitted, "spilled": one.spilled}
+            for one in measured
+        ],
+        "fit": None if fit is None else {"k": fit.k, "exponent": fit.exponent},
+    }
+    answer(lines, record, as_json=as_json)
+
+
+def _lines(path: Path) -> list[str]:
+    from maia.cli.inputs import read_text
+
+    return [line for line in read_text(path).splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _events(path: Path, definition: Path | None) -> list[Event]:
+    """Read events by uid; without a definition, names are uids and JSON says which kind a value has."""
+    import json
+
+    from maia.cli.inputs import moment, read_definition
+    from maia.cli.json_events import BadEventLine, event_from_line
+    from maia.events import AttributeUid, BadValue, kind_of
+
+    if definition is not None:
+        shape, now = read_definition(definition).definition, moment(None)
+        named = [event_from_line(line, shape, now=now) for line in _lines(path)]
+        return [{shape.vocabulary[name].uid: value for name, value in event.items()} for event in named]
+    found: list[Event] = []
+    for line in _lines(path):
+        try:
+            record = json.loads(line)
+            found.append({AttributeUid(name): value for name, value in record.items()})
+            [kind_of(value) for value in record.values() if value is not None]
+        except (ValueError, AttributeError, RecursionError, BadValue) as problem:
+            raise BadEventLine(f"`{line.strip()[:60]}` is not an event in JSON") from problem
+    return found
