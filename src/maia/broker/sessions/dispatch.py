@@ -90,15 +90,15 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
     kind = type(message)
     if kind in _OF_ANYBODY:
         return _OF_ANYBODY[kind](state, link, message, now)
-    if kind in _OF_CLIENTS:
-        if link.role is not Role.CLIENT:
-            raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+    if link.role is Role.CLIENT and kind in _OF_CLIENTS:
         return _answered(state, link, message, now)
     handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
-    if handler is not None:
-        if link.role is not Role.BROKER:
-            raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
+    if link.role is Role.BROKER and handler is not None:
         return _told(state, link, message, handler, now, size)
+    if kind in _OF_CLIENTS:
+        raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+    if handler is not None:
+        raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
     raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
 
 
