@@ -84,10 +84,10 @@ class NotSettledInTime(Unavailable):
 class Obstacle(Enum):
     """Why a reader must not see a contact."""
 
-    SUBSCRIBER = "the publisher requires more of subscribers"
-    PUBLISHER = "the reader requires something else of publishers"
-    NO_STATEMENT = "the reader's statement has expired"
-    CUT_OFF = "the reader's router has lost its cluster"
+    SUBSCRIBER = "does not meet it"
+    PUBLISHER = "wants other publishers"
+    NO_STATEMENT = "statement expired"
+    CUT_OFF = "router cut off"
 
 
 @dataclass(frozen=True, slots=True)
