@@ -162,11 +162,17 @@ class MeshRouter:
         if before is not None:
             effects += self._gone(node, before, now)
         routes.node_of[link.id], self._links[node] = node, link.id
+        is_new = node not in self._keys
         self._reach(link.peer.key, link.id, now)
         self._dialling.linked(node, dialled=link.dialled)
         neighbour_found(state)
         routes.is_changed = True
         effects += self._perform(self._table.hop_up(node), now)
+        known = self._table.origins.get(link.peer.key)
+        if is_new and known is not None and known.parts:
+            # It was away for less than a lease, and will not send again what is at hand.
+            self._verify_at.setdefault(known.key, seconds_after(now, state.settings.lease_s))
+            effects += self._register(known.key, known.parts, now)
         return [*effects, *show_rights(state, [link.id], state.sealed.in_use)]
 
     def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:

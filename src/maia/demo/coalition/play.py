@@ -84,10 +84,10 @@ class NotSettledInTime(Unavailable):
 class Obstacle(Enum):
     """Why a reader must not see a contact."""
 
-    SUBSCRIBER = "the publisher requires more of subscribers"
-    PUBLISHER = "the reader requires something else of publishers"
-    NO_STATEMENT = "the reader's statement has expired"
-    CUT_OFF = "the reader's router has lost its cluster"
+    SUBSCRIBER = "does not meet it"
+    PUBLISHER = "wants other publishers"
+    NO_STATEMENT = "statement expired"
+    CUT_OFF = "router cut off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,8 @@ class Round:
     title: str
     written: list[Written] = field(default_factory=list)
     received: dict[str, list[Contact]] = field(default_factory=lambda: {who: [] for who in READERS})
+    authors: dict[tuple[str, str], tuple[str | None, bool]] = field(default_factory=dict)
+    """For each reader and contact: who published it, and whether it was signed, as the reader verified."""
     neighbours: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The neighbours of each router, as its own status names them."""
 
@@ -122,6 +124,13 @@ class Round:
             for words, count in (("did not see", len(missing)), ("saw", len(added)), ("saw again", twice)):
                 if count:
                     yield f"{self.title}: {who} {words} {count} contacts, against the kernel"
+        by = {str(one.contact["vessel"]): one.by for one in self.written}
+        for (who, vessel), shown in self.authors.items():
+            # A reader knows of an author what a provider states that the reader trusts, and nothing else.
+            author = PEOPLE[by[vessel]]
+            is_known = author.nation in NATIONS[ROUTERS[PEOPLE[who].router].nation].trusts
+            if shown != (author.identifier if is_known else None, True):
+                yield f"{self.title}: {who} was shown {shown} as the author of {vessel}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +199,8 @@ class Play:
                     self.trials[who].add(str(event["vessel"]))
                 elif self.rounds:
                     self.rounds[-1].received[who].append(dict(event))
-                    if event.publisher.identifier is None or not event.publisher.is_signed:
-                        self.broken.append(f"{who} could not verify who published {event['vessel']}")
+                    shown = event.publisher.identifier, event.publisher.is_signed
+                    self.rounds[-1].authors[who, str(event["vessel"])] = shown
                 self.arrived.set()
         except MaiaError:
             self.arrived.set()  # whoever loses its link for good receives nothing more
@@ -280,30 +289,32 @@ class Play:
             if time.monotonic() > deadline:
                 return  # what is wrong is reported by the comparison
             await asyncio.sleep(_PROBE_S)
-        while not await self._closed(_PROBE_S * 4):
+        while missing := await self._closed(_PROBE_S * 4):
             if time.monotonic() > deadline:
-                raise NotSettledInTime(f"no contact reached all readers within {_SETTLE_S:g} seconds")
+                raise NotSettledInTime(f"{', '.join(missing)} within {_SETTLE_S:g} seconds")
 
-    async def _closed(self, seconds: float = _ARRIVE_S) -> bool:
-        """Send a trial after everything else; say whether it has reached all that it has to reach."""
-        awaited: list[tuple[str, str]] = []
+    async def _closed(self, seconds: float = _ARRIVE_S) -> list[str]:
+        """Send a trial after everything else; return what it has not reached in time."""
+        awaited: list[tuple[str, str, str]] = []
         for by in PUBLISHERS:
             self.number += 1
             name = f"trial {self.number}"
-            awaited += [(who, name) for who in READERS if self.obstacle(who, by, "true") is None]
+            awaited += [(who, by, name) for who in READERS if self.obstacle(who, by, "true") is None]
             await self.publishers[by].publish({"vessel": name, "place": _TRIAL, "source": None})
             await self.publishers[by].flush()
         deadline = time.monotonic() + seconds
-        while not all(name in self.trials[who] for who, name in awaited):
+        while missing := [
+            f"nothing of {by} reached {who}" for who, by, name in awaited if name not in self.trials[who]
+        ]:
             if (left := deadline - time.monotonic()) <= 0:
-                return False
+                return missing
             self.arrived.clear()
             try:
                 async with asyncio.timeout(min(left, _PROBE_S)):
                     await self.arrived.wait()
             except TimeoutError:
                 continue
-        return True
+        return []
 
     async def measured(self) -> dict[str, frozenset[str]]:
         """Return the neighbours of each router, as its own status names them."""

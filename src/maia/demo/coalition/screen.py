@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from maia.credentials import Action
 from maia.demo.coalition.cast import DEMAND, PEOPLE, ROUTERS, assemble
 from maia.demo.screens.shared import typed_command
 from maia.demo.screens.tables import LOOK
+from maia.events import attribute_uid
 
 if TYPE_CHECKING:
     from maia.demo.coalition.play import Play, Round
@@ -85,29 +87,37 @@ def after() -> list[str]:
         "Every delivery above went over sockets between processes, and is what the kernel says.",
         "",
         "Next:",
-        f"  {command} tpm --help       prove the boot of your own router",
-        "  docs/identity.md     statements, guests and attested routers, command by command",
+        f"  {f'{command} tpm --help':<24} prove the boot of your own router",
+        f"  {'docs/identity.md':<24} statements, guests and attested routers, command by command",
     ]
 
 
 def _show_nodes(screen: Console, nodes: Mapping[str, tuple[str | None, int]]) -> None:
     screen.print()
     for name, (address, pid) in nodes.items():
-        where = f"links of two messages at {address}" if address else "identity provider"
-        screen.print(f"  {name:<12} {where:<42} process {pid}")
-    screen.print("\nWhat happens, by seconds since the start:")
+        what = f"router at {address}" if address else "identity provider"
+        screen.print(f"  {name:<12} {what:<26} process {pid}")
+    table = Table(title="Who takes part", **LOOK)
+    for heading in ("", "of", "clearance", "connected at", "", "publishers with"):
+        table.add_column(heading)
+    for who, person in PEOPLE.items():
+        clearance = str(person.attributes[attribute_uid("clearance")])
+        requires = "" if person.requires == "true" else person.requires
+        does = "publishes" if person.action is Action.PUBLISH else "subscribes"
+        table.add_row(who, person.nation, clearance, person.router, does, requires)
+    screen.print(Padding(table, (1, 0, 0, 0)))
+    screen.print("What happens, by seconds since the start:")
 
 
 def show_round(screen: Console, this: Round) -> None:
     """Show who saw what in one round, and why the others did not."""
-    from maia.demo.coalition.play import READERS
+    from maia.demo.coalition.play import READERS, Obstacle
 
-    table = Table(**LOOK)
-    table.add_column("published by")
-    table.add_column("for subscribers with")
+    table = Table(**LOOK, padding=(0, 1, 0, 0))
+    table.add_column("by")
+    table.add_column("for subscribers with", no_wrap=True)
     for who in READERS:
-        person = PEOPLE[who]
-        table.add_column(f"{who}\n[dim]{person.router}[/dim]", justify="center")
+        table.add_column(who, justify="center")
     marks: set[str] = set()
     for one in this.written:
         cells = []
@@ -123,16 +133,11 @@ def show_round(screen: Console, this: Round) -> None:
                 cells.append(f"[dim]{_MARKS[obstacle.name]}[/dim]")
         requires = "anything" if one.requires == "true" else one.requires
         table.add_row(one.by, requires, *cells)
-    screen.print(Padding(table, (0, 0, 0, 11)))
-    from maia.demo.coalition.play import Obstacle
-
+    screen.print(Padding(table, (0, 0, 0, 1)))
     legend = ", ".join(f"{_MARKS[one.name]} {one.value}" for one in Obstacle if one.name in marks)
-    screen.print(f"           ● seen; not seen: {legend}", soft_wrap=True)
-    alone = [router for router in ROUTERS if not this.neighbours.get(router)]
-    for router in alone:
-        screen.print(
-            f"           [bold]{router} has no neighbours: none accepts it without `{DEMAND}`[/bold]"
-        )
+    screen.print(f"  ● seen; not seen: {legend}", soft_wrap=True)
+    for router in (router for router in ROUTERS if not this.neighbours.get(router)):
+        screen.print(f"  [bold]{router} has no neighbours: none accepts it without `{DEMAND}`[/bold]")
     screen.print()
 
 

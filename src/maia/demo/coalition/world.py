@@ -23,7 +23,7 @@ from maia.credentials import SignedCertificate, certificate_to_text
 from maia.credentials.appointments import Argument
 from maia.credentials.identity import SignedIdentity, identity_from_bytes, identity_to_bytes, identity_to_text
 from maia.demo.coalition.cast import COMMUNITY, DEMAND, NATIONS, PEOPLE, ROUTERS, Cast
-from maia.demo.live_processes import BROKER_FILE, DOMAIN_FILE, Child, start, stop_all
+from maia.demo.live_processes import BROKER_FILE, DOMAIN_FILE, Child, Starting, start, stop_all
 from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.keystore.key_files import create_key_file
@@ -166,13 +166,14 @@ def world_at_work(cast: Cast, folder: Path, say: Say) -> Iterator[World]:
     world = World(cast, folder)
     with ExitStack() as stack:
         stack.callback(lambda: stop_all(list(world.children.values())))
-        say("three identity providers start")
-        _start_providers(world)
-        for provider in world.providers.values():
-            stack.callback(provider.close)
-        say("they answer; people and routers are registered")
-        _register(world)
+        say("three identity providers start, and the routers' machines get their TPMs")
+        starting = _start_providers(world)
         roots = _make_machines(world, stack)
+        for nation, one in starting.items():
+            provider = world.providers[nation] = Provider(cast, nation, one.interface())
+            stack.callback(provider.close)
+        say("the providers answer; people and routers are registered")
+        _register(world)
         for provider in world.providers.values():
             provider.approve(roots)
         for router in ROUTERS:
@@ -188,8 +189,8 @@ def _home(name: str) -> str:
     return name.replace(" ", "-").lower()
 
 
-def _start_providers(world: World) -> None:
-    starting = {}
+def _start_providers(world: World) -> dict[str, Starting]:
+    starting: dict[str, Starting] = {}
     for nation in NATIONS:
         home = world.folder / _home(nation)
         settings: dict[str, object] = {
@@ -200,8 +201,7 @@ def _start_providers(world: World) -> None:
         _write(world.cast, home, nation, DOMAIN_FILE, settings)
         starting[nation] = start(f"provider of {nation}", home)
         world.children[nation] = starting[nation].process
-    for nation, one in starting.items():
-        world.providers[nation] = Provider(world.cast, nation, one.interface())
+    return starting
 
 
 def _register(world: World) -> None:
