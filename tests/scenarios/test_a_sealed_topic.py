@@ -36,7 +36,7 @@ def read(home: Path, *words: object) -> list[dict[str, object]]:
 
 
 def test_a_reader_gets_its_topics_sealed_and_comes_back_for_what_it_missed(city: Path) -> None:
-    """A1, A99: live and from the log, of all that the desk publishes."""
+    """A1, A2, A99: live and from the log, a durable name gets what the right opens of what it asks for."""
     with ExitStack() as stack:
         stack.enter_context(running_maia("domain", "serve", "-c", "domain.toml", cwd=city))
         keys_at = address_of(city)
