@@ -1,9 +1,10 @@
 """D10: what subscribers received live is what the pipeline shows them of the recorded log.
 
 Random types, versions, certificates, filters, keys and events; plain, sealed
-as events and sealed by attribute; tables and streams. Row by row, attribute
-by attribute, each value beside its kind. `make agreement CASES=2000` tries
-many worlds in place of a few; `MAIA_WORLD=48113` repeats one.
+as events, by attribute, and blinded; sub-types and trees of topics; tables and
+streams. Row by row, attribute by attribute, each value beside its kind. `make
+agreement CASES=2000` tries many worlds in place of a few; `MAIA_WORLD=48113`
+repeats one.
 """
 
 from __future__ import annotations
@@ -150,9 +151,14 @@ def played(seed: int, folder: Path, **how: object) -> World:
 
 
 @pytest.mark.skipif("MAIA_WORLD" in os.environ, reason="one world was asked for")
-def test_trees_of_topics_are_among_the_worlds_plain_and_sealed():
-    levels = {world.level is None for seed in seeds(8) if (world := World(seed)).has_topics}
-    assert levels == {True, False}
+def test_topics_sub_types_and_blinded_types_are_among_the_worlds():
+    worlds = [World(seed) for seed in seeds(8)]
+    assert {world.level is None for world in worlds if world.has_topics} == {True, False}
+    assert {world.level is None for world in worlds if world.is_extended} == {True, False}
+    blinded = [world for world in worlds if world.is_blinded]
+    assert (
+        {world.has_topics for world in blinded} == {world.is_extended for world in blinded} == {True, False}
+    )
 
 
 def test_a_table_shows_what_a_subscriber_received(spark, tmp_path, desk):

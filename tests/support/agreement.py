@@ -66,7 +66,7 @@ from maia.types import (
     verify_definition,
 )
 from maia.types.topics import TOPIC, topic_attributes
-from maia.wire.codec import decode
+from maia.wire.codec import decode_recorded
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.messages import Deliver, Identify, PublishTo
 from support.broker import NOW, SECOND, Client, Running, connect_right
@@ -95,9 +95,12 @@ def after(seconds: float) -> Instant:
 class AgreeingNet(PublishingNet, RecordingNet):
     """Brokers that may seal, record, and know both versions of a random type."""
 
-    def __init__(self, definition: TypeDefinition, owner: SigningKey, level: SealingLevel | None) -> None:
+    def __init__(
+        self, definition: TypeDefinition, owner: SigningKey, level: SealingLevel | None, *, is_blinded: bool
+    ) -> None:
         super().__init__(level or SealingLevel.ATTRIBUTE, lease_s=600)
-        sealing = None if level is None else Sealing(level, self.story.principal("PITO"))
+        self.is_blinded = is_blinded
+        sealing = None if level is None else Sealing(level, self.story.principal("PITO"), blinded=is_blinded)
         signed = sign_definition(replace(definition, sealing=sealing), owner)
         self.story = replace(self.story, definition=signed)
         self.type_id = verify_definition(signed, at=self.now).type_id
@@ -107,8 +110,13 @@ class AgreeingNet(PublishingNet, RecordingNet):
 
     def use(self, running: Running, ring: KeyRing | None) -> None:
         """Let the publisher's broker hold every key of the sub-type beside its keys of the type."""
-        super().use(running, ring)
         kind, state = self.sub_type, state_of(running)
+        if self.is_blinded:
+            state.blinded.held = {self.type_id: ring}.get
+            state.seals.ring_of = state.sealed.ring_of = state.blinded.ring_of
+            self._learn(running, self.type_id)
+        else:
+            super().use(running, ring)
         if kind is None or running.name != HERE:
             return
         below = KeyRing(kind)
@@ -116,8 +124,15 @@ class AgreeingNet(PublishingNet, RecordingNet):
         for uid in (None, *state.types.kinds(kind), *map(AttributeUid, (*UIDS, "new", "own"))):
             below.hold(GroupId(kind, uid), 1, Secret.from_bytes(sha256(repr(uid).encode()).digest()))
         rings = {self.type_id: ring, kind: below}
-        state.seals.ring_of = state.sealed.ring_of = rings.get
-        self._perform(running, running.broker._finished(apply_new_keys(state, kind, self.now), self.now))
+        if self.is_blinded:
+            state.blinded.held = rings.get
+        else:
+            state.seals.ring_of = state.sealed.ring_of = rings.get
+        self._learn(running, kind)
+
+    def _learn(self, running: Running, kind: bytes) -> None:
+        learnt = apply_new_keys(state_of(running), kind, self.now)
+        self._perform(running, running.broker._finished(learnt, self.now))
         self.settle()
 
 
@@ -146,10 +161,13 @@ class World:
         }
         # Chance of its own, so that worlds without topics are as they were.
         self.has_topics = Random(f"topics of {seed}").random() < 0.3  # noqa: S311 - as above
+        is_blinded = Random(f"{seed}/blinded").random() < 0.5  # noqa: S311 - as above
+        self.is_blinded = is_blinded and self.level is SealingLevel.EVENT
         first, second = self._versions()
         name = "topic.world" if self.has_topics else f"agreement.World{seed}"
         owner_name = TypeName(self._pito.principal, name, "0")
-        self.net = AgreeingNet(TypeDefinition(owner_name, None, first), self._pito, self.level)
+        definition = TypeDefinition(owner_name, None, first)
+        self.net = AgreeingNet(definition, self._pito, self.level, is_blinded=self.is_blinded)
         self.versions = self._verified(second)
         # In some worlds the camera publishes a sub-type, of which no reader knows. The other draws stay.
         is_extended = Random(f"{seed}/sub-type").random() < 0.4  # noqa: S311 - test cases, not secrets
@@ -359,7 +377,7 @@ class World:
     @property
     def unread(self) -> frozenset[int]:
         """Return the frames of which the readers' broker can open no column; they come to nobody there."""
-        found = (decode(each.data) for each in self.net.log(self.recorded_by).safe)
+        found = (decode_recorded(each.data) for each in self.net.log(self.recorded_by).safe)
         return frozenset(
             frame.sequence
             for frame in found

@@ -17,14 +17,14 @@ from maia.credentials import (
     TypePattern,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
+from maia.demo.numberplate import NumberplateStory
 from maia.domain import DomainSettings
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.testing.simulation import Host
 from maia.types import Cover, Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.effects import Received
-from support.simulated_city import BEGINNING, City
+from support.simulated_city import City, tell_city_story
 from support.sub_types import CHARGE
 
 KEYS = "key server"
@@ -34,7 +34,7 @@ TERMS = KeyTerms(refresh_s=60, overdue_s=3600, drift_s=30, back_dating_s=20)
 
 def rendezvous_of(seed: int, *, brokers: int) -> int:
     """Return the number of the broker at which the type's interests and offers will meet in a city."""
-    name = tell_numberplate_story(b"city/%d" % seed, now=BEGINNING).definition.definition.name
+    name = tell_city_story(seed).definition.definition.name
     point = node_id_of_type(type_id(name.owner, name.name))
     keys = [
         SigningKey.from_seed(sha256(b"%d/broker %d" % (seed, number)).digest()) for number in range(brokers)
@@ -71,10 +71,10 @@ class SealedCity(City):
         for number in outsiders:
             self._listen_in(self.network.host(self.brokers[number]))
 
-    def tell(self, seed: bytes) -> NumberplateStory:
+    def tell(self, seed: int) -> NumberplateStory:
         """Tell the story of a type whose owner wants it sealed."""
         self._keys = {}
-        story = tell_numberplate_story(seed, now=BEGINNING)
+        story = tell_city_story(seed)
         sealing = Sealing(self.level, self.key(KEYS).principal, (ADDRESS,), self.blinded, self.cover)
         sealed = replace(story.definition.definition, sealing=sealing)
         return replace(story, definition=sign_definition(sealed, story.keys["PITO"]))

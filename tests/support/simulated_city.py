@@ -9,7 +9,7 @@ may see, so a delivered row is compared with the very event that it came from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from maia.broker import BrokerSettings
@@ -24,8 +24,10 @@ from maia.credentials import (
     NetworkPattern,
     SignedCertificate,
     SigningKey,
+    TypeName,
     TypePattern,
     Validity,
+    exact_name,
     issue,
     parse_name_pattern,
 )
@@ -40,14 +42,48 @@ from maia.demo.numberplate import (
 )
 from maia.events import Event, Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
-from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate, TextMatch, TextTest
 from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
+from maia.types import TypeDefinition, sign_definition
+from maia.types.topics import TOPIC, topic_attributes
 from support.sub_types import FEE, SECRET_FEE, tell_of_sub_types
 
 SECOND = 1_000_000
 LEASE_S = 12
 PLATES = (SUSPECT, "B4 NKR", "CU 7", "D0 NUT")
 PLACES = ("Victoria", "Soho", "Bank")
+LANES = ("", "/a", "/a/b", "/b")
+
+
+def tell_city_story(seed: int) -> NumberplateStory:
+    """Tell the numberplate story of a city; in every other one cameras publish on topics of their places."""
+    story = tell_numberplate_story(b"city/%d" % seed, now=BEGINNING)
+    if not has_topics(seed):
+        return story
+    owner, by_key = story.keys["PITO"], {key.principal: key for key in story.keys.values()}
+    name = TypeName(owner.principal, "topic.city", "0")
+    tree = TypeDefinition(name, None, topic_attributes(story.definition.definition.attributes))
+
+    def on_topics(signed: SignedCertificate) -> SignedCertificate:
+        certificate, authority = signed.certificate, signed.certificate.authority
+        if not isinstance(authority.resources, TypePattern):
+            return signed
+        pattern = TypePattern(name.owner, exact_name(name.name), None)
+        changed = replace(certificate, authority=replace(authority, resources=pattern))
+        return issue(changed, by_key[certificate.issuer])
+
+    certificates = tuple(map(on_topics, story.certificates))
+    return replace(story, definition=sign_definition(tree, owner), certificates=certificates)
+
+
+def has_topics(seed: int) -> bool:
+    """Say whether events of a city are on topics; in the others the second camera publishes a sub-type."""
+    return seed % 2 == 0
+
+
+def on(*patterns: str) -> Predicate:
+    """Return the predicate of what is on one of some topics."""
+    return AnyOf(tuple(TextMatch(TOPIC.uid, TextTest.LEVELS, one) for one in patterns))
 
 
 class Violation(AssertionError):
@@ -81,6 +117,7 @@ class Camera:
     client: SimulatedClient
     view: View
     entry: Advertised
+    place: str
     sent: int = 0
     is_of_sub_type: bool = False
     """Whether it publishes a sub-type of what the offices read, with an attribute more."""
@@ -96,7 +133,8 @@ class City:
     def __init__(self, seed: int, *, brokers: int = 3, lease_s: int = LEASE_S, **settings: object) -> None:
         self.network = SimulatedNetwork(seed)
         self.chance = self.network.chance("city")
-        self.story = self.tell(b"city/%d" % seed)
+        self.has_topics = has_topics(seed)
+        self.story = self.tell(seed)
         self.known: KnownVersion = known_version([self.story.definition], at=BEGINNING)
         self.brokers = [f"broker {number}" for number in range(brokers)]
         self.addresses = [f"10.0.0.{number}:7400" for number in range(brokers)]
@@ -109,9 +147,9 @@ class City:
         for number in range(brokers):
             self._add_broker(number, lease_s, settings)
 
-    def tell(self, seed: bytes) -> NumberplateStory:
+    def tell(self, seed: int) -> NumberplateStory:
         """Tell the story that this city is about."""
-        return tell_numberplate_story(seed, now=BEGINNING)
+        return tell_city_story(seed)
 
     def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
         """Return what a broker can show beside its right to connect."""
@@ -180,9 +218,9 @@ class City:
         pool = (
             *self._client_connects("CCS", name),
             *self._force_on_type("CCS"),
-            self._grant("CCS", name, Action.PUBLISH, restriction=Comparison(LOCATION, Operator.EQ, place)),
+            self._grant("CCS", name, Action.PUBLISH, restriction=self._published_at(place)),
         )
-        return self._add_camera(name, self.known, pool, via, skew_s)
+        return self._add_camera(name, place, self.known, pool, via, skew_s)
 
     def camera_of_sub_type(
         self, name: str, place: str, *, via: Sequence[int] = (0,), skew_s: float = 0.0
@@ -199,11 +237,21 @@ class City:
             *self._client_connects("CCS", name),
             self._certificate("CCS", subject, pattern, Action.PUBLISH, restriction=at_place),
         )
-        return self._add_camera(name, known, pool, via, skew_s)
+        return self._add_camera(name, place, known, pool, via, skew_s)
+
+    def _published_at(self, place: str) -> Predicate:
+        """Return what a camera may say: where it is, and on topics of that place alone."""
+        at_place = Comparison(LOCATION, Operator.EQ, place)
+        return AllOf((at_place, on("/city", f"/city/{place}/#"))) if self.has_topics else at_place
+
+    def _near(self, place: str) -> Predicate:
+        """Return a filter for what happens at a place, by topic in cities that have topics."""
+        return on(f"/city/{place}/#") if self.has_topics else Comparison(LOCATION, Operator.EQ, place)
 
     def _add_camera(
         self,
         name: str,
+        place: str,
         known: KnownVersion,
         pool: tuple[SignedCertificate, ...],
         via: Sequence[int],
@@ -212,7 +260,7 @@ class City:
         client = self._client(name, pool, via, skew_s)
         view = self._view(name, Action.PUBLISH, pool, ALWAYS, known)
         is_below = known is not self.known
-        camera = Camera(name, client, view, client.advertise(known), is_of_sub_type=is_below)
+        camera = Camera(name, client, view, client.advertise(known), place, is_of_sub_type=is_below)
         self.cameras.append(camera)
         return camera
 
@@ -308,21 +356,21 @@ class City:
         def somewhere() -> list[int]:
             return self.chance.sample(every, len(every))
 
-        # In every other city the second camera publishes a sub-type, of which the offices know nothing.
-        has_sub_type = self.network.seed % 2 == 1
         self.camera(f"camera at {PLACES[0]}", PLACES[0], via=somewhere())
-        second = self.camera_of_sub_type if has_sub_type else self.camera
+        second = self.camera if self.has_topics else self.camera_of_sub_type
         second(f"camera at {PLACES[1]}", PLACES[1], via=somewhere())
         self.office("billing", via=somewhere(), attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
         self.office("statistics", via=somewhere(), attributes=frozenset({LOCATION, TIMESTAMP}))
         self.office("detective", via=somewhere(), restriction=Comparison(NUMBERPLATE, Operator.EQ, SUSPECT))
         self.office("archive", via=somewhere())
-        self.office("Soho desk", Comparison(LOCATION, Operator.EQ, "Soho"), via=somewhere())
+        self.office("Soho desk", self._near("Soho"), via=somewhere())
+        if self.has_topics:
+            self.office("lane a", on("/city/+/a/#"), via=somewhere())
         self.office(
             "Victoria desk",
             Comparison(NUMBERPLATE, Operator.EQ, PLATES[1]),
             via=somewhere(),
-            restriction=Comparison(LOCATION, Operator.EQ, "Victoria"),
+            restriction=self._near("Victoria"),
         )
 
     def settle(self, at_most: float = 120.0) -> None:
@@ -346,6 +394,9 @@ class City:
         written = [self.sighting() for _ in range(count)]
         if camera.is_of_sub_type:
             written = [{**event, FEE: SECRET_FEE} for event in written]
+        if self.has_topics:
+            topics = [f"/city/{camera.place}{self.chance.choice(LANES)}" for _ in written]
+            written = [{**event, TOPIC.uid: one} for event, one in zip(written, topics, strict=True)]
         for event in written:
             shaped = shape(camera.view, event)
             seen = {uid: value for uid, value in shaped.items() if uid in self.known.event_type.kinds}

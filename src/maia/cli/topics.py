@@ -9,7 +9,18 @@ import typer
 
 from maia.cli.inputs import AsJson, attribute_from_words, read_certificates, read_definition, read_owner
 from maia.cli.key import Force, KeyFile, open_key
-from maia.cli.types import Credentials, Keys, KeysAt, Level, Out, save_definition, sealing_from_options
+from maia.cli.types import (
+    Blinded,
+    CoverTraffic,
+    Credentials,
+    Keys,
+    KeysAt,
+    Level,
+    Out,
+    blinded_from_options,
+    save_definition,
+    sealing_from_options,
+)
 from maia.errors import BadInput
 
 __all__ = ["app"]
@@ -62,6 +73,8 @@ def declare(
     sealing: Level = None,
     keys: Keys = None,
     keys_at: KeysAt = None,
+    blinded: Blinded = False,
+    cover: CoverTraffic = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,5 +97,6 @@ def declare(
         shape = plain_attributes(attribute_from_words(f"{name}:string") for name in text or ())
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
+    sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
     definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)

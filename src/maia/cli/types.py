@@ -28,7 +28,19 @@ if TYPE_CHECKING:
     from maia.events import Attribute
     from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
-__all__ = ["Credentials", "Keys", "KeysAt", "Level", "Out", "app", "save_definition", "sealing_from_options"]
+__all__ = [
+    "Blinded",
+    "CoverTraffic",
+    "Credentials",
+    "Keys",
+    "KeysAt",
+    "Level",
+    "Out",
+    "app",
+    "blinded_from_options",
+    "save_definition",
+    "sealing_from_options",
+]
 
 app = typer.Typer(
     help="Define, change, verify and compare event types.", no_args_is_help=True, rich_markup_mode=None
@@ -140,7 +152,7 @@ def define(
     if sealing is None and above and (least := above[-1].definition.sealing) is not None:
         sealing = least.level.value  # a sub-type seals no less
     sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
-    sealed = _blinded(sealed, blinded=blinded, cover=cover)
+    sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
     type_name = TypeName(whose, name, FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
@@ -182,7 +194,7 @@ def change(
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing_from_options(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
-    sealed = _blinded(sealed, blinded=blinded, cover=cover)
+    sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
     new = next_version(
         old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
@@ -397,7 +409,7 @@ def sealing_from_options(
     return Sealing(chosen, manager, addresses)
 
 
-def _blinded(sealing: Sealing | None, *, blinded: bool, cover: str | None) -> Sealing | None:
+def blinded_from_options(sealing: Sealing | None, *, blinded: bool, cover: str | None) -> Sealing | None:
     """Return a choice with what the options add to it; what was chosen before stays."""
     from maia.types import Cover
 
