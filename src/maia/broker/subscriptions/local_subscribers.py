@@ -40,6 +40,8 @@ from maia.predicates.meaning import RowReader, is_quickly_read, row_reader
 from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
+from maia.views.plan import transforms
+from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
@@ -108,6 +110,7 @@ class SubscriberGroup:
     """The references of each link, once there are several; in place of `link` and `ref` then."""
     keys: TransformationKeys = field(default=NO_KEYS, repr=False)
     see: See | None = field(default=None, repr=False)
+    see_frame: SeeFrame | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
     is_kept: bool = False
     """Whether its members are served from the event log and not at once."""
@@ -173,7 +176,24 @@ class SubscriberGroup:
             author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
             shown = {self.shown: cut.kept or range(cut.frame.rows)}
             return Seen(cut.frame.rows, cut.columns(self.shown), shown, _for_subscribers(author))
+        if transforms(self.view) and len(self.view.windows) == 1:
+            return self._transformed(cut)
         return self._screened_row_by_row(cut)
+
+    def _transformed(self, cut: Transit) -> Seen | None:
+        """Return the outcome by column; what no transformation touches goes on as it came."""
+        see = self.see_frame = self.see_frame or transforming_frames(self.view, self.keys)
+        outcome, rows = see(cut.frame)
+        if outcome is None:
+            return None
+        kinds, came = self._kinds, cut.frame.columns
+        shown = {uid: column for uid, column in outcome.columns.items() if uid in kinds}
+        kept = {uid for uid, column in shown.items() if came.get(uid) is column}
+        made = Frame(outcome.rows, {uid: column for uid, column in shown.items() if uid not in kept})
+        numbers = [cut.kept[row] for row in rows] if cut.kept else rows
+        author = _for_subscribers(without_proof(cut.author))
+        columns = [*cut.columns(kept), *frame_to_columns(made)]
+        return Seen(outcome.rows, columns, {frozenset(shown): numbers}, author)
 
     def _screened_row_by_row(self, cut: Transit) -> Seen | None:
         see = self.see = self.see or to_python(self.view, self.keys)
