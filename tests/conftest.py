@@ -36,7 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A law must not fail because the machine is busy, so nothing is timed: no deadline, no "too slow".
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 
-settings.register_profile("ci", **UNTIMED, max_examples=60, derandomize=True, database=None)
+settings.register_profile("ci", **UNTIMED, max_examples=25, derandomize=True, database=None)
 settings.register_profile("dev", **UNTIMED, max_examples=200)
 settings.register_profile(
     "laws", **UNTIMED, max_examples=int(os.environ.get("MAIA_LAWS_EXAMPLES", "1000")), database=None

@@ -37,7 +37,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Forked", "forked", "nursery", "write_command"]
+__all__ = ["Forked", "forked", "maia_command"]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 START_S: Final = 180.0
@@ -165,12 +165,14 @@ os._exit(status)
 """
 
 
-def write_command(file: Path) -> None:
-    """Write a program that is used as `maia` is."""
+@cache
+def maia_command() -> Path:
+    """Return a program that is used as `maia` is, and named so; it goes with this lane's nursery."""
+    file = nursery().with_name("maia")
     passed_on = [int(one) for one in _PASSED_ON]
-    text = COMMAND.format(python=sys.executable, path=str(nursery()), passed_on=passed_on)
-    file.write_text(text, encoding="utf-8")
+    file.write_text(COMMAND.format(python=sys.executable, path=str(nursery()), passed_on=passed_on))
     file.chmod(0o755)
+    return file
 
 
 # ------------------------------------------------------------ the nursery itself

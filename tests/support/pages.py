@@ -10,10 +10,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
-from support.nursery import write_command
+from support.nursery import maia_command
 from support.ports import free_ports
 
 __all__ = ["THE_END", "follow"]
@@ -28,9 +27,7 @@ _DEADLINE_S: Final = 900
 def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
     """Run every `sh` block of a page in a folder; return what was printed. Only the ports are changed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
-    commands = TemporaryDirectory(prefix="maia-commands-")
-    write_command(Path(commands.name, "maia"))
-    found_in = (commands.name, str(Path(sys.executable).parent), environment["PATH"])
+    found_in = (str(maia_command().parent), str(Path(sys.executable).parent), environment["PATH"])
     environment["PATH"] = os.pathsep.join(found_in)
     shell = subprocess.Popen(
         ["bash", "-eu", "-o", "pipefail"],
@@ -49,7 +46,6 @@ def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
-        commands.cleanup()
     return printed
 
 
