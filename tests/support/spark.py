@@ -21,6 +21,13 @@ LAST_WORDS: Final = 4_000
 SETTINGS: Final = {"spark.sql.adaptive.enabled": "false"}
 
 
+# Compiling a plan to Java takes longer than a few rows do. What executors compute, and what attackers reach,
+# is asked of compiled plans; elsewhere Spark evaluates them.
+COMPILED: Final = ("attacks", "conformance")
+CODE_GENERATION: Final = {
+    "spark.sql.codegen.wholeStage": {True: "true", False: "false"},
+    "spark.sql.codegen.factoryMode": {True: "FALLBACK", False: "NO_CODEGEN"},
+}
 JAVA_LOG = pytest.StashKey[Path]()
 
 
@@ -30,6 +37,15 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
         yield session
+
+
+@pytest.fixture(autouse=True)
+def code_generation(request: pytest.FixtureRequest) -> None:
+    """Compile plans, or not, by the folder of the test."""
+    if "spark" in request.fixturenames:
+        session, is_compiled = request.getfixturevalue("spark"), request.path.parent.name in COMPILED
+        for name, values in CODE_GENERATION.items():
+            session.conf.set(name, values[is_compiled])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
