@@ -138,7 +138,8 @@ def cases(quick: bool) -> Iterator[Case]:
                 ratio=Ratio.PEER_OVER_OURS,
                 target=at_least(1.0),
             )
-            yield from _against("nats", f"{OPENED}, against {PEER}", opening, peer_total, 5.0)
+            if not quick:
+                yield from _against("nats", f"{OPENED}, against {PEER}", opening, peer_total, 5.0)
         yield from _against("nats", f"{SHARED}, against {PEER}", sharing, peer_total, 5.0)
         if not quick:
             yield from _against("open", f"{SHARED}, against {OPEN_PEER}", sharing, peer_total, 1.0)

@@ -10,7 +10,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from maia.config.input_files import read_certificates, read_definition, read_own
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
+from support.nursery import maia_command
 from support.ports import free_ports
 from support.processes import Answer, maia, running_maia, until
 
@@ -87,7 +87,7 @@ def key_server(home: Path, port: int) -> AbstractContextManager[str]:
 @contextmanager
 def reading(home: Path, address: str, *more: object) -> Iterator[subprocess.Popen[str]]:
     with (home / "heard").open("w") as out, (home / "said").open("w") as err:
-        command = [sys.executable, "-m", "maia.cli", *words("reader", "subscribe", address, *more)]
+        command = [str(maia_command()), *words("reader", "subscribe", address, *more)]
         process = subprocess.Popen(command, cwd=home, stdout=out, stderr=err, text=True)
         try:
             yield process

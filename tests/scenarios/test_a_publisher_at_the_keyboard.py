@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
+from support.nursery import maia_command
 from support.processes import Answer, maia, running_maia, until
 
 GOOD = 10
@@ -34,7 +35,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def member(who: str, action: str, address: str, *words: object) -> list[str]:
     about = ("--network", NETWORK, "--coordinator", "pito.pub", "--broker", address, "--wait", 60)
     command = (action, "-d", "np.type", "-k", f"{who}.key", "--credentials", f"{who}-certs", *about, *words)
-    return [sys.executable, "-m", "maia.cli", *map(str, command)]
+    return [str(maia_command()), *map(str, command)]
 
 
 def lines(count: int) -> str:
@@ -50,8 +51,9 @@ def published_from(folder: Path, address: str, text: bytes) -> tuple[Answer, lis
     ) as reader:  # fmt: skip
         assert reader.stderr is not None
         assert "subscribed" in reader.stderr.readline()
+        # An interpreter of its own, which reads how its input is encoded.
         done = subprocess.run(
-            member("camera", "publish", address),
+            [sys.executable, "-m", "maia.cli", *member("camera", "publish", address)[1:]],
             cwd=folder, env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
             input=text, capture_output=True, check=False,
         )  # fmt: skip

@@ -32,6 +32,7 @@ from maia.types import type_id, validity_type_id
 from maia.wire.codec import encode
 from maia.wire.messages import Carried, Publish
 from reference import pipeline_applications as by_hand
+from support.nursery import maia_command
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 STORY = tell_numberplate_story(b"a fixed seed", now=NOON)
@@ -209,7 +210,7 @@ def test_neither_the_broker_in_the_middle_nor_the_key_server_is_missed(tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_network_that_is_kept_ends_with_all_of_its_processes(number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "maia.cli", "demo", "--keep"]
+    command = [str(maia_command()), "demo", "--keep"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         try:
             processes = _processes_that_keep_running(demo)

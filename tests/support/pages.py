@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from support.nursery import maia_command
 from support.ports import free_ports
 
 __all__ = ["THE_END", "follow"]
@@ -26,7 +27,8 @@ _DEADLINE_S: Final = 900
 def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
     """Run every `sh` block of a page in a folder; return what was printed. Only the ports are changed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    found_in = (str(maia_command().parent), str(Path(sys.executable).parent), environment["PATH"])
+    environment["PATH"] = os.pathsep.join(found_in)
     shell = subprocess.Popen(
         ["bash", "-eu", "-o", "pipefail"],
         cwd=folder,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maia.cli import main
+from support.nursery import Forked, forked
 
 __all__ = ["Answer", "maia", "running_maia", "until"]
 
@@ -43,19 +42,16 @@ def maia(*words: object, cwd: Path) -> Answer:
 
 
 @contextmanager
-def running_maia(*words: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+def running_maia(*words: object, cwd: Path) -> Iterator[Forked]:
     """Run one command beside the test; what it wrote goes to `cwd`, and it is ended with the body."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
-    with (cwd / "out.log").open("a+") as out, (cwd / "err.log").open("a+") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "maia.cli", *map(str, words)],
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            text=True,
-        )
+    with (
+        (cwd / "out.log").open("a+") as out,
+        (cwd / "err.log").open("a+") as err,
+        Path(os.devnull).open() as nothing,
+    ):
+        descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
+        process = forked(words, cwd=cwd, environment=environment, descriptors=descriptors)
         try:
             yield process
         finally:

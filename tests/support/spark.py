@@ -4,28 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from maia.spark.session.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Hundreds of tests leave plans and generated code behind in one Java process, and an error for want of
 # memory in a task ends it, and every test after that.
 MEMORY_MIB: Final = 2048
 LAST_WORDS: Final = 4_000
+# A plan that is changed while it runs is run in several jobs, which cost more than a few rows gain.
+SETTINGS: Final = {"spark.sql.adaptive.enabled": "false"}
 
 
+# Compiling a plan to Java takes longer than a few rows do. What executors compute, and what attackers reach,
+# is asked of compiled plans; elsewhere Spark evaluates them.
+COMPILED: Final = ("attacks", "conformance")
+CODE_GENERATION: Final = {
+    "spark.sql.codegen.wholeStage": {True: "true", False: "false"},
+    "spark.sql.codegen.factoryMode": {True: "FALLBACK", False: "NO_CODEGEN"},
+}
 JAVA_LOG = pytest.StashKey[Path]()
 
 
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A quiet local session in UTC with ANSI mode on."""
-    with spark_session("maia-tests", memory_mib=MEMORY_MIB) as session:
+    with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
         yield session
+
+
+@pytest.fixture(autouse=True)
+def code_generation(request: pytest.FixtureRequest) -> None:
+    """Compile plans, or not, by the folder of the test."""
+    if "spark" in request.fixturenames:
+        session, is_compiled = request.getfixturevalue("spark"), request.path.parent.name in COMPILED
+        for name, values in CODE_GENERATION.items():
+            session.conf.set(name, values[is_compiled])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

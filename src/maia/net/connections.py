@@ -19,7 +19,7 @@ from maia.back_off import doubled, jittered
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
 from maia.net.addresses import host_and_port
-from maia.net.links import LinkLimits, SlowLink, TlsLink
+from maia.net.links import LinkLimits, SlowLink, SocketLink
 from maia.net.tls import accepting_context, dialling_context
 from maia.net.tls_stream import SocketStream, open_stream
 from maia.wire.effects import LinkId
@@ -43,16 +43,16 @@ class TooManyConnections(Unavailable):
 class ConnectionOwner(Protocol):
     """Whoever is told what happens to connections."""
 
-    def opened(self, link: TlsLink) -> None:
+    def opened(self, link: SocketLink) -> None:
         """Take note that a peer has proved its key."""
 
-    def received(self, link: TlsLink, messages: list[bytes]) -> None:
+    def received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Take whole messages, in order."""
 
-    def closed(self, link: TlsLink, problem: Exception | None) -> None:
+    def closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Take note that a connection is gone, and why, if this side found a reason."""
 
-    def drained(self, link: TlsLink) -> None:
+    def drained(self, link: SocketLink) -> None:
         """Take note that nothing waits to be written to a peer any more."""
 
     def refused(self, problem: Exception, dialled: str | None) -> None:
@@ -103,7 +103,7 @@ class Connections:
         self._back_off = back_off
         self._accepting = accepting_context(key)
         self._dialling = dialling_context(key)
-        self._links: dict[LinkId, TlsLink] = {}
+        self._links: dict[LinkId, SocketLink] = {}
         self._half_open: Places[asyncio.Task[None]] = Places(limits.half_open)
         self._being_dialled: set[str] = set()
         self._numbers = count(1)
@@ -128,7 +128,7 @@ class Connections:
         for link in list(self._links.values()):
             link.fail(ConnectionAbortedError("this node stops"))
 
-    def find(self, number: LinkId) -> TlsLink | None:
+    def find(self, number: LinkId) -> SocketLink | None:
         """Return a connection, or None if it is gone."""
         return self._links.get(number)
 
@@ -170,7 +170,7 @@ class Connections:
 
     # -------------------------------------------------------- what links tell
 
-    def link_opened(self, link: TlsLink) -> None:
+    def link_opened(self, link: SocketLink) -> None:
         """Take a connection on, unless there are too many."""
         if len(self._links) >= self._limits.links and not self._ends_one_that_hangs_up():
             link.fail(TooManyConnections(f"there are {self._limits.links} connections already"))
@@ -187,11 +187,11 @@ class Connections:
             oldest.fail(SlowLink("the peer did not hang up, and another needs its place"))
         return oldest is not None
 
-    def link_received(self, link: TlsLink, messages: list[bytes]) -> None:
+    def link_received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Pass messages on."""
         self._owner.received(link, messages)
 
-    def link_closed(self, link: TlsLink, problem: Exception | None) -> None:
+    def link_closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Forget a connection; one that was never announced was refused."""
         if self._links.pop(link.id, None) is None:
             self._owner.refused(problem or ConnectionResetError("the peer left"), link.dialled)
@@ -201,7 +201,7 @@ class Connections:
         if not self._links:
             self._is_empty.set()
 
-    def link_drained(self, link: TlsLink) -> None:
+    def link_drained(self, link: SocketLink) -> None:
         """Pass the good news on."""
         self._owner.drained(link)
 
@@ -214,8 +214,8 @@ class Connections:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _new_link(self, dialled: str | None) -> TlsLink:
-        return TlsLink(self, LinkId(next(self._numbers)), self._limits, dialled)
+    def _new_link(self, dialled: str | None) -> SocketLink:
+        return SocketLink(self, LinkId(next(self._numbers)), self._limits, dialled)
 
     async def _sweep(self) -> None:
         """Look at every deadline once a second."""

@@ -1,6 +1,6 @@
 """How do messages cross one connection, within limits?
 
-A node's runner holds one `TlsLink` for each connection, whether TLS or the records
+A node's runner holds one `SocketLink` for each connection, whether TLS or the records
 of a statement link seal its bytes. A link cuts the bytes
 that arrive into messages and hands them on at once, so that there is no inbox
 to fill: a node that is busy reads later, and TCP slows the sender down. What waits
@@ -23,7 +23,7 @@ from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, length_prefix
 
-__all__ = ["TlsLink", "LinkLimits", "LinkOwner", "MessageTooSlow", "SlowLink"]
+__all__ = ["SocketLink", "LinkLimits", "LinkOwner", "MessageTooSlow", "SlowLink"]
 
 _CHUNK: Final = 256 << 10
 """How many bytes are handed to TLS at a time."""
@@ -62,20 +62,20 @@ class LinkLimits:
 class LinkOwner(Protocol):
     """The owner of a link, which is called when something happens on it."""
 
-    def link_opened(self, link: TlsLink) -> None:
+    def link_opened(self, link: SocketLink) -> None:
         """Take note that the peer has proved its key."""
 
-    def link_received(self, link: TlsLink, messages: list[bytes]) -> None:
+    def link_received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Take whole messages, in order."""
 
-    def link_closed(self, link: TlsLink, problem: Exception | None) -> None:
+    def link_closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Take note that the connection is gone; `problem` says why, if this side found a reason."""
 
-    def link_drained(self, link: TlsLink) -> None:
+    def link_drained(self, link: SocketLink) -> None:
         """Take note that nothing waits to be written any more."""
 
 
-class TlsLink:
+class SocketLink:
     """One connection: framing, the outbox, and the limits of both."""
 
     def __init__(self, owner: LinkOwner, number: LinkId, limits: LinkLimits, dialled: str | None) -> None:

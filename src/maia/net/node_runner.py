@@ -22,7 +22,7 @@ from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
 from maia.events import SECOND, Instant
 from maia.net.connections import BackOff, Connections
-from maia.net.links import LinkLimits, TlsLink
+from maia.net.links import LinkLimits, SocketLink
 from maia.net.observer import QuietRecords, Records
 from maia.net.stores import MemoryStore, Store
 from maia.wire.effects import (
@@ -247,8 +247,8 @@ class NodeRunner:
         self._after_inputs = after_inputs
         self._inputs: deque[Input] = deque()
         self._is_busy = False
-        self._unflushed: dict[TlsLink, None] = {}
-        self._later: dict[TlsLink, asyncio.TimerHandle] = {}
+        self._unflushed: dict[SocketLink, None] = {}
+        self._later: dict[SocketLink, asyncio.TimerHandle] = {}
         """Links that are not read for a while."""
         self._uncounted: list[Count] = []
         self._alarm = AlarmClock(clock, lambda: self.give(Tick()))
@@ -459,16 +459,16 @@ class NodeRunner:
             case _:
                 assert_never(effect)
 
-    def _send(self, link: TlsLink | None, data: bytes) -> None:
+    def _send(self, link: SocketLink | None, data: bytes) -> None:
         if link is not None:
             link.send(data)
             self._unflushed[link] = None
 
-    def _close(self, link: TlsLink | None) -> None:
+    def _close(self, link: SocketLink | None) -> None:
         if link is not None:
             link.close(asyncio.get_running_loop().time())
 
-    def _read_later(self, link: TlsLink | None, until: Instant) -> None:
+    def _read_later(self, link: SocketLink | None, until: Instant) -> None:
         """Leave what a peer says to TCP for a while: it slows down itself and no other peer."""
         if link is None or link.is_closing:
             return
@@ -477,7 +477,7 @@ class NodeRunner:
         wait_s = max(0.0, (until - self._clock()) / SECOND)
         self._later[link] = asyncio.get_running_loop().call_later(wait_s, self._read_again, link)
 
-    def _read_again(self, link: TlsLink) -> None:
+    def _read_again(self, link: SocketLink) -> None:
         waits = self._later.pop(link, None)
         if waits is not None:
             waits.cancel()
@@ -496,19 +496,19 @@ class NodeRunner:
 
     # -------------------------------------------------------- what connections tell
 
-    def opened(self, link: TlsLink) -> None:
+    def opened(self, link: SocketLink) -> None:
         """Tell the node who is there."""
         assert link.peer is not None  # noqa: S101 - an open link has proved its key
         # What a node dialled says where the peer is; where it dialled from is known of the others alone.
         remote = link.remote if link.dialled is None else None
         self.give(LinkOpened(link.id, link.peer, link.dialled, remote, link.identity))
 
-    def received(self, link: TlsLink, messages: list[bytes]) -> None:
+    def received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Tell the node what was said."""
         number = link.id
         self.give(*[Received(number, data) for data in messages])
 
-    def closed(self, link: TlsLink, problem: Exception | None) -> None:
+    def closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Tell the node who is gone; why goes to the log."""
         if isinstance(problem, MaiaError):
             self._records.note(
@@ -519,7 +519,7 @@ class NodeRunner:
         self._read_again(link)
         self.give(LinkClosed(link.id))
 
-    def drained(self, link: TlsLink) -> None:
+    def drained(self, link: SocketLink) -> None:
         """Let calls that waited for room go on."""
         del link
         self._after_inputs()

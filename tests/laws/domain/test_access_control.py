@@ -231,7 +231,7 @@ STORY = [
 
 @given(STEPS)
 @example(STORY)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @pytest.mark.laws
 def test_register_lists_and_rights_agree_with_the_model_on_sqlite(steps):
     play(steps)

@@ -14,6 +14,8 @@ from support.key_trees import CHANGES, GROUP, PEOPLE, SCHEMES, Group, counted_by
 
 pytestmark = pytest.mark.laws
 
+ONE_BY_ONE_MAX = 24
+
 
 @given(SCHEMES, CHANGES)
 def test_members_share_the_secret_and_no_other_member_follows(scheme, changes):
@@ -74,12 +76,25 @@ def test_no_coalition_learns_anything_over_a_long_history(changes):
 
 @given(CHANGES)
 def test_no_single_stay_learns_anything_from_the_papers_tree(changes):
+    """As in the papers, one member joins or leaves at a time."""
     group = WatchedGroup.new(Scheme.OFT)
-    for people in changes:
-        here = group.tree.members
-        group.change(joins=sorted(people - here), leaves=sorted(people & here))
+    for person in [person for people in changes for person in sorted(people)][:ONE_BY_ONE_MAX]:
+        is_leaving = person in group.tree.members
+        group.change(joins=() if is_leaving else (person,), leaves=(person,) if is_leaving else ())
     assert not read_alone(group)
     assert not left_in_the_dark(group)
+
+
+def test_the_papers_tree_shows_two_that_come_back_at_once_what_they_missed():
+    """A53: beyond one change at a time it fails even without a coalition; ours does not."""
+    first, *others = PEOPLE[:5]
+    for scheme, is_safe in ((Scheme.OFT, False), (Scheme.LKH, True)):
+        group = WatchedGroup.new(scheme)
+        group.change(joins=[first], leaves=())
+        group.change(joins=others, leaves=())
+        group.change(joins=(), leaves=[first, others[0]])
+        group.change(joins=[first, others[0]], leaves=())
+        assert (read_alone(group) == []) is is_safe
 
 
 MOMENTS = 12

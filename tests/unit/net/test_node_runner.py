@@ -11,7 +11,7 @@ from maia.clock import system_now
 from maia.events import Instant
 from maia.net.addresses import AddressInUse, BadAddress, bind, host_and_port
 from maia.net.connections import BackOff
-from maia.net.links import TlsLink
+from maia.net.links import SocketLink
 from maia.net.node_runner import NodeFailed, NodeRunner
 from maia.net.stores import MemoryStore, StoreUnavailable
 from maia.wire import (
@@ -197,13 +197,13 @@ class Unhurried(Node):
 @in_a_loop
 async def test_what_a_node_has_said_is_on_its_way_before_it_does_the_rest(monkeypatch):
     node, (listening, address) = Unhurried(), bind("127.0.0.1:0")
-    flush = TlsLink.flush
+    flush = SocketLink.flush
 
-    def flushed(link: TlsLink) -> None:
+    def flushed(link: SocketLink) -> None:
         node.order += ["sent"] if link.waiting else []
         flush(link)
 
-    monkeypatch.setattr(TlsLink, "flush", flushed)
+    monkeypatch.setattr(SocketLink, "flush", flushed)
     runner = NodeRunner(node, KEY)
     async with runner.running():
         runner.listen(listening)

@@ -1,0 +1,321 @@
+"""A process that has loaded `maia` once and forks a copy for each command, so that none imports it again.
+
+An interpreter that loads a broker computes for almost a second, and the suite
+runs hundreds. A copy is a process like any other, with its own number, folder,
+environment, output and end; `tests/unit/cli/test_start.py` starts interpreters.
+There is one nursery in a lane, started when the first test asks for it.
+
+A client connects to the nursery's socket and sends what is to be run, with
+the descriptors for input, output and errors. It is answered with the number of
+the process and, when that has ended, with its status. Each byte that the client
+sends in between is a signal for the process; a client that goes away kills it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import select
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Forked", "forked", "maia_command"]
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+START_S: Final = 180.0
+_NUMBER: Final = struct.Struct("!i")
+_REQUEST_MAX: Final = 1 << 20
+_PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_LOADED: Final = (
+    *("csv", "httpx", "importlib.metadata", "pydantic.plugin._loader", "typer._adapters"),
+    *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite", "uvicorn.lifespan.off"),
+    *("uvicorn.protocols.http.h11_impl", "maia.api.client", "maia.broker.server.process"),
+    *("maia.client.api.client", "maia.domain.http.application", "maia.domain.http.listener"),
+    *("maia.domain.server.access", "maia.domain.server.process", "maia.domain.server.service"),
+    *("maia.domain.server.statement_stream", "maia.domain.storage.store", "maia.keystore.key_files"),
+    *("maia.log.disk.event_log", "maia.roles"),
+)
+"""What commands load when they need it."""
+
+
+class Forked:
+    """A process of the nursery, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Wait for the number of the process."""
+        self._connection = connection
+        self.pid: int = self._received()
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the status of a process that has ended, or None."""
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self.returncode = self._received()
+            self._connection.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the status when the process has ended."""
+        if self.returncode is None and not select.select([self._connection], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("maia", timeout or 0)
+        status = self.poll()
+        assert status is not None
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            with suppress(BrokenPipeError):
+                self._connection.send(bytes([number]))
+
+    def terminate(self) -> None:
+        """Ask the process to stop."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def _received(self) -> int:
+        data = self._connection.recv(_NUMBER.size, socket.MSG_WAITALL)
+        assert len(data) == _NUMBER.size, "the nursery has ended"
+        return int(_NUMBER.unpack(data)[0])
+
+
+def forked(
+    words: Sequence[object],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+) -> Forked:
+    """Run `maia WORDS…` in a copy of the nursery; descriptors are input, output and errors."""
+    asked = {"words": [str(word) for word in words], "cwd": str(cwd), "ignored": []}
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(nursery()))
+    request = json.dumps({**asked, "environment": dict(environment)}).encode()
+    socket.send_fds(connection, [_NUMBER.pack(len(request))], list(descriptors))
+    connection.sendall(request)
+    return Forked(connection)
+
+
+@cache
+def nursery() -> Path:
+    """Return the socket of this lane's nursery, which ends with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="maia-nursery-", dir="/tmp")
+    path = Path(folder.name, "socket")
+    # Without threads for linear algebra: a copy has none of its parent's.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "support.nursery", str(path)]
+    started = subprocess.Popen(
+        command, cwd=TESTS, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+    def end() -> None:
+        started.stdin.close()
+        started.wait()
+        started.stdout.close()
+        folder.cleanup()
+
+    atexit.register(end)
+    assert started.stdout.readline() == b"ready\n", "the nursery did not start"
+    return path
+
+
+COMMAND: Final = """\
+#!{python} -IS
+# `maia` as a page types it: the command runs in a copy of the nursery, which is sent the signals.
+import json, os, signal, socket, struct, sys
+number = struct.Struct("!i")
+link = socket.socket(socket.AF_UNIX)
+link.connect({path!r})
+passed_on = {passed_on!r}
+ignored = [one for one in passed_on if signal.getsignal(one) == signal.SIG_IGN]
+request = json.dumps({{"words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
+                      "environment": dict(os.environ)}}).encode()
+socket.send_fds(link, [number.pack(len(request))], [0, 1, 2])
+link.sendall(request)
+for one in passed_on:
+    if one not in ignored:
+        signal.signal(one, lambda sent, _: link.send(bytes([sent])))
+link.recv(4, socket.MSG_WAITALL)
+(status,) = number.unpack(link.recv(4, socket.MSG_WAITALL))
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+@cache
+def maia_command() -> Path:
+    """Return a program that is used as `maia` is, and named so; it goes with this lane's nursery."""
+    file = nursery().with_name("maia")
+    passed_on = [int(one) for one in _PASSED_ON]
+    file.write_text(COMMAND.format(python=sys.executable, path=str(nursery()), passed_on=passed_on))
+    file.chmod(0o755)
+    return file
+
+
+# ------------------------------------------------------------ the nursery itself
+
+
+@dataclass
+class Nursery:
+    """The server: connections of clients, and the processes that run for them."""
+
+    listening: socket.socket
+    woken: socket.socket
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    children: dict[int, socket.socket] = field(default_factory=dict)
+
+    def run(self) -> Mapping[str, object] | None:
+        """Serve until standard input ends; in a copy, return what is to be run there."""
+        self.selector.register(self.listening, selectors.EVENT_READ)
+        self.selector.register(self.woken, selectors.EVENT_READ)
+        self.selector.register(sys.stdin, selectors.EVENT_READ)
+        while True:
+            for key, _ in self.selector.select():
+                if key.fileobj is sys.stdin:
+                    self._end()
+                    return None
+                if key.fileobj is self.woken:
+                    self.woken.recv(4096)
+                    self._bury()
+                elif key.fileobj is self.listening:
+                    asked = self._accept()
+                    if asked is not None:
+                        return asked
+                else:
+                    self._pass_on(key.fileobj)
+
+    def _accept(self) -> Mapping[str, object] | None:
+        connection, _ = self.listening.accept()
+        connection.settimeout(START_S)
+        size, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
+        length = _NUMBER.unpack(size)[0]
+        assert length <= _REQUEST_MAX
+        asked = json.loads(connection.recv(length, socket.MSG_WAITALL))
+        child = os.fork()
+        if child == 0:
+            self._become(descriptors)
+            return dict(asked)
+        for one in descriptors:
+            os.close(one)
+        connection.sendall(_NUMBER.pack(child))
+        self.children[child] = connection
+        self.selector.register(connection, selectors.EVENT_READ, child)
+        return None
+
+    def _become(self, descriptors: Sequence[int]) -> None:
+        """Keep nothing of the nursery's in a copy but what it has loaded."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for connection in (self.listening, self.woken, *self.children.values()):
+            connection.close()
+        self.selector.close()
+        for number, one in enumerate(descriptors):
+            os.dup2(one, number)
+        for one in descriptors:
+            os.close(one)
+
+    def _pass_on(self, connection: object) -> None:
+        assert isinstance(connection, socket.socket)
+        child = self.selector.get_key(connection).data
+        try:
+            numbers = connection.recv(4096)
+        except OSError:
+            numbers = b""
+        for number in numbers or [signal.SIGKILL]:
+            os.kill(child, number)
+        if not numbers:
+            self.selector.unregister(connection)
+
+    def _bury(self) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                child, status = ended
+                connection = self.children.pop(child)
+                with suppress(KeyError):
+                    self.selector.unregister(connection)
+                with suppress(OSError):
+                    connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+                connection.close()
+
+    def _end(self) -> None:
+        for child in self.children:
+            os.kill(child, signal.SIGKILL)
+
+
+def main(path: str) -> None:
+    """Load, serve, and in a copy run what was asked for."""
+    for name in _LOADED:
+        import_module(name)
+    import_module("maia.cli.main").commands_for([])  # every command's module
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(64)
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    woken.setblocking(False)
+    signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    gc.collect()
+    gc.freeze()  # a copy neither looks through what was loaded nor takes memory for it
+    asked = Nursery(listening, woken).run()
+    if asked is not None:
+        waking.close()
+        _end(_be(asked))
+
+
+def _be(asked: Mapping[str, object]) -> int:
+    """Be what `python -m maia.cli WORDS…` would be, and return the status."""
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    time.tzset()
+    os.chdir(str(asked["cwd"]))
+    for number in asked["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    sys.argv = ["maia", *asked["words"]]
+    try:
+        runpy.run_module("maia.cli", run_name="__main__")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _end(status: int) -> None:
+    """End as an interpreter does, without taking apart every module that the nursery has loaded."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
