@@ -22,6 +22,6 @@ def test_a_frame_with_its_author_comes_back_from_a_row_as_it_travelled(name: str
     assert type_id_of(data) == sent.type_id
     row = row_of(data, position=7, recorded_at=9)
     assert message_of(row.header, row.parts) == data
-    whole = dict.fromkeys((column.uid for column in sent.columns)) | dict(row.parts)
+    whole = dict.fromkeys(column.uid for column in sent.columns) | dict(row.parts)
     read = frame_of_row(row.header, whole)
     assert (type(read).__name__, read.author) == (name, sent.author)
