@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as dc_replace
+
 import pytest
 from msgspec.structs import replace
 
+from maia.broker.publication.authors import AttachedStatements
 from maia.credentials import Validity
+from maia.credentials.identity import IdentityTrust, pack_identity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.sealing import EpochKeys, Publication, Sealer
@@ -14,21 +18,24 @@ from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
-from maia.wire.messages import Carried, OpenContent, SealedWithPlaintext
+from maia.wire.messages import Author, Carried, DeliverWithAuthor, Identify, OpenContent, SealedWithPlaintext
 from support.broker import NOW, SECOND, random_from, sighting
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
+from support.two_message import COMMUNITY, NORWAY, statement
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 
 
-def forged(net, *, signed_by, plate="FORGED", level=SealingLevel.ATTRIBUTE, at=None, epoch=1, sequence=7):
+def forged(
+    net, *, signed_by, plate="FORGED", level=SealingLevel.ATTRIBUTE, at=None, epoch=1, sequence=7, author=None
+):
     """Seal a frame with the group's keys and sign it with a broker's key, as a peer that reads can."""
     ring = net.ring(*EVERYTHING, epochs=(epoch,))
     keys = EpochKeys(net.type_id, epoch, lambda uid: ring.key(GroupId(net.type_id, uid), epoch))
     sealer = Sealer(net._identity(signed_by)[0], random=random_from(b"forger"), process_id=lambda: 1)
     camera = net.story.principal("camera at Victoria")
-    about = Publication(camera, b"s" * 16, sequence, int(at or net.now), 1)
+    about = Publication(camera, b"s" * 16, sequence, int(at or net.now), 1, author=author)
     return sealer.seal(frame_to_columns(sightings((plate, "Victoria"))), about, keys=keys, level=level)
 
 
@@ -250,3 +257,28 @@ def test_plaintext_without_a_valid_frame_beside_it_is_worth_nothing():
     frame = forged(net, signed_by="Met broker")
     inject(net, met, SealedWithPlaintext(frame, [OpenContent(NUMBERPLATE, b"\x01\x91\xa3LIE")]))
     assert plates(office) == []
+
+
+# ---------------------------------------------------------------- A14: the attached statement
+
+
+def test_the_statement_of_a_sealed_frame_is_attached_and_signed_by_the_publishers_broker():
+    """A14, A96: it comes through brokers with the frame, and no router puts another in its place."""
+    net, _, _, met = the_three()
+    trust = IdentityTrust(COMMUNITY, frozenset({NORWAY.principal}))
+    for running in net.brokers.values():
+        state = state_of(running)
+        state.settings, state.attached = dc_replace(state.settings, identity=trust), AttachedStatements(trust)
+    camera, office = camera_and_reader(net)
+    key = net.story.keys["camera at Victoria"]
+    low, high = (statement(key, start=net.now, clearance=level) for level in (1, 9))
+    camera.say(Identify(99, pack_identity(low)))
+    camera.publish(camera.advertise(), sighting("AE05 XYZ"))
+    assert plates(office) == ["AE05 XYZ"]
+    assert office.last(DeliverWithAuthor).author == Author(pack_identity(low), b"")
+    genuine = Author(pack_identity(low), b"")
+    frame = forged(net, signed_by="CCS broker", author=genuine)
+    inject(net, met, replace(frame, author=Author(pack_identity(high), b"")))
+    assert plates(office) == ["AE05 XYZ"]
+    inject(net, met, frame)
+    assert plates(office) == ["AE05 XYZ", "FORGED"]
