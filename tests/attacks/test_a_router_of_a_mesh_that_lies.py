@@ -6,29 +6,38 @@ delivery of these cities is compared with what `decide` and `see` say of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
+from maia.broker.settings import Routing
+from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
+from maia.types import type_id
 from maia.wire.columns import columns_to_frame
-from maia.wire.mesh_messages import InterestPart, PartProof, sign_head
+from maia.wire.mesh_messages import InterestPart, PartProof, part_to_bytes, sign_head
 from maia.wire.messages import (
     AggregateContent,
     AggregateHead,
     AggregateLost,
+    AggregateQuery,
     Carried,
     FrameTargets,
     Message,
+    Ping,
+    Pong,
 )
 from maia.wire.names import filter_to_bytes
+from support.live import STORY, broker, client, stranger
 from support.mesh_city import MeshCity, says_also, wants_everything
 from support.simulated_city import LEASE_S, PLATES
+from support.waiting import in_a_loop
 
 RING = [(0, 1), (1, 2), (2, 3), (0, 3)]
 
@@ -197,3 +206,38 @@ def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
         assert str(stranger.principal) not in {router["principal"] for router in routers if router["parts"]}
     assert invented
     assert codes(city)["POLICY-NO-CHAIN"] > 0, codes(city)
+
+
+@in_a_loop
+async def test_at_a_socket_each_lie_is_counted_and_the_link_gets_no_event() -> None:
+    """A98, A67: forged, from the future, repeated, without a proof; over TLS, by a key that may connect."""
+    key, other = STORY.keys["billing office"], STORY.keys["camera at Victoria"]
+    kind = type_id(STORY.definition.definition.name.owner, STORY.definition.definition.name.name)
+    part = part_to_bytes(InterestPart(kind, filter_to_bytes(ALWAYS), [PartProof(None, [])]))
+
+    def head(signer: SigningKey, *, origin: SigningKey, ahead_s: int = 0) -> AggregateHead:
+        now = int(system_now()) + ahead_s * 1_000_000
+        digest = digest_of_parts({digest_of_part(part)})
+        plain = AggregateHead(origin.principal.key, now, now, 1, digest, bytes(64))
+        return replace(plain, signature=sign_head(plain, STORY.network, signer))
+
+    async with (
+        broker(routing=Routing.MESH) as running,
+        stranger(key, running.address) as liar,
+        client("camera at Victoria", running.address) as camera,
+    ):
+        await liar.introduce("billing office", address="127.0.0.1:1")
+        own = head(key, origin=key)
+        liar.say(head(key, origin=other), head(key, origin=key, ahead_s=3600), own, own)
+        while not isinstance(await liar.hear(), AggregateQuery):
+            pass
+        liar.say(AggregateContent(key.principal.key, b"", [part], [], False))
+        while running.status()["counters"].get("maia_refused_total", 0) < 4:
+            await asyncio.sleep(0.01)
+        cars = await camera.advertise(STORY.definition)
+        await cars.publish(numberplate="AE05 XYZ")
+        await cars.flush()
+        liar.say(Ping(7))
+        while not isinstance(message := await liar.hear(), Pong):
+            assert not isinstance(message, Carried | None)
+        assert running.status()["peers"] == 1
