@@ -90,7 +90,7 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
         if link.role is not Role.BROKER:
             raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
         return _told(state, link, message, handler, now, size)
-    raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
+    raise OutOfTurn(f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way")
 
 
 def _told(
