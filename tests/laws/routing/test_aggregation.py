@@ -168,7 +168,7 @@ def test_the_budget_settles_where_announcements_and_spill_cost_least(copies, k, 
     settled = [cost(size) for size in path[100:]]
     assert sum(settled) / len(settled) <= 1.1 * least
     (_, longest), *_ = Counter(path[100:]).most_common(1)
-    assert longest >= 100  # it stays, and tries other levels from time to time
+    assert longest >= 60  # it stays where it costs little, and tries other levels from time to time
 
 
 @pytest.mark.laws
