@@ -20,6 +20,8 @@ from maia.broker.access.known_types import KEPT_TYPE
 from maia.broker.sealed.key_events import apply_new_keys
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, certificate_to_bytes
+from maia.credentials.identity import IdentityTrust
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import Secret
@@ -76,9 +78,11 @@ class Row:
         brokers: int = 2,
         filter: Predicate = ALWAYS,  # noqa: A002 - the word of the protocol
         share_plaintext: bool = False,
+        trust: IdentityTrust | None = None,
     ) -> None:
         """Connect everybody, and let interests and offers find each other."""
         self.world, self.now = world, system_now()
+        self._trust = trust
         self._ring = _ring(world, self.now)
         self._wires: dict[tuple[int, LinkId], tuple[int, LinkId]] = {}
         self._addresses = [f"127.0.0.1:{7400 + number}" for number in range(brokers)]
@@ -133,6 +137,7 @@ class Row:
             seeds=(self._addresses[number - 1],) if number else (),
             lease_s=86_400,
             share_plaintext=share_plaintext,
+            identity=self._trust,
         )
         kept = {f"{KEPT_TYPE}{world.event_type.id.hex()}": world.definition}
         broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid)
@@ -156,7 +161,14 @@ class Row:
         world, subject = self.world, key.principal
         return (world.connect_right(subject), *(world.type_right(subject, action) for action in actions))
 
-    def _client(self, number: int, name: str, action: Action, filter: Predicate) -> LinkId:  # noqa: A002
+    def _client(
+        self,
+        number: int,
+        name: str,
+        action: Action,
+        filter: Predicate,  # noqa: A002 - the word of the protocol
+        requires: Predicate = NO_REQUIREMENT,
+    ) -> LinkId:
         """Connect a client and let it ask for its one right; it has to be granted."""
         world, key, link = self.world, self.world.key(name), self._new_link(number)
         rights = [certificate_to_bytes(one) for one in self._rights(key, action)]
@@ -179,6 +191,7 @@ class Row:
             at=self.now,
             nonce=os.urandom(16),
             filter=filter,
+            requires=requires,
         )
         kind = Advertise if action is Action.PUBLISH else Subscribe
         asked = request_to_bytes(sign_request(request, key))

@@ -14,11 +14,14 @@ from maia.wire.messages import (
     Accepted,
     Advertise,
     Announce,
+    Author,
     Carried,
+    CarriedWithAuthor,
     Deliver,
     FindClosest,
     Greeting,
     Hello,
+    Identify,
     Interest,
     Message,
     NodeRecord,
@@ -52,6 +55,8 @@ BROKER_ONLY: list[Message] = [
     Renew(0, DIGEST),
     Resync(),
     Replica(DIGEST, NodeRecord(KEY, "a:1"), [], False),
+    Accepted(1, None),  # brokers answer each other's identity statements with it
+    CarriedWithAuthor(DIGEST, KEY, TOKEN, 1, int(NOW), 1, [], [], Author(b"", b"")),
 ]
 TOO_SOON: list[Message] = [
     Subscribe(1, b"", [], []),
@@ -63,10 +68,10 @@ TOO_SOON: list[Message] = [
     TypeQuery(1, b""),
     Ping(1),
     Welcome(60),
+    Identify(1, b"statement"),
     *BROKER_ONLY,
 ]
 NEVER_TO_A_BROKER: list[Message] = [
-    Accepted(1, None),
     Published(1, 1, 0),
     Deliver([1], KEY, TOKEN, 1, int(NOW), 1, []),
 ]

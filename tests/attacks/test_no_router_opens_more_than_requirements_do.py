@@ -83,27 +83,28 @@ def test_a_sealed_frame_without_its_requirement_is_delivered_to_no_subscriber(le
     assert refused == 1
 
 
-def signed(client, ref, plate, requires):
-    """Return a frame that its publisher signs, with what it requires."""
+def signed(client, ref, plate, requires, *, is_default):
+    """Return a frame that its publisher signs, with what it, or the advertisement, requires."""
     frame = frame_of([{NUMBERPLATE: plate, LOCATION: "Soho"}], NUMBERPLATE_KINDS)
     columns, now = frame_to_columns(frame), int(client.net.now)
     type_id, seed = client.net.type_id, b"seed".ljust(32, b".")
     about = Publishing(type_id, client.stream, client.next_sequence, now, requires)
     sequence, client.next_sequence = client.next_sequence, client.next_sequence + 1
     signature = sign_as_author(frame, about, client.key, seed)
-    return PublishSigned(ref, sequence, now, 1, columns, signature, seed, requires)
+    return PublishSigned(ref, sequence, now, 1, columns, signature, seed, None if is_default else requires)
 
 
+@pytest.mark.parametrize("is_default", [True, False])
 @pytest.mark.parametrize("change", [wide, without])
-def test_a_plain_frame_that_its_publisher_signed_keeps_its_requirement(change):
+def test_a_plain_frame_that_its_publisher_signed_keeps_its_requirement(change, is_default):
     """A98, A66: and the frame that was tampered with does not use up the number of the honest one."""
     net = two_brokers()
     anna = member(net, "anna", HERE, WRITE)
     reader, cleared = (member(net, f"rank {n}", THERE, READ, clearance=n) for n in (1, 3))
     for client in (reader, cleared):
         client.subscribe()
-    ref = anna.advertise()
-    frame = signed(anna, ref, "SIGNED", requirement_to_bytes(CLEARED))
+    ref = anna.advertise(requires=CLEARED) if is_default else anna.advertise()
+    frame = signed(anna, ref, "SIGNED", requirement_to_bytes(CLEARED), is_default=is_default)
     seen: list[CarriedWithAuthor] = []
 
     def tamper(message):

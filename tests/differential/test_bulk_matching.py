@@ -7,13 +7,15 @@ views over many random events into one job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
 import pytest
 
 from maia.credentials.authority import ALL_ATTRIBUTES
-from maia.events import AttributeUid, Kind, PresentValue
+from maia.credentials.requirements import parse_requirement, requirement_to_bytes
+from maia.events import AttributeUid, Kind, PresentValue, kind_of
 from maia.policy.view import View, Window, see
 from maia.predicates.syntax import (
     ALWAYS,
@@ -30,8 +32,10 @@ from maia.predicates.syntax import (
 )
 from maia.routing.matching.index import MatchIndex
 from maia.spark.matching import bulk as bulk_matching
-from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher, Subscription, as_super_types
+from maia.spark.matching.bulk import EVENT, REQUIRES, TYPE, BulkMatcher, Subscription, as_super_types
 from maia.views import arrow_schema
+from reference import requirements as reference
+from support.coalition import random_attributes, random_rule
 from support.view_cases import POOL, STORED, random_event, random_value, random_view
 
 Event = Mapping[AttributeUid, PresentValue]
@@ -155,6 +159,51 @@ def test_events_of_a_sub_type_are_matched_as_the_super_type_too(spark):
     assert len(found) == len(rows), "somebody would receive an event twice"
     assert found == expected
     assert any(types[at] == "trade" and kind == "sighting" for at, kind, _ in found)
+
+
+def test_requirements_of_both_sides_decide_as_they_do_live(spark):
+    """I5: the subscriber's as columns of the publisher, the publisher's once for each class of statements."""
+    random = Random(29)  # noqa: S311 - test cases, not secrets
+    subscriptions, events, types = cases(24, views=40, events=60)
+    wants = [random_rule(random) if random.random() < 0.5 else reference.NOTHING for _ in subscriptions]
+    readers = [random_attributes(random) for _ in subscriptions]
+    publishers = [random_attributes(random) for _ in events]
+    required = [random_rule(random) if random.random() < 0.5 else reference.NOTHING for _ in events]
+    asking = [
+        replace(
+            one,
+            requires=parse_requirement(reference.written(wanted)),
+            attributes={AttributeUid(uid): value for uid, value in attributes.items()},
+        )
+        for one, wanted, attributes in zip(subscriptions, wants, readers, strict=True)
+    ]
+    people = {one.id: (wanted, said) for one, wanted, said in zip(asking, wants, readers, strict=True)}
+    plain = by_definition(asking, events, types)
+    expected = {
+        (at, who): shown
+        for (at, who), shown in plain.items()
+        if reference.meets(people[who][0], publishers[at]) and reference.meets(required[at], people[who][1])
+    }
+    assert 50 < len(expected) < len(plain)
+    kinds = {"nationality": Kind.STRING, "clearance": Kind.INT, "on-duty": Kind.BOOL}
+    stored = STORED | {AttributeUid(f"publisher.{name}"): kind for name, kind in kinds.items()}
+    known = [
+        {f"publisher.{name}": value for name, value in said.items() if kind_of(value) is kinds[name]}
+        for said in publishers
+    ]
+    table = spark.createDataFrame(
+        [
+            (at, *(one.get(f"publisher.{name}") for name in kinds), requirement_to_bytes(rule))
+            for at, (one, rule) in enumerate(
+                zip(known, (parse_requirement(reference.written(rule)) for rule in required), strict=True)
+            )
+        ],
+        f"{EVENT} long, `publisher.nationality` string, `publisher.clearance` long, "
+        f"`publisher.on-duty` boolean, {REQUIRES} binary",
+    )
+    frame = data_frame(spark, events, types).join(table, EVENT)
+    rows = BulkMatcher(spark, asking, stored).by_subscription(frame).toArrow().to_pylist()
+    assert {(row[EVENT], row["subscription"]): frozenset(row["attributes"]) for row in rows} == expected
 
 
 def test_what_a_class_sees_of_an_event_is_what_the_kernel_shows(spark):

@@ -1,4 +1,4 @@
-"""A subscriber learns who published, with which attributes, across brokers and out of the log; over sockets."""
+"""A subscriber learns who published, with which attributes, across brokers and out of the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from maia.broker.server.log_recording import LogRecorder
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.broker.settings import RecordingSettings
-from maia.client.api.client import Client
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.credentials.identity import SignedIdentity
@@ -79,10 +78,6 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
         )
         await until(lambda: second.status()["peers"], "the brokers are connected by a statement link")
         yield first, second
-
-
-def known(client_: Client, **named: object) -> dict[str, object]:
-    return {"client": client_, **named}
 
 
 @in_a_loop

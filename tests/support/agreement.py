@@ -434,8 +434,7 @@ class Identities:
         for client in clients:
             if self.trust is None or self.random.random() < 0.3:
                 continue
-            # Longer than until the next one, or over before something is published: no two overlap for long.
-            life_s = self.random.choice((0.5, 1, 300, 300))
+            life_s = self.random.choice((1, 300))  # over before more is published, or in force until the next
             made = statement(client.key, random_attributes(self.random), since=client.net.now, life_s=life_s)
             self.shown.setdefault(client.principal.key, []).append(made)
             client.say(Identify(900, pack_identity(made)))

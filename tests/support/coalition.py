@@ -98,18 +98,19 @@ def statement(
     attributes: Mapping[str, Argument],
     *,
     since: Instant = NOW,
-    life_s: float = LIFE_S,
+    life_s: int = LIFE_S,
     provider: SigningKey = PROVIDER,
 ) -> SignedIdentity:
-    """Return what the provider says of the holder of a key for a while."""
+    """Return what the provider says of the holder of a key for a while, in whole seconds."""
+    begins = since - since % SECOND
     said = Identity(
         provider.principal,
         COMMUNITY,
         key.principal,
         f"{key.principal!s}"[:16],
         {attribute_uid(name): value for name, value in attributes.items()},
-        since,
-        Instant(since + int(life_s * SECOND)),
+        Instant(begins),
+        Instant(begins + life_s * SECOND),
         provider.principal,
     )
     return issue_identity(said, provider)

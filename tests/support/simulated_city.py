@@ -29,6 +29,7 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.demo.numberplate import (
     LOCATION,
     NUMBERPLATE,
@@ -155,6 +156,7 @@ class City:
         restriction: Predicate = ALWAYS,
         until: Instant | None = None,
         skew_s: float = 0.0,
+        requires: Predicate = NO_REQUIREMENT,
     ) -> Office:
         """Add an office with its certificates, and let it subscribe."""
         force = "Met"
@@ -169,7 +171,7 @@ class City:
             name, self._client(name, pool, via, skew_s), self._view(name, Action.SUBSCRIBE, pool, wanted)
         )
         office.client.on_notice = lambda notice: self._check(office, notice)
-        office.entry = office.client.subscribe(self.known, wanted)
+        office.entry = office.client.subscribe(self.known, wanted, requires=requires)
         self.offices.append(office)
         return office
 
@@ -348,10 +350,14 @@ class City:
             shaped = shape(camera.view, event)
             seen = {uid: value for uid, value in shaped.items() if uid in self.known.event_type.kinds}
             self.events[event[TIMESTAMP]] = (camera, seen)
-        if not camera.client.publish(camera.entry, written):
+        if not self.send(camera, written):
             return []
         camera.sent += count
         return [event[TIMESTAMP] for event in written]
+
+    def send(self, camera: Camera, events: Sequence[Event]) -> bool:
+        """Let a camera send what it has written, if there is room."""
+        return camera.client.publish(camera.entry, events)
 
     def expected(self, office: Office, moments: Iterable[int]) -> list[int]:
         """Return which of these events an office may see, by its certificates and its filter."""

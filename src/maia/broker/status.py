@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant
 
 __all__ = ["status_of"]
@@ -34,6 +35,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
             type_id.hex(): {
                 "classes": len(audience.classes),
                 "members": sum(len(one.members) for one in audience.classes.values()),
+                "requiring": sum(one.requires != NO_REQUIREMENT for one in audience.classes.values()),
             }
             for type_id, audience in state.audiences.items()
         },
@@ -62,5 +64,6 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
         "identity": None if link.identity is None else link.identity.statement.identifier,
         "subscriptions": len(link.subscriptions),
         "advertisements": len(link.advertisements),
+        "identified_until": None if link.identity is None else str(link.identity.statement.not_after),
         "next_lease_ends": str(min(entry.lease_ends for entry in entries)) if entries else None,
     }

@@ -10,9 +10,10 @@ import typer
 from maia.cli.grants import BadGrant, one_action
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.output import ANSWER_NO, answer
+from maia.errors import Refusal
 
 if TYPE_CHECKING:
-    from maia.credentials import VerifiedConstitution
+    from maia.credentials import Principal, VerifiedConstitution
     from maia.events import AttributeUid, Instant, PresentValue
     from maia.policy import Audience, Evidence, Facts, Request, View
     from maia.types import VerifiedType
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "explain"]
 
 EXAMPLES: Final = (
-    "Example: maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
-    "--filter 'location == \"Victoria\"' --credentials certs/ --audience requester"
+    "Examples: maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
+    "--filter 'location == \"Victoria\"' --credentials certs/ --audience requester; "
+    "maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/ "
+    "--requires 'clearance >= 3' --identity anna.identity"
 )
+
+
+class RequirementUnmet(Refusal):
+    """The identity statement of a principal does not meet what the other side requires."""
+
+    code = "REFUSED-REQUIREMENT"
 
 
 def explain(
@@ -50,6 +59,12 @@ def explain(
     ] = None,
     bounds: Annotated[
         list[Path] | None, typer.Option(help="Bounds that the broker sets: files as its `bounds` names.")
+    ] = None,
+    requires: Annotated[
+        str, typer.Option(help="What the other side requires of the principal: 'clearance >= 3'.")
+    ] = "true",
+    identity: Annotated[
+        Path | None, typer.Option(help="The principal's identity statement, for --requires.")
     ] = None,
     at: At = None,
     as_json: AsJson = False,
@@ -82,14 +97,47 @@ def explain(
         refused = {"permitted": False, "code": decision.code}
         answer([f"no [{decision.code}]", *because], refused | record, as_json=as_json)
         return ANSWER_NO
+    required, met = _required(requires, identity, request.principal, now)
+    if not met:
+        record |= {"permitted": False, "code": RequirementUnmet.code, "requirement": required}
+        answer(
+            [f"no [{RequirementUnmet.code}]", *_indented(tuple(required)), *because], record, as_json=as_json
+        )
+        return ANSWER_NO
     shown = _view_lines(decision.view, request.event_type) if reader is Audience.OWNER else []
     until = "unbounded" if decision.until is None else str(decision.until)
     permitted = {"permitted": True, "until": until}
     assumed = _assumed(evidence)
-    lines = [f"yes, until {until}", *shown, *because]
+    lines = [f"yes, until {until}", *shown, *_indented(tuple(required)), *because]
     lines += [f"  assumed    {line}" for line in assumed]
     answer(lines, permitted | record | ({"assumed": assumed} if assumed else {}), as_json=as_json)
     return 0
+
+
+def _required(text: str, identity: Path | None, principal: Principal, now: Instant) -> tuple[list[str], bool]:
+    """Return what a requirement asks of the principal, with what its statement says, and whether that is met.
+
+    The statement's provider is whoever issued it: whether it is trusted is the broker's to say.
+    """
+    from maia.config.input_files import read_identity
+    from maia.credentials.identity import IdentityTrust, pack_identity
+    from maia.credentials.requirements import attributes_of_identity, is_met, parse_requirement
+    from maia.predicates import attributes_of, format_predicate
+
+    requirement = parse_requirement(text)
+    said = None
+    if identity is not None:
+        signed = read_identity(identity)
+        trust = IdentityTrust(signed.statement.community, frozenset({signed.statement.issuer}))
+        said = trust.verified(pack_identity(signed), principal, now).statement
+    attributes = attributes_of_identity(said)
+    met = is_met(requirement, attributes)
+    asked = sorted(attributes_of(requirement))
+    if not asked:
+        return [], met
+    values = [f"{uid} = {attributes[uid]!r}" if uid in attributes else f"{uid} is missing" for uid in asked]
+    verdict = "met" if met else "not met"
+    return [f"requirement {verdict}: {format_predicate(requirement)}", f"statement  {'; '.join(values)}"], met
 
 
 def _assumed(evidence: Evidence) -> list[str]:

@@ -215,6 +215,11 @@ def _identity_file(
             "a broker `KEY@HOST:PORT` is reached by a statement link: "
             "name your statement with `--identity` and the providers that you trust with `--provider`"
         )
+    if identity is None and providers:
+        raise LinkWithoutIdentity(
+            "`--provider` says whom you believe in the community of your own statement: "
+            "name that with `--identity`"
+        )
     if identity is None:
         return None
     return IdentityFile(identity, key, [read_principal(one) for one in providers])

@@ -7,6 +7,7 @@ loads PySpark.
 from __future__ import annotations
 
 from maia.spark.governed.reader import FactPeriod, Reader
+from maia.spark.governed.requirements import ReaderIdentity
 from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource, RingKeys, SeveralSources
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "KeyPass",
     "KeySource",
     "Reader",
+    "ReaderIdentity",
     "RingKeys",
     "SeveralSources",
 ]

@@ -111,7 +111,7 @@ WRONG = [
     ('key = "a"\nrequire_install = "yes"\n', "line 2: `require_install` must be true or false"),
     (
         'key = "a"\njoin = ["127.0.0.1:1", 5]\n',
-        "line 2: `join` must be HOST:PORT such as `127.0.0.1:7400`, not `5`",
+        "line 2: `join` must be HOST:PORT such as `127.0.0.1:7400`, or KEY@HOST:PORT for a statement link",
     ),
     ('key = "a"\nstatus = "0.0.0.0:80"\n', "line 2: `status` must be on this machine's loopback"),
     ('key = "a"\nlog_format = "xml"\n', "line 2: `log_format` must be one of auto, json, text"),

@@ -7,10 +7,12 @@ import pytest
 from maia.broker.settings import RecordingSettings
 from maia.credentials import Action
 from maia.credentials.requirements import parse_requirement
+from maia.types import SealingLevel
 from maia.wire.messages import AskState, Carried, Failed, Identify, Interest, StateTold
 from support.broker import Net
 from support.coalition import TRUST, member, plates, publish, show
 from support.recording import RecordingNet, durable
+from support.sealed_publications import the_three
 
 HERE, THERE = "CCS broker", "Met broker"
 READ, WRITE = Action.SUBSCRIBE, Action.PUBLISH
@@ -81,6 +83,22 @@ def test_a_frame_that_no_subscriber_behind_a_link_wants_by_requirement_does_not_
     publish(anna, ref, "MIDDLE")
     assert carried(net) == 1
     assert (plates(three), plates(four)) == (["MIDDLE"], [])
+
+
+@pytest.mark.parametrize("level", [SealingLevel.EVENT, SealingLevel.ATTRIBUTE])
+def test_a_sealed_frame_is_stopped_by_requirements_too(level):
+    """I7: the requirement travels sealed, as a part of the filter, and the publisher's broker reads it."""
+    net, _, middle, _ = the_three(level, identity=TRUST)
+    reader = subscribed(net, "reader", "clearance >= 3")
+    camera = net.client("camera at Victoria", HERE)
+    show(camera, clearance=1)
+    ref = camera.advertise()
+    publish(camera, ref, "LOW")
+    assert net.frames(to=middle) == []
+    show(camera, clearance=3)
+    publish(camera, ref, "HIGH")
+    assert len(net.frames(to=middle)) == 1
+    assert plates(reader) == ["HIGH"]
 
 
 def test_a_new_statement_acts_from_the_next_frame_on_and_an_expired_one_not_at_all():

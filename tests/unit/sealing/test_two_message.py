@@ -163,7 +163,8 @@ def test_a_guest_connects_with_the_statement_of_the_provider_that_is_trusted_her
     request = asked(guest)
     response, accepted = answered(request.data, identity=in_uk)
     assert accepted.peer.statement.home == NORWAY.principal
-    assert request.open(response, NOON).peer.statement.not_after == seconds(60)
+    assert accepted.peer.statement.not_after == seconds(60)
+    assert request.open(response, NOON).peer.statement.subject == BROKER.principal
 
 
 def test_a_missing_or_unsigned_request_is_refused():

@@ -17,11 +17,14 @@ from maia.cli.pipeline.source import (
     BatchBytes,
     CredentialsOf,
     From,
+    IdentitiesOf,
     KeyOf,
     KeysAt,
     Log,
     NetworkOf,
     OwnerOf,
+    ProvidersOf,
+    RequiresOf,
     Signers,
     StatementsOf,
     TypeOf,
@@ -145,6 +148,9 @@ def run(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    identity: IdentitiesOf = None,
+    provider: ProvidersOf = None,
+    requires: RequiresOf = "true",
     batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
@@ -156,7 +162,7 @@ def run(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes,
+        batch_bytes, identity, provider, requires,
     )  # fmt: skip
 
     application, terms = _application(name, changes)
@@ -192,12 +198,16 @@ def explain(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    identity: IdentitiesOf = None,
+    provider: ProvidersOf = None,
+    requires: RequiresOf = "true",
     as_json: AsJson = False,
 ) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
     asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
-    )
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        None, identity, provider, requires,
+    )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.spark.applications.application import columns_read, plan_lines
@@ -223,6 +233,9 @@ def verify(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    identity: IdentitiesOf = None,
+    provider: ProvidersOf = None,
+    requires: RequiresOf = "true",
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -231,8 +244,9 @@ def verify(
     from maia.spark.applications.runs import run as run_application
 
     asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
-    )
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        None, identity, provider, requires,
+    )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline.source import spark_steps

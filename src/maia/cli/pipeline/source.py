@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Source
     from maia.spark.governed.reader import Reader
+    from maia.spark.governed.requirements import ReaderIdentity
     from maia.spark.governed.right_watch import Asking, RightWatch
     from maia.spark.keys.history_client import ReadingKeys
     from maia.spark.keys.key_server import JobDesk
@@ -98,6 +99,25 @@ StatementsOf: TypeAlias = Annotated[
 ]
 
 
+IdentitiesOf: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--identity",
+        help="With --log: the reader's identity statements, past ones too, for what publishers require.",
+    ),
+]
+ProvidersOf: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--provider", help="With --identity: a provider that is trusted, a key or .pub file."),
+]
+RequiresOf: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--requires", help="With --log: only events of publishers whose statement meets 'clearance >= 3'."
+    ),
+]
+
+
 BatchBytes: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -127,6 +147,9 @@ class Asked:
     keys_at: list[str] | None = None
     statements: list[Path] | None = None
     batch_bytes: int | None = None
+    identities: list[Path] | None = None
+    providers: list[str] | None = None
+    requires: str = "true"
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
@@ -142,6 +165,8 @@ class Asked:
             raise BadSource(
                 "a log is read under a reader's rights: give --definition, --key and --credentials"
             )
+        if bool(self.identities) != bool(self.providers):
+            raise BadSource("give --identity and --provider together: a statement counts by its provider")
         if self.path is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.path)))
         else:
@@ -203,7 +228,7 @@ class Asked:
         quorums = read_constitutions(self.credentials or [])
         versions = _versions(self.definitions or [], quorums)
         mine = tuple(read_certificates(self.credentials or []))
-        reader = Reader(asking.key.principal, mine, constitutions=quorums)
+        reader = Reader(asking.key.principal, mine, constitutions=quorums, identity=self._identity())
         keys = Keys(None, desk, {})
         _check_right(watch, reader, versions[-1])
         if any(version.sealing is not None for version in versions):
@@ -219,11 +244,23 @@ class Asked:
             versions=versions[:-1],
             reader=reader,
             keys=keys,
+            requires=self.requires,
             watch=watch,
             columns=list(application.reads),
         )
         sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
         return Source(table, partial(table, is_stream=True, **sized), names=_names(versions))
+
+    def _identity(self) -> ReaderIdentity | None:
+        from maia.config.input_files import read_identity, read_principal
+        from maia.credentials.identity import IdentityTrust
+        from maia.spark.governed.requirements import ReaderIdentity
+
+        statements = tuple(map(read_identity, self.identities or ()))
+        if not statements:
+            return None
+        providers = frozenset(map(read_principal, self.providers or ()))
+        return ReaderIdentity(IdentityTrust(statements[0].statement.community, providers), statements)
 
     def _reading_keys(
         self,
@@ -410,6 +447,9 @@ __all__ = [
     "Signers",
     "StatementsMissing",
     "StatementsOf",
+    "IdentitiesOf",
+    "ProvidersOf",
+    "RequiresOf",
     "TypeOf",
     "network_of",
     "counted",

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from struct import Struct
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import msgspec
 from msgspec import Meta
@@ -26,10 +26,10 @@ from msgspec import Meta
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.keys import BadSignature
 from maia.errors import BrokenCredential
-from maia.events import AttributeUid, Column, Frame, Value
+from maia.events import AttributeUid, Column, Frame, Instant, Kind, Value
 from maia.sealing.frames.blocks import commitment_of, known_tree, path_to, top_of
 from maia.sealing.frames.proof import HASH_BYTES, BadFrameProof
-from maia.wire.columns import encode_column, kind_to_number
+from maia.wire.columns import kind_to_number
 
 __all__ = ["SEED_BYTES", "AuthorProof", "BadAuthorship", "Publishing", "proof_of_author", "sign_as_author"]
 
@@ -219,11 +219,14 @@ def _all_cells(frame: Frame, seed: bytes) -> dict[str, list[bytes]]:
 
 def _cells(seed: bytes, column: Column, numbers: Sequence[int]) -> list[bytes]:
     """Return the hash of each value, bound to its row and hidden by the seed of its column."""
-
-    def one(value: Value, number: int) -> bytes:
-        return sha256(_CELL + seed + _ROW.pack(number) + encode_column(column.kind, (value,))).digest()
-
-    return [one(value, number) for value, number in zip(column.values, numbers, strict=True)]
+    values: Sequence[Value] = column.values  # each of its kind: the frame was checked when it was read
+    if column.kind is Kind.TIMESTAMP:
+        values = [None if value is None else int(cast("Instant", value)) for value in values]
+    encode, before = _ENCODER.encode, _CELL + seed
+    return [
+        sha256(before + _ROW.pack(number) + encode(value)).digest()
+        for value, number in zip(values, numbers, strict=True)
+    ]
 
 
 def _leaf(salt: bytes, cells: Sequence[bytes]) -> bytes:

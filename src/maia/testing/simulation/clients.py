@@ -15,6 +15,8 @@ from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
 from maia.client.batch import FrameFiller
 from maia.client.entries import Advertised, RequestEntry, Subscribed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
+from maia.credentials.identity import SignedIdentity
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Event, Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.wire.effects import Effect, Input
@@ -79,17 +81,24 @@ class SimulatedClient:
         *,
         durable: str | None = None,
         state: bool = False,
+        requires: Predicate = NO_REQUIREMENT,
     ) -> Subscribed:
         """Ask for events; raise the refusal if no credential fits."""
-        return self._ask(lambda now: self.session.subscribe(known, wanted, now, durable=durable, state=state))
+        return self._ask(
+            lambda now: self.session.subscribe(
+                known, wanted, now, durable=durable, state=state, requires=requires
+            )
+        )
 
     def acknowledge(self, entry: Subscribed, position: int) -> None:
         """Say that nothing of a durable subscription up to a position is wanted again."""
         self._act(lambda _now: self.session.acknowledge(entry, position))
 
-    def advertise(self, known: KnownVersion, offered: Predicate = ALWAYS) -> Advertised:
+    def advertise(
+        self, known: KnownVersion, offered: Predicate = ALWAYS, *, requires: Predicate = NO_REQUIREMENT
+    ) -> Advertised:
         """Ask to publish events; raise the refusal if no credential fits."""
-        return self._ask(lambda now: self.session.advertise(known, offered, now))
+        return self._ask(lambda now: self.session.advertise(known, offered, now, requires=requires))
 
     def show(
         self, certificates: Sequence[SignedCertificate] = (), statements: Sequence[SignedStatement] = ()
@@ -97,11 +106,17 @@ class SimulatedClient:
         """Show the broker more certificates, or newer statements."""
         self._act(lambda _now: self.session.show(certificates, statements)[1])
 
+    def identify(self, identity: SignedIdentity) -> None:
+        """Show the broker a renewed identity statement."""
+        self._act(lambda _now: self.session.identify(identity)[1])
+
     def withdraw(self, entry: RequestEntry) -> None:
         """Take back what was asked for."""
         self._act(lambda now: self.session.withdraw(entry, now))
 
-    def publish(self, entry: Advertised, events: Sequence[Event]) -> bool:
+    def publish(
+        self, entry: Advertised, events: Sequence[Event], *, requires: Predicate | None = None
+    ) -> bool:
         """Send events as one frame, if there is room; say whether there was."""
         if not self.session.has_room(entry):
             return False
@@ -109,7 +124,7 @@ class SimulatedClient:
         for event in events:
             filler.add({uid: value for uid, value in event.items() if value is not None})
         rows, columns = filler.take()
-        self._act(lambda now: self.session.publish(entry, rows, columns, now))
+        self._act(lambda now: self.session.publish(entry, rows, columns, now, requires))
         return True
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Final, TypeAlias
 
+from maia.credentials.identity import VerifiedIdentity
 from maia.testing.simulation.hosts import Host
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
 from maia.wire.effects import LinkId
@@ -76,6 +77,8 @@ class End:
     chaos: Chaos = field(default=NO_CHAOS, repr=False)
     looked_up: int = _NEVER
     """At which state of the ground the two before this one were looked up."""
+    identity: VerifiedIdentity | None = field(default=None, repr=False)
+    """What the far side has proved by its statement, on a statement link."""
 
     @property
     def is_alive(self) -> bool:

@@ -21,6 +21,7 @@ from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.log.format.records import type_id_of
 from maia.net.connections import BackOff
+from maia.sealing.two_message import LinkIdentity
 from maia.wire.effects import Effect, Input, LinkId, Logged, LogRead, ReadLog, Record, Recorded
 
 _DIAL_AGAIN_S: Final = 0.25
@@ -100,6 +101,8 @@ class Host:
     effects_left: int | None = None
     """How many more effects are performed before the host fails, in the middle of a list if need be."""
     counts: Counter[str] = field(default_factory=Counter, repr=False)
+    link_identity: LinkIdentity | None = field(default=None, repr=False)
+    """With which statement it opens links to hosts that have one, too: statement links."""
 
     def begin(self, random: Callable[[int], bytes]) -> Node:
         """Make a node from what the disk holds, in a process that remembers nothing."""

@@ -13,6 +13,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from maia.credentials.identity import VerifiedIdentity, pack_identity
+from maia.errors import MaiaError
 from maia.events import SECOND
 from maia.testing.simulation.connections import Connection, End, EndState, Lane, Parcel, Signal
 from maia.testing.simulation.hosts import Dialling, Host, Power
@@ -80,6 +82,8 @@ class Transport:
             self._after(1, chance, failed)
         elif target.power is Power.DARK or not self._places.is_reachable(host, target):
             self._after(self._patience_us, chance, failed)
+        elif not self._is_proved(host, target) or not self._is_proved(target, host):
+            self._after(1, chance, failed)
         else:
             self._put(self._connect(host, target, address).accepting, Signal.OPEN)
 
@@ -99,6 +103,8 @@ class Transport:
             made.ends.append(end)
             end.arrive = partial(self._arrive, end)
         made.dialling.other, made.accepting.other = made.accepting, made.dialling
+        made.dialling.identity = self._proved_identity(host, target)
+        made.accepting.identity = self._proved_identity(target, host)
         return made
 
     # ------------------------------------------------------------ carrying
@@ -175,7 +181,23 @@ class Transport:
             end.host.dials[end.dialled].is_under_way = False
             end.host.dials[end.dialled].back_off.succeeded(end.dialled)
             self._put(end, Signal.OPEN)
-        self._happen(end.host, LinkOpened(end.link, end.other.host.principal, end.dialled))
+        opened = LinkOpened(end.link, end.other.host.principal, end.dialled, None, end.identity)
+        self._happen(end.host, opened)
+
+    def _is_proved(self, verifier: Host, peer: Host) -> bool:
+        """Say whether a link can be opened: by TLS always, by statements while they hold."""
+        try:
+            self._proved_identity(verifier, peer)
+        except MaiaError:
+            return False
+        return True
+
+    def _proved_identity(self, verifier: Host, peer: Host) -> VerifiedIdentity | None:
+        """Return the peer's statement, if the two hosts open statement links."""
+        if verifier.link_identity is None or peer.link_identity is None:
+            return None
+        own = pack_identity(peer.link_identity.own)
+        return verifier.link_identity.trust.verified(own, peer.principal, verifier.clock(self._schedule.now))
 
     # ------------------------------------------------------------ ending
 
