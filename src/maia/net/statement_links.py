@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from maia.credentials import Principal, principal_from_text
-from maia.credentials.identity import IdentityNotInForce
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.tls_stream import SocketStream
@@ -70,13 +69,7 @@ async def open_statement_stream(
 
 
 async def _ask(connection: socket.socket, links: StatementLinks, responder: Principal) -> OpenLink:
-    identity, now = links.identity(), links.clock()
-    own = identity.own.statement
-    if not own.is_in_force(now):
-        raise IdentityNotInForce(
-            f"your own identity statement holds from {own.not_before} to {own.not_after}; get a new one"
-        )
-    request = Request(identity, responder, now, os.urandom)
+    request = Request(links.identity(), responder, links.clock(), os.urandom)
     await asyncio.get_running_loop().sock_sendall(connection, request.data)
     return request.open(await _received(connection), links.clock())
 
