@@ -21,7 +21,7 @@ from maia.broker.persistence import keep_what_changed
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
-from maia.broker.routing.interests import doubt_entries, verify_doubted
+from maia.broker.routing.interests import verify_doubted
 from maia.broker.routing.own_interests import recheck_own_interests, redecide_own_interests
 from maia.broker.sealed.cover import next_slot, send_due_slots
 from maia.broker.sealed.key_events import maintain_keys, next_key_moment
@@ -237,5 +237,5 @@ def adopt_constitutions(
         if link.role is Role.BROKER and state.routes.is_current(link.id):
             # Its entries are proved again in a moment: its own edge may not have got the constitution.
             relied_on = tuple(state.statements.dependencies.certificates_on(link.id))
-            effects += doubt_entries(state, link, relied_on, now)
+            effects += state.router.doubt(link, relied_on, now)
     return effects

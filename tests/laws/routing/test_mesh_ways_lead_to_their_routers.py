@@ -23,6 +23,7 @@ from maia.routing.mesh.aggregates import (
     Refused,
     Withdraw,
     digest_of_part,
+    digest_of_parts,
 )
 from maia.routing.mesh.table import MeshTable
 from maia.routing.overlay.table import node_id_of_key
@@ -49,7 +50,7 @@ class Mesh:
     """Some tables, and ordered links between them on which messages wait for chance."""
 
     def __init__(self, seed: int, routers: int) -> None:
-        self.chance = Random(seed)
+        self.chance = Random(seed)  # noqa: S311 - repeatable is what we want here
         self.now = 1_000 * SECOND
         self.keys = [bytes([number]) * 32 for number in range(routers)]
         self.number_of = {node_id_of_key(key): number for number, key in enumerate(self.keys)}
@@ -146,6 +147,25 @@ class Mesh:
         return path
 
 
+def cause_trouble(mesh: Mesh) -> None:
+    """Break or make a link, or let a router crash or come back."""
+    chance = mesh.chance
+    match chance.choice(["cut", "link", "crash", "return"]):
+        case "cut" if mesh.edges:
+            mesh.cut(*chance.choice(sorted(map(sorted, mesh.edges))))
+        case "link" if len(mesh.up) > 2:
+            one, other = chance.sample(sorted(mesh.up), 2)
+            if frozenset((one, other)) not in mesh.edges:
+                mesh.link(one, other)
+        case "crash" if len(mesh.up) > 4:
+            mesh.crash(chance.choice(sorted(mesh.up)))
+        case "return":
+            for number in sorted(set(range(len(mesh.keys))) - mesh.up):
+                mesh.up.add(number)
+                for other in chance.sample(sorted(mesh.up - {number}), 2):
+                    mesh.link(number, other)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whoever_flooding_reaches_is_reached_on_one_way_and_nobody_else(seed: int) -> None:
     """B5: links break, routers crash and come back; within a lease, every way leads where it should."""
@@ -159,20 +179,7 @@ def test_whoever_flooding_reaches_is_reached_on_one_way_and_nobody_else(seed: in
             mesh.link(one, other)
     mesh.run(3)
     for _ in range(6):
-        match chance.choice(["cut", "link", "crash", "return"]):
-            case "cut" if mesh.edges:
-                mesh.cut(*chance.choice(sorted(map(sorted, mesh.edges))))
-            case "link" if len(mesh.up) > 2:
-                one, other = chance.sample(sorted(mesh.up), 2)
-                if frozenset((one, other)) not in mesh.edges:
-                    mesh.link(one, other)
-            case "crash" if len(mesh.up) > 4:
-                mesh.crash(chance.choice(sorted(mesh.up)))
-            case "return":
-                for number in sorted(set(range(routers)) - mesh.up):
-                    mesh.up.add(number)
-                    for other in chance.sample(sorted(mesh.up - {number}), 2):
-                        mesh.link(number, other)
+        cause_trouble(mesh)
         mesh.run(chance.random())
     mesh.run((LIMITS.lease_us + LIMITS.skew_us) / SECOND + 3)
     assert not mesh.refused
@@ -198,3 +205,29 @@ def test_without_a_router_its_neighbours_do_not_go_on_about_it() -> None:
     while mesh.deliver_one():
         pass
     assert mesh.sent - before <= 2 * 5 * 4
+
+
+def test_a_neighbour_that_invents_routers_takes_half_of_the_room_and_no_more() -> None:
+    """A89: keys that proved nothing are forgotten, and leave room for those that others announce."""
+    mesh = Mesh(1, 3)
+    few = replace(LIMITS, origins_max=8, bytes_max=4_000)
+    made = mesh.table(0)
+    table = MeshTable(b"\xff" * 32, sign=made._sign, verify=made._verify, limits=few)
+    liar, honest = (node_id_of_key(key) for key in mesh.keys[1:])
+    for hop in (liar, honest):
+        table.hop_up(hop)
+
+    def head(number: int) -> Head:
+        plain = Head(bytes([number]) * 32, 1, mesh.now, 1, digest_of_parts({digest_of_part(b"part")}))
+        return replace(plain, signature=made._sign(plain))
+
+    answers = [table.receive_head(liar, head(number), mesh.now) for number in range(100, 120)]
+    assert sum(isinstance(steps[0], Ask) for steps in answers) == len(table.origins) == 4
+    assert isinstance(table.receive_head(honest, head(200), mesh.now)[0], Ask)
+    large = Content(liar, head(100).origin, b"", (bytes(3_000),), (), more=True)
+    assert not table.receive_content(liar, large, mesh.now)
+    second = replace(large, origin=head(101).origin)
+    (refused,) = (one for one in table.receive_content(liar, second, mesh.now) if isinstance(one, Refused))
+    assert refused.problem.code == "AGGREGATE-TOO-LARGE"
+    table.tick(mesh.now + few.answer_us)
+    assert not table.origins

@@ -8,6 +8,7 @@ import pytest
 
 from maia.broker.server.config import BrokerConfig, read_config
 from maia.config.settings import BadConfig
+from support.processes import maia
 
 WHOLE = """\
 # Met's broker
@@ -159,3 +160,42 @@ def test_no_file_ends_in_anything_but_one_of_our_errors(written, text: str) -> N
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="there is no file"):
         configured(tmp_path / "none.toml")
+
+
+@pytest.fixture
+def router(tmp_path: Path) -> Path:
+    """Return the key file of a router whose certificate lies beside it."""
+    for words in (
+        ("key", "new", "owner.key"),
+        ("key", "new", "north.key"),
+        (
+            *("cert", "issue", "-k", "owner.key", "--subject", "north.pub", "--owner", "owner.pub"),
+            *("--network", "Valley", "--action", "connect", "--days", 2, "-o", "north.cert"),
+        ),
+    ):
+        assert maia(*words, cwd=tmp_path).returncode == 0
+    return tmp_path / "north.key"
+
+
+def test_a_router_of_a_mesh_needs_its_key_and_its_neighbours(router: Path) -> None:
+    """I8: its network and whom it trusts are in the certificate beside its key."""
+    config = configured(None, {"key": str(router), "neighbours": ["127.0.0.1:1", "127.0.0.1:2"]})
+    assert (config.routing, config.neighbours) == ("mesh", ("127.0.0.1:1", "127.0.0.1:2"))
+    assert (config.network, config.credentials) == ("Valley", (router.with_suffix(".cert"),))
+    assert config.coordinator == router.with_name("owner.pub").read_text().strip()
+    alone = configured(None, {"key": str(router)}, MAIA_BROKER_ROUTING="mesh")
+    assert (alone.routing, alone.neighbours) == ("mesh", ())
+
+
+def test_what_a_router_of_a_mesh_lacks_is_named(router: Path, written) -> None:
+    neighbours = {"key": str(router), "neighbours": ["127.0.0.1:1"]}
+    with pytest.raises(BadConfig, match="--join`: `join` is for the rendezvous"):
+        configured(None, {**neighbours, "join": ["127.0.0.1:2"]})
+    with pytest.raises(BadConfig, match="`neighbours` are for a mesh"):
+        configured(written(WHOLE.replace("join", "neighbours")), {"routing": "rendezvous"})
+    router.with_suffix(".cert").rename(router.with_name("other.cert"))
+    with pytest.raises(BadConfig, match="has no certificates beside it"):
+        configured(None, neighbours)
+    router.with_name("north-certs").mkdir()
+    with pytest.raises(BadConfig, match="name 0 networks; say `network` and `coordinator`"):
+        configured(None, neighbours)

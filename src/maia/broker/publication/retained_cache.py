@@ -213,3 +213,5 @@ class Question:
     waits_for: set[LinkId]
     until: Instant
     is_whole: bool = True
+    ask_at: Instant | None = None
+    """When the neighbours are asked, if they were not at once."""

@@ -118,14 +118,24 @@ def _asked(
     if len(state.questions) >= _QUESTIONS_MAX or state.blinded.is_blinded(type_id):
         question.is_whole = False
         return _answered(question)
-    question.waits_for = set(_towards_publishers(state, type_id, besides=asker))
+    wait_s = state.router.question_wait_s if isinstance(asker, Client) else 0.0
+    if wait_s:
+        question.ask_at, question.until = seconds_after(now, wait_s), seconds_after(question.until, wait_s)
+    state.questions[number] = question
+    effects = [] if wait_s else _ask_neighbours(state, question, now)
+    due = asker.link if isinstance(asker, Client) else asker
+    if due is not None and number in state.questions:
+        state.timers.add(StateQueries(due), question.ask_at or question.until)
+        state.timers.add(StateQueries(due), question.until)
+    return effects
+
+
+def _ask_neighbours(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
+    question.ask_at = None
+    question.waits_for = set(_towards_publishers(state, question.type_id, besides=question.asker))
     if not question.waits_for:
         return _finished(state, question, now)
-    state.questions[number] = question
-    due = asker.link if isinstance(asker, Client) else asker
-    if due is not None:
-        state.timers.add(StateQueries(due), question.until)
-    query = encode(StateQuery(number, type_id))
+    query = encode(StateQuery(question.id, question.type_id))
     return [Send(link, query) for link in sorted(question.waits_for)]
 
 
@@ -178,9 +188,12 @@ def receive_state_done(state: BrokerState, link: Link, message: StateDone, now: 
 
 
 def overdue(state: BrokerState, now: Instant) -> list[Effect]:
-    """Give up on those who have not answered in time."""
+    """Give up on those who have not answered in time, and ask what had to wait for its interest."""
     late = [one for one in state.questions.values() if one.until <= now]
-    effects: list[Effect] = []
+    due = [
+        one for one in state.questions.values() if one.ask_at is not None and one.ask_at <= now < one.until
+    ]
+    effects = [effect for question in due for effect in _ask_neighbours(state, question, now)]
     for question in late:
         question.is_whole = False
         effects += _finished(state, question, now)

@@ -30,7 +30,6 @@ from maia.broker.publication.retained import forget_retained
 from maia.broker.publication.state_query import ask_for_own, pass_on_state_frame
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.revocation.validity import StatementIssuer
-from maia.broker.routing.interests import doubt_entries
 from maia.broker.routing.outbox import new_proof, route_messages
 from maia.broker.routing.own_interests import redecide_own_interests
 from maia.broker.sessions.close import close_link
@@ -285,7 +284,7 @@ def _recheck_link(
             effects += project_again(state, link, entry, now)
     link.shares.clear()
     if link.role is Role.BROKER and state.routes.is_current(link.id):
-        effects += doubt_entries(state, link, certificates, now)
+        effects += state.router.doubt(link, certificates, now)
     return effects
 
 

@@ -66,6 +66,9 @@ __all__ = ["MeshRouter"]
 _NAME_BYTES: Final = 8
 _HOPS_MAX: Final = 255
 _FRAMES_ASSIGNED: Final = 16_384
+_ASSIGNED_BYTES: Final = 16 << 20
+_AGGREGATE_BYTES: Final = 16 << 20
+_QUESTION_WAIT_S: Final = 2.0
 _DOUBT_S: Final = 2.0
 """How long a router has to prove an interest otherwise whose certificate counts no more."""
 
@@ -94,7 +97,7 @@ class MeshRouter:
                 lease_us=settings.lease_s * 1_000_000,
                 skew_us=settings.skew_s * 1_000_000,
                 parts_max=settings.limits.interests_per_peer,
-                bytes_max=settings.limits.bytes_per_peer,
+                bytes_max=min(settings.limits.bytes_per_peer, _AGGREGATE_BYTES),
             ),
         )
         self._dialling = ConfiguredNeighbours(settings.neighbours, own=settings.address)
@@ -110,7 +113,11 @@ class MeshRouter:
         """When the parts of an origin are verified again."""
         self._watched_max = 4096
         self._next_frame: dict[LinkId, FrameTargets] = {}
-        self._assigned: BoundedMap[_FrameId, _Assigned] = BoundedMap(_FRAMES_ASSIGNED)
+        self._assigned: BoundedMap[_FrameId, _Assigned] = BoundedMap(
+            _FRAMES_ASSIGNED,
+            bytes_max=_ASSIGNED_BYTES,
+            size_of=lambda _, value: 256 + 64 * len(value.routers),
+        )
         self._prefixes: dict[LinkId, bytes] = {}
         self._own_parts = OwnParts(state)
         self._seen_version = -1
@@ -230,6 +237,8 @@ class MeshRouter:
         """Verify again, in a moment, what rests on these certificates: its router may prove it otherwise."""
         book, soon = self._state.routes.book, seconds_after(now, _DOUBT_S)
         touched = set(certificates)
+        if MESH_ACCOUNT not in self._state.statements.dependencies.links_on(touched):
+            return []
         for node, key in self._keys.items():
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
             watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
@@ -238,6 +247,14 @@ class MeshRouter:
             if any(not one.isdisjoint(touched) for one in resting):
                 self._verify_at[key] = min(soon, self._verify_at.get(key, soon))
                 self._state.routes.is_changed = True
+        return []
+
+    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Verify everything again in a moment: a right to connect, or a quorum, has changed."""
+        del link, certificates
+        soon = seconds_after(now, _DOUBT_S)
+        self._verify_at = {origin: min(at, soon) for origin, at in self._verify_at.items()}
+        self._state.routes.is_changed = True
         return []
 
     def _version(self) -> int:
@@ -314,10 +331,10 @@ class MeshRouter:
         return effects
 
     def _told(self, hop: Hop, message: Message) -> list[Effect]:
-        link = self._links.get(hop)
-        return [] if link is None else [Send(link, encode(message))]
+        return [Send(self._links[hop], encode(message))] if hop in self._links else []
 
     def _verify(self, head: Head) -> None:
+        self._state.authoriser.budget_of_message().spend_check()
         try:
             verify_head(_to_wire(head), self._state.settings.network)
         except MaiaError as problem:
@@ -468,7 +485,8 @@ class MeshRouter:
         signer = frame.signer if isinstance(frame, Sealed) else b""
         about = (frame.publisher, frame.stream, frame.sequence, signer)
         before = self._assigned.get(about) or _Assigned(frozenset(), 0)
-        routers = before.routers.union(named.routers)
+        # What names no router that is known here goes nowhere from here, and is not remembered.
+        routers = before.routers.union(map(_name, self._keys)) & before.routers.union(named.routers)
         self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
 
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
@@ -535,7 +553,12 @@ class MeshRouter:
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Return all neighbours: any of them may lead to a publisher."""
         del keys
-        return iter(list(self._links.values()))
+        return iter(tuple(self._links.values()))
+
+    @property
+    def question_wait_s(self) -> float:
+        """Wait until other routers have asked for what a client here wants now."""
+        return _QUESTION_WAIT_S
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
         """Return the rows that a router wants, whichever: the question came this way on behalf of one."""

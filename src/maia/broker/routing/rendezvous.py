@@ -13,7 +13,13 @@ from typing import Final
 from maia.broker.publication.expected_sources import is_expected_source
 from maia.broker.publication.transit import Transit
 from maia.broker.routing import peers
-from maia.broker.routing.interests import receive_interest, receive_offer, receive_renew, receive_resync
+from maia.broker.routing.interests import (
+    doubt_entries,
+    receive_interest,
+    receive_offer,
+    receive_renew,
+    receive_resync,
+)
 from maia.broker.routing.peers import receive_announce, receive_nodes, send_closest
 from maia.broker.routing.replication import maintain_routing, receive_replica, receive_sealed_replica
 from maia.broker.routing.router import Handler
@@ -114,6 +120,10 @@ class RendezvousRouter:
         del certificates, now
         return []
 
+    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Doubt entries of the neighbour that depend on one of these certificates."""
+        return doubt_entries(self._state, link, certificates, now)
+
     def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
         """Do nothing: a frame says by its type where it goes."""
 
@@ -156,6 +166,11 @@ class RendezvousRouter:
             offering = [hop for hop in routes.book.hops(key) if routes.book.offers(hop, key)]
             hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
         return (link for hop in hops if (link := routes.link_to(hop)) is not None)
+
+    @property
+    def question_wait_s(self) -> float:
+        """Wait for nothing: interest and question go the same way, one after the other."""
+        return 0.0
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
         """Return the rows that are wanted behind the neighbour."""

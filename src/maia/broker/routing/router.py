@@ -70,6 +70,9 @@ class Router(Protocol):
     def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
         """Verify again what depends on certificates that count no more, or again."""
 
+    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+        """Verify again, in a moment, what a neighbour wants and offers by these certificates."""
+
     # ------------------------------------------------------------ frames
 
     def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
@@ -101,6 +104,10 @@ class Router(Protocol):
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""
+
+    @property
+    def question_wait_s(self) -> float:
+        """Return how long a client's interest takes to get ahead of its question for retained frames."""
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
         """Return the rows of a retained frame that a neighbour that asks for them may have."""

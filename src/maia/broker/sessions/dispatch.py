@@ -99,7 +99,7 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
         raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
     if handler is not None:
         raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-    raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
+    raise OutOfTurn(f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way")
 
 
 def _told(

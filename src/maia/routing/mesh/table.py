@@ -253,7 +253,7 @@ class MeshTable:
                 raise AggregateRepeated("a neighbour announced the same aggregate again, or an earlier one")
             if head.number > known.number:
                 if head not in known.pending.values():
-                    self._check(known, head)
+                    self._check(hop, known, head)
             elif head.number == known.number and head != known.head:
                 raise AggregateForged("two aggregates of one origin have the same number")
         except MaiaError as problem:
@@ -269,14 +269,19 @@ class MeshTable:
         known.pending[hop] = head
         return self._advance(known, now)
 
-    def _check(self, known: Origin, head: Head) -> None:
+    def _check(self, hop: Hop, known: Origin, head: Head) -> None:
         if head.parts > self._limits.parts_max:
             raise AggregateTooLarge(
                 f"an aggregate has {head.parts} parts, and may have {self._limits.parts_max}"
             )
         self._verify(head)
-        if known.key not in self._origins and len(self._origins) >= self._limits.origins_max:
-            raise TooManyOrigins(f"this router keeps routes to {self._limits.origins_max} others and no more")
+        if known.key in self._origins:
+            return
+        # Any key can sign: what one neighbour announces of keys that proved nothing leaves room for others.
+        unproved = sum(one.head is None and hop in one.pending for one in self._origins.values())
+        most = self._limits.origins_max
+        if len(self._origins) >= most or unproved >= max(1, most // 2):
+            raise TooManyOrigins(f"this router keeps routes to {most} others and no more")
 
     def _check_date(self, head: Head, now: int) -> None:
         if head.dated > now + self._limits.skew_us:
@@ -352,7 +357,8 @@ class MeshTable:
         staged.add += content.add
         staged.remove += content.remove
         staged.bytes += sum(map(len, content.add)) + 32 * len(content.remove)
-        if staged.bytes > self._limits.bytes_max:
+        others = (one for one in self._origins.values() if one.asked is not None and one.asked[0] == hop)
+        if sum(one.staged.bytes for one in others if one.staged is not None) > self._limits.bytes_max:
             many = AggregateTooLarge(f"an aggregate has more than {self._limits.bytes_max} bytes")
             return self._give_up(known, hop, many, now)
         if content.more:
