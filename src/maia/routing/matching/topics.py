@@ -143,7 +143,7 @@ class _Shapes:
     """How one path is asked about all shapes, and how a frame is, by shape and part."""
 
     asked: tuple[_Asked, ...]
-    serials: npt.NDArray[np.int16]
+    serials: _Words
     parts: _Places
     parts_before_rest: _Places
     """As `parts`; of shapes without a rest, more than any path has."""
@@ -164,7 +164,7 @@ def _asked_about(serials: dict[_Shape, int]) -> _Shapes:
     without = np.iinfo(np.int64).max
     return _Shapes(
         tuple(_Asked(shape, shape.begin(), some) for shape, some in zip(shapes, named, strict=True)),
-        np.array(list(serials.values()), np.int16),
+        np.array(list(serials.values()), np.uint64),
         parts,
         np.array([shape.parts if shape.has_rest else without for shape in shapes], np.int64),
         np.array([shape.begin() for shape in shapes], np.uint64),
@@ -183,13 +183,11 @@ class TopicIndex(Generic[Key]):
     __slots__ = (
         "_buckets",
         "_free",
-        "_is_long",
         "_keys",
         "_pattern_at",
         "_patterns",
         "_place_of",
         "_rows",
-        "_serial_at",
         "_serials",
         "_shape_counts",
         "_shapes",
@@ -213,10 +211,8 @@ class TopicIndex(Generic[Key]):
         self._keys: list[Key | dict[Key, None]] = []
         """One key as it is, which spares a look at another place in memory; or several, or none."""
         self._rows: _Words = np.zeros((_BUCKETS_MIN, 1), np.uint64)
-        """The numbers of its names, by part; 0 for `+`."""
-        self._serial_at = np.zeros(_BUCKETS_MIN, np.int16)
-        self._is_long = np.zeros(_BUCKETS_MIN, np.bool_)
-        """Whether a name is so long that others may have its number."""
+        """First twice its shape's number, and one more if others may have the number of a long name of it;
+        then the numbers of its names, by part, 0 for `+`. Together, so that one look finds all of them."""
         self._free: list[int] = []
         # The hash table: sums by their upper bits, and the place of each.
         self._buckets: _Words = np.zeros((_BUCKETS_MIN, _SLOTS), np.uint64)
@@ -337,19 +333,15 @@ class TopicIndex(Generic[Key]):
         places = self._where[(sums[looked_up] >> self._shift()).view(np.int64), slots % _SLOTS]
         which, shape = (some[looked_up] for some in np.nonzero(fits))
         # Equal sums: now the names, which are equal if their numbers are and they have up to eight bytes.
-        names, is_one = seen.take(which, axis=0), shapes.is_one[shape]
-        differs = (self._rows.take(places, axis=0)[:, : names.shape[1]] != names) & shapes.is_named[shape]
-        is_other = (differs | (is_one & (names == 0))).any(axis=1)
-        is_found = (self._serial_at[places] == shapes.serials[shape]) & ~is_other
-        found_at, found = which[is_found].tolist(), places[is_found].tolist()
-        if self._is_long[places].any():
-            pairs = [
-                (at, place)
-                for at, place in zip(found_at, found, strict=True)
-                if self._pattern_at[place].matches(paths[at])
-            ]
-            return ((at, self._keys[place]) for at, place in pairs)
-        return zip(found_at, map(self._keys.__getitem__, found), strict=True)
+        rows, names = self._rows.take(places, axis=0), seen.take(which, axis=0)
+        differs = (rows[:, 1 : names.shape[1]] != names[:, 1:]) & shapes.is_named[shape, 1:]
+        is_empty = (names[:, 1:] == 0) & shapes.is_one[shape, 1:]
+        is_meant = (rows[:, 0] >> np.uint64(1) == shapes.serials[shape]) & (names[:, 0] == 0)
+        is_meant &= ~(differs | is_empty).any(axis=1)
+        found = list(zip(which[is_meant].tolist(), places[is_meant].tolist(), strict=True))
+        if (rows[:, 0] & np.uint64(1)).any():
+            found = [(at, place) for at, place in found if self._pattern_at[place].matches(paths[at])]
+        return ((at, self._keys[place]) for at, place in found)
 
     def _asked(self) -> _Shapes:
         if self._shapes is None:
@@ -380,9 +372,9 @@ class TopicIndex(Generic[Key]):
             self._pattern_at.append(pattern)
             self._keys.append({})
         self._make_room(place, shape.parts)
-        self._rows[place, : shape.parts] = [0, *(0 if one == ONE else _number(one) for one in pattern.levels)]
-        self._serial_at[place] = self._serials[shape]
-        self._is_long[place] = any(len(level) > _WORD_BYTES for level in pattern.levels)
+        is_long = any(len(level) > _WORD_BYTES for level in pattern.levels)
+        names = [0 if level == ONE else _number(level) for level in pattern.levels]
+        self._rows[place, : shape.parts] = [2 * self._serials[shape] + is_long, *names]
         self._place_of[total] = place
         bucket = total >> int(self._shift())
         free = np.flatnonzero(self._buckets[bucket] == 0)
@@ -392,15 +384,12 @@ class TopicIndex(Generic[Key]):
             self._spread_out(2 * len(self._buckets))
 
     def _make_room(self, place: int, parts: int) -> None:
-        """Let the arrays of places be long and wide enough."""
+        """Let there be a row for a place, with so many parts."""
         long, wide = self._rows.shape
         if place == long or parts > wide:
             rows = np.zeros((2 * long if place == long else long, max(parts, wide)), np.uint64)
             rows[:long, :wide] = self._rows
             self._rows = rows
-        if place == long:
-            self._serial_at = np.concatenate([self._serial_at, np.zeros_like(self._serial_at)])
-            self._is_long = np.concatenate([self._is_long, np.zeros_like(self._is_long)])
 
     def _spread_out(self, count: int) -> None:
         """Make the hash table of so many buckets, or of twice as many until there is room in each."""
