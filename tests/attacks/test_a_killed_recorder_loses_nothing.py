@@ -14,7 +14,7 @@ from maia.log.disk.event_log import EventLog
 from support.event_log import draws
 from support.log_writer import LIMITS, frame
 
-KILLS = int(os.environ.get("MAIA_KILLS", "24"))
+KILLS = int(os.environ.get("MAIA_KILLS", "12"))
 
 
 @pytest.fixture

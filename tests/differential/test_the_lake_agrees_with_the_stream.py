@@ -27,10 +27,10 @@ from maia.views.schema import spark_type
 from support.agreement import RandomReader, Seen, World
 
 FIRST = 48_113
-WORLDS = int(os.environ.get("MAIA_AGREEMENT", "8"))
+WORLDS = int(os.environ.get("MAIA_AGREEMENT", "5"))
 AT_ONCE = 8
 """Worlds whose tables are read by one job: a job costs more than its rows."""
-STREAMED = 4
+STREAMED = 2
 
 Case = tuple[World, RandomReader]
 

@@ -24,6 +24,7 @@ from support.processes import running_maia, until
 from support.tested_rights import NUMBERPLATE, domain_with_locations, logged_in
 
 PATIENCE_S = 600
+ATTEMPTS = 3
 SEGMENTS = 120
 """One for each batch: a batch takes Spark a good part of a second, so there is always much left to read."""
 
@@ -73,11 +74,17 @@ def test_a_stream_whose_right_is_taken_back_midway_ends_with_a_code_and_leaves_n
 ) -> None:
     """A44, A30: an auditor's right is on a timed list, and the domain is asked about it for each table."""
     prepared(tmp_path, met, "ada")
-    with running_stream(tmp_path, "ada") as job:
-        until(lambda: batches(tmp_path) >= 2 or job.poll() is not None, seconds=PATIENCE_S)
-        assert job.poll() is None, (tmp_path / "err.log").read_text()
-        dismissed(met, "ada", "auditor")
-        assert job.wait(PATIENCE_S) != 0
+    for _ in range(ATTEMPTS):
+        with running_stream(tmp_path, "ada") as job:
+            until(lambda job=job: batches(tmp_path) >= 2 or job.poll() is not None, seconds=PATIENCE_S)
+            if job.poll() is None:
+                dismissed(met, "ada", "auditor")
+                assert job.wait(PATIENCE_S) != 0
+                break
+        # Where a machine is so busy that the domain's answers come too late, the run has to end, too.
+        assert "PIPELINE-GRANT-ENDED" in (tmp_path / "err.log").read_text()
+    else:
+        pytest.fail("no run came as far as two batches")
     told = json.loads((tmp_path / "err.log").read_text().splitlines()[-1])
     assert told["error"]["code"] == "PIPELINE-GRANT-ENDED", told
     assert not (tmp_path / "result").exists()

@@ -157,7 +157,7 @@ def assert_nothing_is_lost(city: City, archive: Archive, ledger: Ledger) -> None
     assert max(recorded.values()) == 1, "a frame was recorded twice"
 
 
-@with_seeds(12)
+@with_seeds(6)
 def test_crashes_of_broker_and_archive_lose_and_repeat_nothing_that_was_acknowledged(seed):
     city, archive, ledger = city_with_archive(seed)
     for _ in range(12):
@@ -170,7 +170,7 @@ def test_crashes_of_broker_and_archive_lose_and_repeat_nothing_that_was_acknowle
     assert_nothing_is_lost(city, archive, ledger)
 
 
-@with_seeds(4)
+@with_seeds(2)
 def test_a_small_window_and_a_long_absence_lose_nothing(seed):
     city, archive, ledger = city_with_archive(seed, durable_frames_under_way=4)
     city.network.crash(archive.office.name)
