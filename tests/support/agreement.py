@@ -96,7 +96,12 @@ class AgreeingNet(PublishingNet, RecordingNet):
     """Brokers that may seal, record, and know both versions of a random type."""
 
     def __init__(
-        self, definition: TypeDefinition, owner: SigningKey, level: SealingLevel | None, *, is_blinded: bool = False
+        self,
+        definition: TypeDefinition,
+        owner: SigningKey,
+        level: SealingLevel | None,
+        *,
+        is_blinded: bool = False,
     ) -> None:
         super().__init__(level or SealingLevel.ATTRIBUTE, lease_s=600)
         self.is_blinded = is_blinded
