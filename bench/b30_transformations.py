@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from harness import Benchmark, Case, Race, Ratio, Side, at_least, at_most
 from maia.broker.publication.transit import Transit
+from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers, class_key
 from maia.credentials import SigningKey, Transformation, TypeName
 from maia.events import Attribute, AttributeUid, Column, Frame, Instant, Kind
@@ -26,6 +27,7 @@ from maia.wire.effects import LinkId
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 HOSPITAL = SigningKey.from_seed(b"\x01" * 32)
+IDENTITIES = LinkIdentities()
 KEYS = TransformationKeys({HOSPITAL.principal.key: b"\x02" * 32})
 PATIENT, PLACE, DOSE, DRUG = (AttributeUid(uid) for uid in ("1", "2", "3", "4"))
 ATTRIBUTES = (
@@ -70,7 +72,7 @@ def edge(shown: View) -> Side:
 
     def deliver() -> int:
         transit = Transit(PRESCRIBE.type_id, HOSPITAL.principal, b"s" * 16, 1, int(NOW), given)
-        return sum(1 for _ in audience.deliver(transit))
+        return sum(1 for _ in audience.deliver(transit, IDENTITIES, NOW))
 
     assert deliver() == 1
     return Side(run=deliver, operations=ROWS)

@@ -89,7 +89,7 @@ class SparkExecutor:
 
     LOCAL_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 
-    def __init__(self, spark: SparkSession, secrets: Path, *, generated: bool) -> None:
+    def __init__(self, spark: SparkSession, secrets: Path | None = None, *, generated: bool) -> None:
         self.spark, self.secrets, self.generated = spark, secrets, generated
 
     def answers(self, batch: Batch) -> list[Answer]:

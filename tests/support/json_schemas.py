@@ -18,8 +18,8 @@ Json = Any
 
 KNOWN = {
     "$ref", "additionalProperties", "anyOf", "contentEncoding", "default", "description", "items", "maxItems",
-    "maxLength", "maximum", "minItems", "minLength", "minimum", "pattern", "properties", "required", "title",
-    "type",
+    "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minimum", "pattern", "properties",
+    "required", "title", "type",
 }  # fmt: skip
 _LETTERS = st.characters(codec="utf-8", exclude_categories=("Cs",))
 

@@ -75,7 +75,7 @@ class SpillingCity:
             *self.city._force_on_type("CCS"),
             self.city._grant("CCS", "camera", Action.PUBLISH),
         )
-        return self.city._add_camera("camera", self.city.known, pool, (0,), 0.0)
+        return self.city._add_camera("camera", "Victoria", self.city.known, pool, (0,), 0.0)
 
     def _count_bytes(self) -> None:
         perform = self.network._performers[Send]

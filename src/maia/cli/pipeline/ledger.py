@@ -82,8 +82,8 @@ def show(
 
 
 @app.command(
-    epilog="Examples: maia ledger verify ledger; maia ledger verify ledger --head 5a0e…, printed by "
-    "`maia ledger head` before"
+    epilog="Examples: maia ledger verify ledger; "
+    "maia ledger verify ledger --head 5a0e000000000000000000000000000000000000000000000000000000000000"
 )
 def verify(
     folder: Folder,
@@ -122,7 +122,7 @@ def verify(
     return 0 if is_whole else ANSWER_NO
 
 
-@app.command(epilog="Example: maia ledger head ledger > head-of-today")
+@app.command(epilog="Example: maia ledger head ledger --json")
 def head(folder: Folder, as_json: AsJson = False) -> None:
     """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away."""
     from maia.ledger.files import verify_ledger
