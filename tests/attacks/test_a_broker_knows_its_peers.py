@@ -68,7 +68,6 @@ TOO_SOON: list[Message] = [
     TypeQuery(1, b""),
     Ping(1),
     Welcome(60),
-    Identify(1, b"statement"),
     *BROKER_ONLY,
 ]
 NEVER_TO_A_BROKER: list[Message] = [
@@ -95,7 +94,19 @@ def test_nothing_is_accepted_before_the_handshake_ends(message: Message) -> None
     assert (status["subscriptions"], status["advertisements"], status["peers"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("message", TOO_SOON, ids=name)
+def test_one_identity_statement_before_the_hello_admits_no_peer_and_a_second_ends_the_link() -> None:
+    """A11, A96: another broker may show its statement first; what cannot be believed counts as none."""
+    net = Net()
+    running = net.broker()
+    client = net.client("camera at Victoria", says_hello=False)
+    client.say(Identify(1, b"statement"))
+    assert not client.all_heard(Welcome)
+    assert running.broker.status(net.now)["peers"] == 0
+    client.say(Identify(2, b"statement"))
+    assert client.bye == "PROTOCOL-OUT-OF-TURN"
+
+
+@pytest.mark.parametrize("message", [*TOO_SOON, Identify(1, b"statement")], ids=name)
 def test_a_broker_that_dials_receives_nothing_but_a_greeting(message: Message) -> None:
     """A11, A19: a peer that answers proves itself first, or receives no hello."""
     net = Net()

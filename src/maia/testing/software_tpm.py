@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from maia.credentials.keys import same_secret
+
 __all__ = ["ATTRIBUTES", "EK_USAGE", "Maker", "SoftwareTpm", "boot_log", "registers", "sized"]
 
 ATTRIBUTES = 0x00050072  # fixedTPM, fixedParent, sensitiveDataOrigin, userWithAuth, restricted, sign
@@ -130,7 +132,7 @@ class SoftwareTpm:
             ).digest()[: bits // 8]
 
         expected = hmac.new(derived(b"INTEGRITY", b"", 256), hidden + self.name, "sha256").digest()
-        if check != expected:
+        if not same_secret(check, expected):
             raise ValueError("TPM_RC_INTEGRITY")
         decryptor = Cipher(algorithms.AES(derived(b"STORAGE", self.name, 128)), CFB(bytes(16))).decryptor()
         opened = decryptor.update(hidden) + decryptor.finalize()
