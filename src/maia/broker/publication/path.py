@@ -203,13 +203,15 @@ def _sent(
     is_again = source is not None and state.router.carries_again(
         transit.publisher.key, transit.stream, transit.sequence
     )
-    onward, taken = transit if is_again else unseen, set[int]()
+    onward = transit if is_again else unseen
+    # What a neighbour sends for nothing is counted; of what is published here there is nothing to count.
+    taken: set[int] | None = None if message is None else set()
     further = [] if onward is None else forward(state, onward, source=source, taken=taken)
     if unseen is None:
         return [Count("maia_duplicates_total"), *further, *then()]
     if unseen.type_id not in state.statements.streams:
         effects = [*_given_here(state, unseen, now, taken), *further]
-        if message is not None and unseen is transit:
+        if message is not None and taken is not None and unseen is transit:
             effects += note_arrival(state, link, message, transit, taken)
         return [*effects, *then()]
 

@@ -209,7 +209,7 @@ def note_arrival(
     state: BrokerState, link: Link, message: Carried, transit: Transit, taken: Collection[int]
 ) -> list[Effect]:
     """Count a frame that a neighbour sent, and those of its rows that nothing here and behind here took."""
-    size = _FRAME_BYTES + sum(len(column.data) for column in message.columns)
+    size = _FRAME_BYTES + sum([len(column.data) for column in message.columns])
     rows = transit.frame.rows
     spilled = rows - len(taken)
     state.routes.spill.note_arrival(

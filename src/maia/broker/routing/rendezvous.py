@@ -141,6 +141,8 @@ class RendezvousRouter:
         routes = self._state.routes
         came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
         wanted = routes.book.targets_of_frame(key, came_from, transit.matched, missing)
+        if not wanted:
+            return {}
         return {link: rows for node, rows in wanted.items() if (link := routes.link_to(node)) is not None}
 
     def before_frame(self, link: LinkId) -> list[Effect]:

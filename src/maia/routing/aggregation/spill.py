@@ -72,7 +72,10 @@ class SpillAccounts:
 
     def of(self, neighbour: Hashable) -> NeighbourSpill:
         """Return the account of a neighbour, which begins when it is first asked for."""
-        return self._by_neighbour.setdefault(neighbour, NeighbourSpill())
+        known = self._by_neighbour.get(neighbour)
+        if known is None:
+            known = self._by_neighbour[neighbour] = NeighbourSpill()
+        return known
 
     def forget(self, neighbour: Hashable) -> None:
         """A neighbour is gone."""
