@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from maia.broker.settings import LedgerSettings, RecordingSettings
 from maia.client import Delivered
 from maia.ledger.records import LedgerReader, from_ranges, records_from_bytes
@@ -61,6 +63,26 @@ def test_in_peace_the_ledger_has_exactly_what_was_received(seed):
         city.network.run_for(1)
     city.network.run_for(5)
     assert received.total() > 40
+    assert on_record(city) == received
+
+
+@pytest.mark.parametrize("asked", [{"durable": "nightly"}, {"state": True}], ids=["durable", "state"])
+def test_what_comes_from_the_log_or_as_the_current_state_is_on_record_too(asked):
+    city = City(7, brokers=1, ledger=ALL_TYPES, recording=RecordingSettings())
+    camera, office = city.camera("camera", "Victoria"), city.office("archive")
+    city.settle()
+    office.client.on_notice = lambda _notice: None  # the same events come twice, by two subscriptions
+    received = received_in(city)
+    # A second subscription of the same office: kept for it from now on, or with the last publication.
+    if "durable" in asked:
+        office.client.subscribe(city.known, **asked)
+        city.network.run_for(1)
+    city.sees(camera, 4)
+    city.network.run_for(2)
+    if "state" in asked:
+        office.client.subscribe(city.known, **asked)
+    city.network.run_for(5)
+    assert received.total() == 8
     assert on_record(city) == received
 
 

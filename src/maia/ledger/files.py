@@ -5,8 +5,8 @@ anything is sent, so a broker that is killed has delivered nothing that is not o
 disk follows within a second. What was being written when the process ended was not sent,
 and is cut off at the next start.
 
-A file begins with a mark and the check of the last entry in the file before it. Then entries:
-their length in four bytes, their bytes, their check in 32.
+A file begins with a mark, how many entries are in the files before it, and the check of the last of
+them. Then entries: their length in four bytes, their bytes, their check in 32.
 """
 
 from __future__ import annotations
@@ -30,11 +30,19 @@ from maia.ledger.records import (
 from maia.private_files import exposure, make_private_folder, sync_folder
 from maia.wire.effects import Disclose
 
-__all__ = ["LedgerFiles", "LedgerHead", "LedgerUnavailable", "disclosures_in", "head_of", "verify_ledger"]
+__all__ = [
+    "LedgerFiles",
+    "LedgerHead",
+    "LedgerUnavailable",
+    "LedgerVerification",
+    "disclosures_in",
+    "verify_ledger",
+]
 
 SUFFIX: Final = ".ledger"
 _MARK: Final = b"\x89maiaD\r\n\x01"
-_HEADER_BYTES: Final = len(_MARK) + CHECK_BYTES
+_COUNT_BYTES: Final = 8
+_HEADER_BYTES: Final = len(_MARK) + _COUNT_BYTES + CHECK_BYTES
 _LENGTH_BYTES: Final = 4
 _NOTHING_BEFORE: Final = bytes(CHECK_BYTES)
 
@@ -57,7 +65,10 @@ class LedgerFiles:
     """The ledger that one broker writes."""
 
     def __init__(self, folder: Path) -> None:
-        """Go on behind what is in `folder`, which is made if need be, once all of it is verified."""
+        """Go on behind what is in `folder`, which is made if need be; its last file is verified first.
+
+        To verify all of it is for `maia ledger verify`: a start does not wait for years of deliveries.
+        """
         self._folder = folder
         try:
             make_private_folder(folder)
@@ -67,7 +78,7 @@ class LedgerFiles:
             files = _files(folder)
             if files:
                 _cut_off_unfinished(files[-1])
-            self.head = verify_ledger(folder)
+            self.head = _last_head(_files(folder))
         except OSError as problem:
             raise _unavailable(folder, problem) from problem
         self._number = int(files[-1].stem) if files else 0
@@ -124,36 +135,42 @@ class LedgerFiles:
         path = self._folder / f"{self._number:08d}{SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = os.open(path, flags, 0o600)
-        os.write(self._file, _MARK + self.head.check)
+        os.write(self._file, _header(self.head))
         os.fsync(self._file)
         sync_folder(self._folder)
 
 
-def verify_ledger(folder: Path) -> LedgerHead:
-    """Read every entry and compare every check; return how far the ledger has come, or say what is wrong."""
-    last = LedgerHead(0, _NOTHING_BEFORE)
-    for head, _entry in _entries(folder):
-        last = head
-    return last
+@dataclass(frozen=True, slots=True)
+class LedgerVerification:
+    """What was found in a ledger that is whole."""
+
+    head: LedgerHead
+    deliveries: int
+    earlier: LedgerHead | None
+    """Where the head is that was looked for, if it is in the ledger."""
 
 
-def head_of(folder: Path, check: bytes) -> LedgerHead | None:
-    """Return the place of an earlier head in a ledger that is whole; None if it is not in it."""
-    found: LedgerHead | None = LedgerHead(0, _NOTHING_BEFORE) if check == _NOTHING_BEFORE else None
-    for head, _entry in _entries(folder):
-        if head.check == check:
+def verify_ledger(folder: Path, earlier: bytes | None = None) -> LedgerVerification:
+    """Read every entry and compare every check, and look for an `earlier` head; raise if a check is wrong."""
+    last, deliveries, reader = LedgerHead(0, _NOTHING_BEFORE), 0, LedgerReader()
+    found = last if earlier == last.check else None
+    for head, entry in _entries(_files(folder)):
+        last, deliveries = head, deliveries + sum(1 for _ in reader.read(records_from_bytes(entry)))
+        if head.check == earlier:
             found = head
-    return found
+    return LedgerVerification(last, deliveries, found)
 
 
 def disclosures_in(folder: Path) -> Iterator[Disclosure]:
     """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
     reader = LedgerReader()
-    for _head, entry in _entries(folder):
+    for _head, entry in _entries(_files(folder)):
         yield from reader.read(records_from_bytes(entry))
 
 
 def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise BadLedger(f"there is no ledger in `{folder}`")
     found = sorted(folder.glob(f"*{SUFFIX}"))
     for number, path in enumerate(found, 1):
         if path.stem != f"{number:08d}":
@@ -161,14 +178,12 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
-def _entries(folder: Path) -> Iterator[tuple[LedgerHead, bytes]]:
-    if not folder.is_dir():
-        raise BadLedger(f"there is no ledger in `{folder}`")
-    head = LedgerHead(0, _NOTHING_BEFORE)
-    files = _files(folder)
+def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[tuple[LedgerHead, bytes]]:
+    """Yield the entries of files that follow `head`, each with the head that it makes."""
+    head = head or LedgerHead(0, _NOTHING_BEFORE)
     for path in files:
         with path.open("rb") as file:
-            if file.read(_HEADER_BYTES) != _MARK + head.check:
+            if file.read(_HEADER_BYTES) != _header(head):
                 raise BadLedger(f"`{path.name}` does not follow the file before it")
             while length := file.read(_LENGTH_BYTES):
                 size = int.from_bytes(length, "big")
@@ -183,6 +198,22 @@ def _entries(folder: Path) -> Iterator[tuple[LedgerHead, bytes]]:
                 if check != head.check:
                     raise BadLedger(f"entry {head.entries}, in `{path.name}`, is not as it was written")
                 yield head, entry
+
+
+def _header(before: LedgerHead) -> bytes:
+    return _MARK + before.entries.to_bytes(_COUNT_BYTES, "big") + before.check
+
+
+def _last_head(files: Sequence[Path]) -> LedgerHead:
+    if not files:
+        return LedgerHead(0, _NOTHING_BEFORE)
+    with files[-1].open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    count, check = header[len(_MARK) : -CHECK_BYTES], header[-CHECK_BYTES:]
+    head = LedgerHead(int.from_bytes(count, "big"), check)
+    for found, _entry in _entries(files[-1:], head):
+        head = found
+    return head
 
 
 def _cut_off_unfinished(path: Path) -> None:

@@ -133,8 +133,12 @@ def check_after(before: bytes, entry: bytes) -> bytes:
     return sha256(before + entry).digest()
 
 
-def to_ranges(rows: Iterable[int]) -> tuple[int, ...]:
+def to_ranges(rows: Sequence[int]) -> tuple[int, ...]:
     """Return row numbers, which grow, as pairs of the first and how many follow it."""
+    if not rows:
+        return ()
+    if rows[-1] - rows[0] == len(rows) - 1:  # most frames are delivered whole: without a look at each row
+        return rows[0], len(rows) - 1
     found: list[int] = []
     for row in rows:
         if found and row == found[-2] + found[-1] + 1:

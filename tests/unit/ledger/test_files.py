@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, head_of, verify_ledger
+from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, verify_ledger
 from maia.ledger.records import (
     Audience,
     BadLedger,
@@ -69,7 +69,7 @@ def test_what_was_written_is_read_in_order_across_files(tmp_path):
     found = list(disclosures_in(tmp_path / "ledger"))
     assert [one.sequence for one in found] == list(range(6))
     assert {(one.recipient, one.rows, one.attributes) for one in found} == {(KEY, 3, ("3265",))}
-    assert verify_ledger(tmp_path / "ledger") == head
+    assert verify_ledger(tmp_path / "ledger").head == head
     assert head.entries == 6
 
 
@@ -77,8 +77,8 @@ def test_a_ledger_goes_on_after_a_restart(tmp_path):
     folder = tmp_path / "ledger"
     before = written(folder)
     written(folder, files=1)
-    assert verify_ledger(folder).entries == 9
-    assert head_of(folder, before.check) == before
+    assert verify_ledger(folder).head.entries == 9
+    assert verify_ledger(folder, before.check).earlier == before
 
 
 @pytest.mark.parametrize("left", [1, 30, 60])
@@ -87,9 +87,9 @@ def test_what_was_being_written_at_a_kill_is_cut_off_and_nothing_else(tmp_path, 
     written(folder)
     last = sorted(folder.iterdir())[-1]
     last.write_bytes(last.read_bytes() + (99).to_bytes(4, "big") + b"x" * left)
-    assert verify_ledger(folder).entries == 6  # a reader may come while it is written
+    assert verify_ledger(folder).head.entries == 6  # a reader may come while it is written
     written(folder, files=1)
-    assert verify_ledger(folder).entries == 9
+    assert verify_ledger(folder).head.entries == 9
 
 
 @pytest.mark.parametrize("at", range(0, 400, 7))
@@ -102,7 +102,7 @@ def test_a_changed_byte_is_found(tmp_path, at):
     data[at % len(data)] ^= 1
     first.write_bytes(data)
     with pytest.raises(BadLedger):
-        assert verify_ledger(folder) == head
+        assert verify_ledger(folder).head == head
 
 
 def test_a_removed_file_a_removed_entry_and_a_cut_end_are_found(tmp_path):
@@ -122,8 +122,8 @@ def test_a_removed_file_a_removed_entry_and_a_cut_end_are_found(tmp_path):
     # The end of the last file alone: only who knows the head finds it.
     files[1].write_bytes(kept[1])
     files[2].unlink()
-    assert verify_ledger(folder).entries == 6
-    assert head_of(folder, head.check) is None
+    assert verify_ledger(folder).head.entries == 6
+    assert verify_ledger(folder, head.check).earlier is None
 
 
 def test_a_disk_that_refuses_stops_deliveries(tmp_path, monkeypatch):

@@ -117,15 +117,8 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a subject; statements that it has end within one lifetime."""
-    from maia.api.client import new_once
-    from maia.api.requests import Reason
-    from maia.api.responses import News
-
-    principal = read_principal(subject)
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        path = f"/v1/subjects/{principal}/removal"
-        client.call("POST", path, Reason(reason), answer=News, once=new_once())
-    answer([f"removed      {principal}"], {"removed": str(principal)}, as_json=as_json)
+        _remove(client, "subjects", subject, reason, as_json=as_json)
 
 
 @subjects.command(name="list", epilog="Example: maia domain subject list -k desk.key --credentials certs")
@@ -203,14 +196,17 @@ def remove_provider(
     as_json: AsJson = False,
 ) -> None:
     """Trust a provider no more; guest statements on it end within one lifetime."""
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        _remove(client, "trusted-providers", provider, reason, as_json=as_json)
+
+
+def _remove(client: DomainClient, among: str, key: str, reason: str, *, as_json: bool) -> None:
     from maia.api.client import new_once
     from maia.api.requests import Reason
     from maia.api.responses import News
 
-    principal = read_principal(provider)
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        path = f"/v1/trusted-providers/{principal}/removal"
-        client.call("POST", path, Reason(reason), answer=News, once=new_once())
+    principal = read_principal(key)
+    client.call("POST", f"/v1/{among}/{principal}/removal", Reason(reason), answer=News, once=new_once())
     answer([f"removed      {principal}"], {"removed": str(principal)}, as_json=as_json)
 
 

@@ -97,11 +97,11 @@ def verify(
 
     Without --head it is not found that the last entries are missing.
     """
-    from maia.ledger.files import disclosures_in, head_of, verify_ledger
+    from maia.ledger.files import verify_ledger
 
     check = None if head is None else _check(head)
-    last, deliveries = verify_ledger(folder), sum(1 for _ in disclosures_in(folder))
-    before = None if check is None else head_of(folder, check)
+    found = verify_ledger(folder, check)
+    last, deliveries, before = found.head, found.deliveries, found.earlier
     is_whole = check is None or before is not None
     lines = [
         f"ledger       {folder}",
@@ -127,7 +127,7 @@ def head(folder: Folder, as_json: AsJson = False) -> None:
     """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away."""
     from maia.ledger.files import verify_ledger
 
-    last = verify_ledger(folder)
+    last = verify_ledger(folder).head
     answer([last.check.hex()], {"entries": last.entries, "head": last.check.hex()}, as_json=as_json)
 
 

@@ -390,9 +390,7 @@ class _Task:
         """Yield the readable part of some frames."""
         plan = self._plan
         # The log's own column of moments prunes; it is not signed, and decides nothing.
-        frames = [
-            frame for frame in frames if plan.holds_at(frame.published_at) and self._is_for_the_reader(frame)
-        ]
+        frames = [frame for frame in frames if plan.holds_at(frame.published_at) and self._admit(frame)]
         self._fetch({frame.epoch for frame in frames if isinstance(frame, Sealed)})
         for frame in frames:
             try:
@@ -404,7 +402,8 @@ class _Task:
             if found is not None:
                 yield found
 
-    def _is_for_the_reader(self, frame: Carried | Sealed) -> bool:
+    def _admit(self, frame: Carried | Sealed) -> bool:
+        """Say whether the requirements of both sides are met, and count a frame whose own cannot be read."""
         # What a sealed frame says of its author is signed, and proved before a row of it comes out.
         try:
             return self._plan.requirements.admits(frame)
