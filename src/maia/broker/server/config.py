@@ -201,6 +201,8 @@ def _add_what_the_key_tells(settings: dict[str, Setting]) -> None:
     if "credentials" not in settings:
         places = (path.with_suffix(".cert"), path.with_name(f"{path.stem}-certs"))
         found = [str(place.absolute()) for place in places if place.exists()]
+        if not found and not path.exists():
+            raise key.wrong("key", f"names `{path}`, which is not there; `maia key new` makes a key")
         if not found:
             wanted = " nor ".join(f"`{place}`" for place in places)
             raise key.wrong("key", f"has no certificates beside it, neither {wanted}; or name `credentials`")
