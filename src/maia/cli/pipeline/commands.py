@@ -100,6 +100,20 @@ def list_(as_json: AsJson = False) -> None:
     answer(lines, record, as_json=as_json)
 
 
+@app.command(epilog="Example: maia pipeline prepare")
+def prepare(as_json: AsJson = False) -> None:
+    """Make Spark start in less than half the time, from now on (once, a minute and 200 MB)."""
+    from maia.spark.session.preparation import prepare_spark
+
+    archive, is_new = prepare_spark()
+    said = (
+        "Spark's classes are in an archive now"
+        if is_new
+        else "there is an archive of Spark's classes already"
+    )
+    answer([f"{said}: {archive.file}"], {"archive": archive.file, "new": is_new}, as_json=as_json)
+
+
 @app.command(epilog=_GENERATE)
 def generate(
     name: Name,

@@ -26,8 +26,10 @@ __all__ = [
     "SUITABLE_VERSIONS",
     "JavaHome",
     "NoJava",
+    "cache_folders",
     "find_java_home",
     "machine_java_home",
+    "only_owner_changes",
     "wrapped_java_home",
 ]
 
@@ -88,7 +90,7 @@ def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
     script = _WRAPPER.format(module=_VECTOR_MODULE, java=shlex.quote(str(JAVA)))
     # The name holds the content's hash: another environment or release has a folder of its own.
     name = "java-" + sha256(script.encode()).hexdigest()[:16]
-    for cache in _caches(environment):
+    for cache in cache_folders(environment):
         home = cache / name
         if _holds(home, script) or _written(home, script):
             return JavaHome(home, int(JAVA_VERSION[0]), is_wrapped=True)
@@ -117,8 +119,8 @@ def _suitable_version(home: Path) -> int | None:
     return int(version[1]) if int(version[1]) in SUITABLE_VERSIONS else None
 
 
-def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Yield where the wrapper may live, the best place first; none is shared with strangers."""
+def cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Yield where files that Java runs may be kept, the best place first; none is shared with strangers."""
     if (named := environment.get("XDG_CACHE_HOME")) and Path(named).is_absolute():
         yield Path(named) / "maia"
     yield Path(sys.prefix) / "var" / "maia"
@@ -130,11 +132,19 @@ def _holds(home: Path, script: str) -> bool:
     """Say whether the wrapper is there, unchanged, and only its owner may change it."""
     java = home / "bin" / "java"
     try:
-        found = java.stat()
-        is_ours = found.st_uid in (0, os.getuid()) and not found.st_mode & 0o022
-        return is_ours and os.access(java, os.X_OK) and java.read_text(encoding="utf-8") == script
+        is_whole = os.access(java, os.X_OK) and java.read_text(encoding="utf-8") == script
     except (OSError, UnicodeDecodeError):
         return False
+    return is_whole and only_owner_changes(java)
+
+
+def only_owner_changes(path: Path) -> bool:
+    """Say whether it is there, and nobody but this user and root can change it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid in (0, os.getuid()) and not found.st_mode & 0o022
 
 
 def _written(home: Path, script: str) -> bool:

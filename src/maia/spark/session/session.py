@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from maia.errors import BadInput, Unavailable
+from maia.spark.session.class_archive import ClassArchive, find_class_archive, spark_home
 from maia.spark.session.java_home import JavaHome, find_java_home
 
 if TYPE_CHECKING:
@@ -136,6 +138,7 @@ def package_zip(folder: Path) -> Path:
 
 
 _STOP_S: Final = 20
+_RECORD_S: Final = 300
 _LOG_SHOWN: Final = 2_000
 
 _LOG_SETTINGS: Final = """\
@@ -161,7 +164,7 @@ class SparkStartFailed(Unavailable):
 
 
 @contextmanager
-def spark_session(
+def spark_session(  # noqa: PLR0913 - every one is named at the call
     name: str = "maia",
     *,
     cores: int = 2,
@@ -170,6 +173,7 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     java: JavaHome | None = None,
     cluster: Cluster | None = None,
+    new_archive: ClassArchive | None = None,
 ) -> Iterator[SparkSession]:
     """Start a session, hand it out, and stop it with everything it made.
 
@@ -179,27 +183,46 @@ def spark_session(
     A `long_running` session starts a few seconds later and computes several
     times as fast. `settings` are Spark's own and win over ours. One session
     per process at a time, as Spark has it.
+
+    Java loads its classes from the archive that `maia pipeline prepare` has made, if there is
+    one. That command hands in a `new_archive`, which Java writes when the session ends.
     """
     with tempfile.TemporaryDirectory(prefix="maia-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         java_options = _JAVA_OPTIONS if long_running else f"{_JAVA_OPTIONS} {_SHORT_LIVED}"
+        java = java or find_java_home()
+        # A Spark of the user's own has another class path.
+        is_own = cluster is None and "SPARK_HOME" not in os.environ
+        archive = new_archive or (find_class_archive(java) if is_own else None)
         there, secret = cluster_settings(cluster) if cluster else ({}, {})
         chosen = {
             **_settings(name, cores=cores, memory_mib=memory_mib, scratch=scratch),
-            "spark.driver.extraJavaOptions": f"{java_options} -Djava.io.tmpdir={scratch}",
+            "spark.driver.extraJavaOptions": " ".join((java_options, *_driver_options(scratch, archive))),
             "spark.executor.extraJavaOptions": java_options,
             "spark.cores.max": str(cores),
             **there,
             **(settings or {}),
         }
-        variables = _variables(java or find_java_home(), scratch, cluster)
+        variables = _variables(java, scratch, cluster, archive)
         session, gateway = _started(chosen, secret, variables, scratch)
         try:
             if cluster:
                 session.sparkContext.addPyFile(str(package_zip(scratch)))
             yield session
         finally:
-            _stop(session, gateway)
+            _stop(session, gateway, _STOP_S if new_archive is None else _RECORD_S)
+
+
+def _driver_options(scratch: Path, archive: ClassArchive | None) -> Iterator[str]:
+    log_settings = scratch / "log4j2.properties"
+    log_settings.write_text(_LOG_SETTINGS, encoding="utf-8")
+    yield f"-Djava.io.tmpdir={scratch}"
+    yield f"-Dlog4j2.configurationFile={log_settings}"
+    if archive is not None and archive.file.exists():
+        yield shlex.quote(f"-XX:SharedArchiveFile={archive.file}")
+    elif archive is not None:
+        yield "-Xlog:disable"  # Java names every class that it leaves out
+        yield shlex.quote(f"-XX:ArchiveClassesAtExit={archive.draft}")
 
 
 def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[str, str]:
@@ -261,35 +284,26 @@ def _gateway(conf: SparkConf, log: Path) -> Any:
         return launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
 
 
-def _variables(java: JavaHome, scratch: Path, cluster: Cluster | None) -> dict[str, str]:
-    (scratch / "conf").mkdir()
-    (scratch / "conf" / "log4j2.properties").write_text(_LOG_SETTINGS, encoding="utf-8")
+def _variables(
+    java: JavaHome, scratch: Path, cluster: Cluster | None, archive: ClassArchive | None
+) -> dict[str, str]:
+    if archive is not None:
+        places = {"SPARK_HOME": str(archive.home), "SPARK_CONF_DIR": str(archive.settings)}
+    else:
+        (scratch / "conf").mkdir()
+        places = {"SPARK_CONF_DIR": str(scratch / "conf")}
+        if not cluster and "SPARK_HOME" not in os.environ:
+            places["SPARK_HOME"] = str(spark_home(scratch / "home"))
     return {
         "JAVA_HOME": str(java.path),
         # Workers run this interpreter, and find what this process finds.
         "PYSPARK_PYTHON": (cluster and cluster.python) or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
-        "SPARK_CONF_DIR": str(scratch / "conf"),
         "SPARK_LOCAL_IP": cluster.driver_host if cluster else "127.0.0.1",
         "SPARK_LAUNCHER_OPTS": f"{_JAVA_OPTIONS} {_SHORT_LIVED}",
-        **({} if cluster or "SPARK_HOME" in os.environ else {"SPARK_HOME": str(_home(scratch))}),
+        **places,
     }
-
-
-def _home(scratch: Path) -> Path:
-    """Return a home for Spark that has its scripts and jars, and not its zips of Python.
-
-    Workers put the zips first, and a module in a zip is compiled at every start: that takes a
-    worker three times as long as the installed package, and Spark gives it ten seconds.
-    """
-    import pyspark
-
-    home = scratch / "home"
-    home.mkdir()
-    for part in ("bin", "sbin", "jars"):
-        (home / part).symlink_to(Path(pyspark.__file__).parent / part)
-    return home
 
 
 @contextmanager
@@ -307,7 +321,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stop(session: SparkSession, gateway: Any) -> None:
+def _stop(session: SparkSession, gateway: Any, seconds: int) -> None:
     from pyspark import SparkContext
 
     session.stop()
@@ -317,7 +331,7 @@ def _stop(session: SparkSession, gateway: Any) -> None:
     # Java ends when its standard input does.
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(timeout=_STOP_S)
+        gateway.proc.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
