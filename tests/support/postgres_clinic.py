@@ -234,6 +234,25 @@ class KillableServer:
         self.address = f"host={folder} user=maia dbname=postgres"
         self._process: subprocess.Popen[bytes] | None = None
 
+    def put_back(self, backup: Path) -> None:
+        """Kill the server, and put an older copy of its folder in place of the present one."""
+        self.kill()
+        shutil.rmtree(self.folder / "data")
+        self.copy(backup, self.folder / "data")
+        self.start()
+
+    def back_up(self, backup: Path) -> None:
+        """Copy the folder of the server, which is stopped meanwhile."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=60)
+        self.copy(self.folder / "data", backup)
+        self.start()
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Copy a folder with its owners and modes."""
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+
     def start(self) -> None:
         """Start it, again after a crash."""
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
@@ -254,12 +273,6 @@ class KillableServer:
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it in order, so that its folder can be copied."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(timeout=60)
 
 
 @pytest.fixture
