@@ -119,11 +119,13 @@ def issue(
     where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
     assignment: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change what is shown: 'place := first(place, 3)'; may be repeated."),
+        typer.Option(
+            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
+        ),
     ] = None,
     result: Annotated[
         Path | None,
-        typer.Option("--as", help="Show events as this type, by its definition; it has what is --set."),
+        typer.Option("--as", help="Show, or publish, events as this type; it has what is --set."),
     ] = None,
     domain: OwnDomain = None,
     condition: Annotated[

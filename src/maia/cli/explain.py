@@ -202,6 +202,9 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
 
     names = _names(event_type)
     lines: list[str] = []
+    for step in view.on_publication:
+        written = "" if step.result is None else f"from {step.result.name}: "
+        lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
     for window in view.windows:
         shown = (
             "*"

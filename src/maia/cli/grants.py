@@ -99,11 +99,16 @@ def with_transformation(
     assignments: Sequence[str],
     result: Path | None,
 ) -> Authority:
-    """Return a right that shows what assignments make of an event; listed attributes are of the outcome."""
+    """Return a right that shows, or publishes, what assignments make of an event.
+
+    Listed attributes are of the outcome. Of a right to publish, so is the restriction, unless it is `--as`
+    another type: then it is about what is written, and the right is on that type.
+    """
     from dataclasses import replace
 
-    from maia.credentials import ALL_ATTRIBUTES, Transformation
+    from maia.credentials import ALL_ATTRIBUTES, Action, Transformation, TypePattern, exact_name
     from maia.expressions import parse_rule
+    from maia.predicates import ALWAYS
 
     if definition is None or not assignments:
         raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
@@ -111,6 +116,18 @@ def with_transformation(
     becomes = None if result is None else read_definition(result).definition
     assigns = None if becomes is None else becomes.vocabulary
     rules = tuple(parse_rule(text, reads, assigns) for text in assignments)
+    if Action.PUBLISH in authority.actions:
+        if becomes is None:
+            return replace(authority, transformations=(Transformation(issuer, rules),))
+        written, resource = read_definition(definition).definition.name, becomes.name
+        step = Transformation(issuer, rules, ALL_ATTRIBUTES, authority.restriction, written)
+        return replace(
+            authority,
+            resources=TypePattern(resource.owner, exact_name(resource.name), None),
+            attributes=ALL_ATTRIBUTES,
+            restriction=ALWAYS,
+            transformations=(step,),
+        )
     shown = authority.attributes if becomes is None else ALL_ATTRIBUTES
     step = Transformation(issuer, rules, shown, result=None if becomes is None else becomes.name)
     return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
@@ -210,7 +227,9 @@ def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | No
     lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
     lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
     return lines + [
-        f"{word:<12} {record[word]}" for word in ("where", "condition", "set", "shown as") if word in record
+        f"{word:<12} {record[word]}"
+        for word in ("where", "condition", "from", "set", "shown as", "written as")
+        if word in record
     ]
 
 
@@ -218,7 +237,7 @@ def authority_record(
     authority: Authority, names: Mapping[AttributeUid, str] | None = None
 ) -> dict[str, object]:
     """Return what is granted as named fields, for programs."""
-    from maia.credentials import ALL_ACTIONS, AllAttributes
+    from maia.credentials import ALL_ACTIONS, Action, AllAttributes
     from maia.expressions import format_rule
     from maia.predicates import ALWAYS, format_predicate
 
@@ -239,8 +258,10 @@ def authority_record(
         record["condition"] = format_predicate(authority.condition, names)
     for step in authority.transformations:
         record["set"] = "; ".join(format_rule(rule, names) for rule in step.rules)
+        if step.restriction != ALWAYS:
+            record["from"] = format_predicate(step.restriction, names)
         if step.result is not None:
-            record["shown as"] = str(step.result)
+            record["shown as" if Action.PUBLISH not in authority.actions else "written as"] = str(step.result)
     return record
 
 

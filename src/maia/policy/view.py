@@ -39,6 +39,7 @@ __all__ = [
     "shape",
     "shows",
     "window_size",
+    "written_type",
 ]
 
 WINDOWS_MAX: Final = 256
@@ -89,7 +90,8 @@ class View:
     null means that every certificate behind it is stated as unbounded.
 
     A View for publishing has exactly one window, and `forced` holds the values
-    that its holder's events carry whatever the holder wrote. A View without
+    that its holder's events carry whatever the holder wrote. What its holder writes passes through the
+    transformations `on_publication` first: window and forced values are about the outcome. A View without
     windows shows nothing and publishes nothing (see
     docs/decisions/views.md).
     """
@@ -100,6 +102,7 @@ class View:
     until: Instant | None = None
     recipient: bytes = b""
     """The holder's public key, where a transformation depends on it; empty elsewhere."""
+    on_publication: tuple[Transformation, ...] = ()
 
 
 def shows(window: Window, uid: AttributeUid) -> bool:
@@ -144,6 +147,11 @@ def converts_to(window: Window) -> TypeName | None:
     """Return the type that a window converts events into; null where it leaves them of their own."""
     results = (step.result for step in reversed(window.transformations))
     return next((result for result in results if result is not None), None)
+
+
+def written_type(view: View) -> TypeName | None:
+    """Return the type whose events a publisher writes, where they are converted into its right's type."""
+    return next((step.result for step in view.on_publication if step.result is not None), None)
 
 
 def asks_of(window: Window) -> frozenset[AttributeUid]:
@@ -209,8 +217,14 @@ def _through(
 ) -> dict[AttributeUid, PresentValue] | None:
     if not admits(window.admits, event):
         return None
-    shown = _screened(event, window.attributes)
-    for step in window.transformations:
+    return _after_steps(window.transformations, _screened(event, window.attributes), recipient, keys)
+
+
+def _after_steps(
+    steps: tuple[Transformation, ...], event: Event, recipient: bytes, keys: TransformationKeys
+) -> dict[AttributeUid, PresentValue] | None:
+    shown = _screened(event, ALL_ATTRIBUTES)
+    for step in steps:
         if not admits(step.restriction, shown):
             return None
         step_keys = keys.of(step.by.key, recipient)
@@ -223,17 +237,20 @@ def _screened(event: Event, attributes: AttributeSet) -> dict[AttributeUid, Pres
     return {uid: value for uid, value in event.items() if value is not None and is_among(uid, attributes)}
 
 
-def shape(view: View, event: Event) -> dict[AttributeUid, PresentValue]:
+def shape(view: View, event: Event, keys: TransformationKeys = NO_KEYS) -> dict[AttributeUid, PresentValue]:
     """Return `event` as the View lets its publisher send it; raise PublicationRefused if it may not be sent.
 
-    Attributes without right are nulled, forced values replace whatever was
-    given or missing, and what remains must satisfy the rest of the restriction
-    (dissertation 5.2.2; docs/decisions/views.md).
+    Transformations come first, with what is at hand of the `keys`. Then attributes without right are
+    nulled, forced values replace whatever was given or missing, and what remains must satisfy the rest of
+    the restriction (dissertation 5.2.2; docs/decisions/views.md).
     """
     if len(view.windows) != 1:
         raise PublicationRefused(())
     (window,) = view.windows
-    written = {uid: value for uid, value in event.items() if value is not None and shows(window, uid)}
+    made = _after_steps(view.on_publication, event, view.recipient, keys)
+    if made is None:
+        raise PublicationRefused(())
+    written = {uid: value for uid, value in made.items() if shows(window, uid)}
     written.update(view.forced)
     if not admits(window.admits, written):
         raise refusal_of(window, written)

@@ -284,6 +284,8 @@ class Transform:
     """The attributes that assignments read."""
     assigns: Vocabulary = field(repr=False)
     result: TypeName | None
+    written: TypeName | None = None
+    """The type that a publisher writes, where the grant converts it into `result` on publication."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,13 @@
         set drug := drug
         set reference := pseudonym(patient)
 
+    transform Reading on publication for sensor
+        set place := first(place, 3)
+
     restrict Prescribe to doctor(d) when treats(d, patient)
 
-A transformation belongs to every grant by which a role subscribes to the type,
-and can be written in the grant itself. A restriction asks for a fact: a
+A transformation belongs to every grant by which a role subscribes to the type, or
+publishes it, and can be written in the grant itself. A restriction asks for a fact: a
 variable that is called like an attribute, here `patient`, ties the fact to the
 event. Both become clauses of the grants they are about before these are read, so that
 whatever is checked of a grant is checked of them, at their own lines.
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials import ALL_ATTRIBUTES, Action, AttributeSet
+from maia.credentials.authority import EVENT_ACTIONS
 from maia.events import Vocabulary
 from maia.expressions.language import parse_rule
 from maia.expressions.syntax import RULES_MAX, BadExpression, Rule, checked_rules, reads_of
@@ -41,7 +45,8 @@ AMENDING: Final = ("transform", "restrict")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ROLE: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"
 _TRANSFORM: Final = re.compile(
-    rf"transform\s+(?P<type>{_TYPE_NAME.pattern})\s+for\s+(?P<role>{_ROLE})"
+    rf"transform\s+(?P<type>{_TYPE_NAME.pattern})(?P<publication>\s+on\s+publication)?"
+    rf"\s+for\s+(?P<role>{_ROLE})"
     rf"(?:\s+(?P<as>as)\s+(?P<result>{_TYPE_NAME.pattern}))?\s*"
 )
 _RESTRICT: Final = re.compile(
@@ -83,8 +88,8 @@ def read_transform(
         return None, True
     first = (results or assignments)[0][1]
     said = None
-    if event_type is None or actions != frozenset({Action.SUBSCRIBE}):
-        said = "a transformation belongs to a grant to `subscribe` to a type, and to no other action"
+    if event_type is None or len(actions) != 1 or not actions <= EVENT_ACTIONS:
+        said = "a transformation belongs to a grant to `subscribe` to a type, or to one to `publish` it"
     elif not assignments:
         said = "an event of another type has what is `set`, and nothing is"
     elif len(assignments) > RULES_MAX:
@@ -106,6 +111,7 @@ def read_transform(
         {name: one for name, one in event_type.vocabulary.items() if one.uid in read},
         {name: one for name, one in assigns.items() if one.uid in assigned},
         None if result is None else result.name,
+        event_type.name if result is not None and Action.PUBLISH in actions else None,
     ), True
 
 
@@ -162,13 +168,14 @@ def _fits(reading: Reading, rules: list[Rule], first: Fragment, shown: Attribute
 
 @dataclass(frozen=True, slots=True)
 class _Amendment:
-    """Clauses for the grants by which a role subscribes to a type."""
+    """Clauses for the grants by which a role subscribes to a type, or publishes it."""
 
     statement: Statement
     type_name: str
     role: str
     terms: str | None
     clauses: tuple[tuple[str, Fragment], ...]
+    action: Action = Action.SUBSCRIBE
 
 
 def amended(statements: Iterable[Statement], names: Names, problems: Problems) -> tuple[Statement, ...]:
@@ -193,8 +200,9 @@ def amended(statements: Iterable[Statement], names: Names, problems: Problems) -
         result.append(Statement(statement.head, clauses))
     for number, amendment in enumerate(amendments):
         if number not in used:
-            said = f"no grant lets `{amendment.role}` subscribe to `{amendment.type_name}`"
-            hint = f"write `grant {amendment.role}` with `may subscribe {amendment.type_name}(…)`"
+            does = amendment.action.value
+            said = f"no grant lets `{amendment.role}` {does} `{amendment.type_name}`"
+            hint = f"write `grant {amendment.role}` with `may {does} {amendment.type_name}(…)`"
             label = f"{amendment.statement.word} {amendment.type_name}"
             problems.add(amendment.statement.head.problem(label, said, hint=hint))
     return tuple(result)
@@ -216,7 +224,7 @@ def _is_about(amendment: _Amendment, head: re.Match[str], grant: Statement, name
         return False
     wanted = names.type_called(amendment.type_name)
     for word, fragment in grant.clauses:
-        if word == "may" and Action.SUBSCRIBE.value in _NAME.findall(fragment.text.partition("(")[0]):
+        if word == "may" and amendment.action.value in _NAME.findall(fragment.text.partition("(")[0]):
             spoken = _TYPE_NAME.findall(fragment.text.partition("(")[0])
             found = names.type_called(spoken[-1]) if spoken else None
             return found is not None and wanted is not None and found.name == wanted.name
@@ -243,7 +251,8 @@ def _amendment(statement: Statement, names: Names, problems: Problems) -> _Amend
         return None
     if word == "transform":
         clauses = _transform_clauses(statement, found, label, problems)
-        return _Amendment(statement, found.group("type"), found.group("role"), None, clauses)
+        action = Action.SUBSCRIBE if found.group("publication") is None else Action.PUBLISH
+        return _Amendment(statement, found.group("type"), found.group("role"), None, clauses, action)
     for other, fragment in statement.clauses:
         problems.add(fragment.problem(label, f"a `restrict` has no clause `{other}`"))
     clauses = _restrict_clauses(head, found, event_type)

@@ -31,6 +31,7 @@ from maia.broker.subscriptions.registry import (
     lease_end,
     place_advertisement,
     place_subscription,
+    version_written,
     view_class_of,
 )
 from maia.credentials import Action, SignedCertificate
@@ -138,6 +139,7 @@ def _advertised(
     if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
         return waits
     right = _decided(state, link, request, pool, answers, now)
+    written = version_written(state, right.view, handed_over)
     met = _met(state, event_type, handed_over, now)
     again, lack = dial_or_lack(state, event_type.type_id, now)
     met += again
@@ -149,12 +151,13 @@ def _advertised(
         ref=message.id,
         link=link.id,
         right=right,
-        shaper=shaper_of(right.view, tree_root(event_type.name.name)),
+        shaper=shaper_of(right.view, tree_root(event_type.name.name), state.settings.transformation_keys),
         stream=asked.stream,
         lease_ends=lease_end(state, link, now),
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
         requires=requirement_to_bytes(asked.requires),
+        written=written,
     )
     placed = place_advertisement(state, link, entry, before, now)
     cut = limit_effects(link.id, message.id, right, None if before is None else before.right)

@@ -212,8 +212,9 @@ def checked_sense(authority: Authority) -> Authority:
     ):
         raise BadAuthority("a network has no attributes to choose or to restrict")
     if authority.transformations:
-        if actions != frozenset({Action.SUBSCRIBE}) or not isinstance(authority.resources, TypePattern):
-            raise BadAuthority("a transformation belongs to a grant to `subscribe` to a type, and no other")
+        one = len(actions) == 1 and actions <= EVENT_ACTIONS
+        if not one or not isinstance(authority.resources, TypePattern):
+            raise BadAuthority("a transformation is of a grant to `subscribe` to a type, or to `publish` it")
         if not all(step.attributes for step in authority.transformations):
             raise BadAuthority("a transformation that shows no attribute grants nothing")
     return authority
