@@ -98,6 +98,8 @@ def with_transformation(
     definition: Path | None,
     assignments: Sequence[str],
     result: Path | None,
+    every: str | None = None,
+    per: Sequence[str] = (),
 ) -> Authority:
     """Return a right that shows, or publishes, what assignments make of an event.
 
@@ -108,6 +110,7 @@ def with_transformation(
 
     from maia.credentials import ALL_ATTRIBUTES, Action, Transformation, TypePattern, exact_name
     from maia.expressions import parse_rule
+    from maia.expressions.summary_text import parse_summary
     from maia.predicates import ALWAYS
 
     if definition is None or not assignments:
@@ -115,6 +118,12 @@ def with_transformation(
     reads = read_definition(definition).definition.vocabulary
     becomes = None if result is None else read_definition(result).definition
     assigns = None if becomes is None else becomes.vocabulary
+    if every is not None or per:
+        if every is None or becomes is None or assigns is None or Action.PUBLISH in authority.actions:
+            raise BadGrant("a summary is shown to subscribers: it needs `--every` and `--as`")
+        summary = parse_summary(every, per, assignments, reads, assigns)
+        step = Transformation(issuer, (), ALL_ATTRIBUTES, ALWAYS, becomes.name, summary)
+        return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
     rules = tuple(parse_rule(text, reads, assigns) for text in assignments)
     if Action.PUBLISH in authority.actions:
         if becomes is None:
@@ -228,7 +237,7 @@ def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | No
     lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
     return lines + [
         f"{word:<12} {record[word]}"
-        for word in ("where", "condition", "from", "set", "shown as", "written as")
+        for word in ("where", "condition", "from", "every", "per", "set", "shown as", "written as")
         if word in record
     ]
 
@@ -239,6 +248,7 @@ def authority_record(
     """Return what is granted as named fields, for programs."""
     from maia.credentials import ALL_ACTIONS, Action, AllAttributes
     from maia.expressions import format_rule
+    from maia.expressions.summary_text import format_summary
     from maia.predicates import ALWAYS, format_predicate
 
     actions = (
@@ -258,6 +268,9 @@ def authority_record(
         record["condition"] = format_predicate(authority.condition, names)
     for step in authority.transformations:
         record["set"] = "; ".join(format_rule(rule, names) for rule in step.rules)
+        if step.summary is not None:
+            record["every"], per, assigned = format_summary(step.summary, names)
+            record["per"], record["set"] = "; ".join(per), "; ".join(assigned)
         if step.restriction != ALWAYS:
             record["from"] = format_predicate(step.restriction, names)
         if step.result is not None:

@@ -38,6 +38,7 @@ from maia.credentials.names import (
 )
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
+from maia.expressions.summaries import Summary, summary_size
 from maia.expressions.syntax import Rule, Scope, rules_are_keyed, rules_size
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size, size_of
 
@@ -117,7 +118,8 @@ class Transformation:
     in place of the resource's, and the outcome has only what the rules assign. `by` is the certificate's
     issuer, whose secret keys pseudonyms and noise.
     `restriction` says which events come this far: a later link of a chain states it about what the
-    links before it show, so that it tells nothing else apart.
+    links before it show, so that it tells nothing else apart. With a `summary`, which has no rules
+    beside it, the outcome is what many events of a period come to.
     """
 
     by: Principal
@@ -125,10 +127,12 @@ class Transformation:
     attributes: AttributeSet = ALL_ATTRIBUTES
     restriction: Predicate = ALWAYS
     result: TypeName | None = None
+    summary: Summary | None = None
 
     def is_keyed(self, scope: Scope | None = None) -> bool:
         """Say whether a secret is needed to apply it; with a `scope`, a key of that scope."""
-        return rules_are_keyed(self.rules, scope)
+        summarises = self.summary is not None and self.summary.is_keyed(scope)
+        return summarises or rules_are_keyed(self.rules, scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,7 @@ def composed(first: Authority, second: Authority) -> Authority | None:
         return None
     steps = list(first.transformations)
     if second.attributes is not ALL_ATTRIBUTES or second.restriction != ALWAYS:
-        if last.rules or last.result is not None:
+        if last.rules or last.result is not None or last.summary is not None:
             steps.append(Transformation(last.by, (), second.attributes, second.restriction))
         else:
             attributes = _both_attributes(last.attributes, second.attributes)
@@ -236,6 +240,8 @@ def composed(first: Authority, second: Authority) -> Authority | None:
 def _checked_steps(steps: tuple[Transformation, ...]) -> tuple[Transformation, ...]:
     if len(steps) > TRANSFORMATIONS_MAX:
         raise AuthorityTooLarge(f"a chain transforms an event in at most {TRANSFORMATIONS_MAX} steps")
+    if sum(step.summary is not None for step in steps) > 1:
+        raise AuthorityTooLarge("a chain summarises events once: what it makes of them is summarised no more")
     return steps
 
 
@@ -415,6 +421,7 @@ def terms_in(authority: Authority) -> int:
     """Return of how many parts the terms and attributes of a grant are made: what comparing it costs."""
     attributes = 0 if authority.attributes is ALL_ATTRIBUTES else len(authority.attributes)
     steps = sum(rules_size(one.rules) + size_of(one.restriction) for one in authority.transformations)
+    steps += sum(0 if one.summary is None else summary_size(one.summary) for one in authority.transformations)
     return attributes + size_of(authority.restriction) + size_of(authority.condition) + steps
 
 

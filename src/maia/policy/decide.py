@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, product
 from typing import Final
 
@@ -36,6 +37,7 @@ from maia.policy.grants import (
 from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.request import Request, resources_needed
 from maia.policy.restrictions import forced_values, unmeetable
+from maia.policy.summaries import is_summarised
 from maia.policy.super_topics import with_super_topics
 from maia.policy.view import (
     WINDOWS_MAX,
@@ -152,10 +154,16 @@ def of_one_type(
     """Return the openings that show events of one type, those without transformations first, and the rest.
 
     A View shows one type. What a holder sees as it was published is more than what becomes of it, so
-    windows that convert count only if no other is there. So that an attribute has one kind, a
-    window that gives it another than the version, or than a window before it, does not count.
+    windows that convert count only if no other is there. Those that summarise count only alone, and only
+    if they do so in the same way: then one summary is made of the events of all. So that an attribute has
+    one kind, a window that gives it another than the version, or than a window before it, does not count.
     """
-    ordered = sorted(openings, key=lambda one: bool(one.window.transformations))
+    ordered = sorted(openings, key=lambda one: (_summarises(one), bool(one.window.transformations)))
+    if ordered and _summarises(ordered[0]):
+        first = replace(ordered[0].window, admits=ALWAYS)
+        alike = [replace(one.window, admits=ALWAYS) == first for one in ordered]
+        pairs = tuple(zip(ordered, alike, strict=True))
+        return tuple(one for one, same in pairs if same), tuple(one for one, same in pairs if not same)
     results = [converts_to(one.window) for one in ordered]
     result = None if None in results else results[0]
     declared = kinds_of(request)
@@ -164,12 +172,17 @@ def of_one_type(
     unused: list[Opening] = []
     for opening, own in zip(ordered, results, strict=True):
         shown = kinds_shown(opening.window, declared) if opening.window.transformations else {}
-        if own != result or any(kinds.get(uid, kind) is not kind for uid, kind in shown.items()):
+        is_odd = any(kinds.get(uid, kind) is not kind for uid, kind in shown.items())
+        if own != result or is_odd or _summarises(opening):
             unused.append(opening)
             continue
         kinds = {**shown, **kinds}
         used.append(opening)
     return tuple(used), tuple(unused)
+
+
+def _summarises(opening: Opening) -> bool:
+    return any(step.summary is not None for step in opening.window.transformations)
 
 
 def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
@@ -186,7 +199,8 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
             for shown, admits in alike.items()
         )
     except PredicateTooLarge:
-        return tuple(windows)
+        # A summary is of the events of one window.
+        return tuple(windows[:1]) if is_summarised(View((windows[0],))) else tuple(windows)
 
 
 def _is_compiled(view: View) -> bool:

@@ -17,6 +17,7 @@ from maia.credentials.names import TypeName
 from maia.errors import MaiaError, Refusal
 from maia.events import AttributeUid, Event, Instant, Kind, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys, after_rules
+from maia.expressions.summaries import summary_size
 from maia.expressions.syntax import Scope, assigned_kinds, reads_of, rules_size
 from maia.policy.restrictions import conjuncts
 from maia.predicates.meaning import admits
@@ -110,10 +111,12 @@ def shows(window: Window, uid: AttributeUid) -> bool:
     shown = is_among(uid, window.attributes)
     for step in window.transformations:
         is_left = shown and step.result is None and uid not in _always_removed(step)
-        shown = (is_left or assigned_kinds(step.rules).get(uid) is not None) and is_among(
-            uid, step.attributes
-        )
+        shown = (is_left or _assigned(step).get(uid) is not None) and is_among(uid, step.attributes)
     return shown
+
+
+def _assigned(step: Transformation) -> Mapping[AttributeUid, Kind | None]:
+    return assigned_kinds(step.rules) if step.summary is None else step.summary.kinds
 
 
 def _always_removed(step: Transformation) -> frozenset[AttributeUid]:
@@ -138,7 +141,7 @@ def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
     for step in window.transformations:
         gone = _always_removed(step)
         after = {} if step.result else {uid: kind for uid, kind in shown.items() if uid not in gone}
-        after |= {uid: kind for uid, kind in assigned_kinds(step.rules).items() if kind is not None}
+        after |= {uid: kind for uid, kind in _assigned(step).items() if kind is not None}
         shown = {uid: kind for uid, kind in after.items() if is_among(uid, step.attributes)}
     return shown
 
@@ -157,13 +160,17 @@ def written_type(view: View) -> TypeName | None:
 def asks_of(window: Window) -> frozenset[AttributeUid]:
     """Return the published attributes that decide what a window shows, besides those that it keeps."""
     steps = (reads_of(step.rules) | attributes_of(step.restriction) for step in window.transformations)
-    return attributes_of(window.admits).union(*steps)
+    taken = (step.summary.reads for step in window.transformations if step.summary is not None)
+    return attributes_of(window.admits).union(*steps, *taken)
 
 
 def window_size(window: Window) -> int:
     """Return how many parts a window's predicates and expressions have."""
     return parts_of(window.admits) + sum(
-        rules_size(step.rules) + parts_of(step.restriction) for step in window.transformations
+        rules_size(step.rules)
+        + parts_of(step.restriction)
+        + (0 if step.summary is None else summary_size(step.summary))
+        for step in window.transformations
     )
 
 
@@ -225,8 +232,8 @@ def _after_steps(
 ) -> dict[AttributeUid, PresentValue] | None:
     shown = _screened(event, ALL_ATTRIBUTES)
     for step in steps:
-        if not admits(step.restriction, shown):
-            return None
+        if step.summary is not None or not admits(step.restriction, shown):
+            return None  # one event by itself shows nothing of a summary
         step_keys = keys.of(step.by.key, recipient)
         after = after_rules(step.rules, shown, step_keys, converts=step.result is not None)
         shown = _screened(after, step.attributes)

@@ -27,6 +27,7 @@ from maia.credentials import (
 from maia.credentials.appointments import Given
 from maia.events import INSTANT_MAX, Instant, PresentValue
 from maia.expressions.language import parse_rule
+from maia.expressions.summary_text import parse_summary
 from maia.policy.facts import during
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
@@ -169,6 +170,10 @@ def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentVa
 def _transformation(policy: Policy, privilege: Privilege, values: dict[str, PresentValue]) -> Transformation:
     transform = privilege.transform
     assert transform is not None  # noqa: S101 - the caller has looked
+    if transform.every is not None:
+        clauses = transform.every, transform.per, transform.assignments
+        summary = parse_summary(*clauses, transform.reads, transform.assigns, values)
+        return Transformation(policy.domain, (), ALL_ATTRIBUTES, ALWAYS, transform.result, summary)
     rules = tuple(
         parse_rule(text, transform.reads, transform.assigns, values) for text in transform.assignments
     )

@@ -101,6 +101,7 @@ def place_subscription(
         member,
         is_kept=is_kept,
         requires=entry.requires,
+        now=now,
     ):
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
     if before is None:

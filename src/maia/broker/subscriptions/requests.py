@@ -20,7 +20,13 @@ from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
 from maia.broker.publication.delivery import check_ledger
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.refusals import CursorTaken, RefTaken, RequirementOnBlinded, StatementAwaited
+from maia.broker.refusals import (
+    CursorTaken,
+    RefTaken,
+    RequirementOnBlinded,
+    StatementAwaited,
+    SummaryNotKept,
+)
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
 from maia.broker.sessions.links import Advertisement, HeldRequest, Link, Subscription
@@ -40,6 +46,7 @@ from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.policy.summaries import is_summarised
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType
 from maia.types.topics import tree_root
@@ -92,6 +99,10 @@ def _subscribed(
     if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
         return waits
     right = _decided(state, link, request, pool, answers, now)
+    if isinstance(message, SubscribeDurable) and is_summarised(right.view):
+        raise SummaryNotKept(
+            "a summary is of the time in which you are subscribed: ask without a durable name"
+        )
     met = _met(state, event_type, handed_over, now)
     cursor = _cursor(state, link, message, before, event_type)
     frame, own = framed_request(message.request)
