@@ -70,6 +70,7 @@ __all__ = [
     "WrongNetwork",
     "WrongProtocol",
     "StateOfDurable",
+    "SummaryNotKept",
     "PublishedTooFast",
 ]
 
@@ -114,6 +115,12 @@ class RequirementOnBlinded(Refusal):
     """A requirement was made for a blinded type, whose frames show neither publishers nor requirements."""
 
     code = "REFUSED-REQUIREMENT-BLINDED"
+
+
+class SummaryNotKept(Refusal):
+    """A durable subscription was asked for by a right that shows summaries, which are kept nowhere."""
+
+    code = "REFUSED-SUMMARY-DURABLE"
 
 
 class UnknownRef(BadInput):

@@ -20,6 +20,7 @@ from maia.wire.effects import LinkId
 __all__ = [
     "CatchUp",
     "CheckLink",
+    "ClosePeriods",
     "IdentityExpires",
     "KeepAlive",
     "OneTimeAnswers",
@@ -50,6 +51,13 @@ class Statements:
 @dataclass(frozen=True, slots=True)
 class OneTimeAnswers:
     """The time for an answer to a one-time question is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePeriods:
+    """A period of a summary of events of one type is closed, and delivered."""
+
+    type_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ Timer: TypeAlias = (
     | KeepAlive
     | Statements
     | OneTimeAnswers
+    | ClosePeriods
     | CheckLink
     | IdentityExpires
     | RecheckEntries

@@ -18,6 +18,7 @@ from maia.broker.access.challenges import challenge_connection
 from maia.broker.access.one_time_answers import look_at_unanswered
 from maia.broker.durable.delivery import advance_link
 from maia.broker.persistence import keep_what_changed
+from maia.broker.publication.delivery import close_periods
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
@@ -35,6 +36,7 @@ from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
 from maia.broker.timers import (
     CatchUp,
     CheckLink,
+    ClosePeriods,
     IdentityExpires,
     KeepAlive,
     OneTimeAnswers,
@@ -70,7 +72,9 @@ def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
+def _run(  # noqa: PLR0912 - a case for each timer
+    state: BrokerState, timer: Timer, now: Instant
+) -> list[Effect]:
     match timer:
         case Upkeep():
             effects = [*state.router.maintain(now), *maintain_keys(state, now), *send_due_slots(state, now)]
@@ -85,6 +89,8 @@ def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
             return [*recheck_statements(state, now), *verify_doubted(state, now), *overdue(state, now)]
         case OneTimeAnswers():
             return look_at_unanswered(state, now)
+        case ClosePeriods():
+            return close_periods(state, timer.type_id, now)
         case _:
             link = state.links.get(timer.link)
             if link is None or link.stage is Stage.CLOSING:

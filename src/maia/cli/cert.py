@@ -85,7 +85,10 @@ Bound: TypeAlias = Annotated[str | None, typer.Option(help="A moment, or 'unboun
     epilog="Examples: maia cert issue -k ccs.key --subject billing.pub -d numberplate.type "
     "--action subscribe --attribute numberplate --attribute timestamp --days 30 -o billing.cert; "
     "maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#' "
-    "--action publish --days 30 -o desk.cert"
+    "--action publish --days 30 -o desk.cert; "
+    "maia cert issue -k city.key --subject public.pub -d reading.type --as area.type --action subscribe "
+    "--every '5 minutes at least 5' --per 'area := first(place, 3)' --set 'mean_level := mean(level, 0.1)' "
+    "--set 'readings := count()' --days 30 -o public.cert"
 )
 def issue(
     key: KeyFile,
@@ -119,11 +122,21 @@ def issue(
     where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
     assignment: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change what is shown: 'place := first(place, 3)'; may be repeated."),
+        typer.Option(
+            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
+        ),
     ] = None,
     result: Annotated[
         Path | None,
-        typer.Option("--as", help="Show events as this type, by its definition; it has what is --set."),
+        typer.Option("--as", help="Show, or publish, events as this type; it has what is --set."),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="Show what events come to in each period: '5 minutes at least 5 late 10 seconds'."),
+    ] = None,
+    per: Annotated[
+        list[str] | None,
+        typer.Option(help="Group them by a value: 'area := first(place, 3)'; may be repeated."),
     ] = None,
     domain: OwnDomain = None,
     condition: Annotated[
@@ -161,13 +174,15 @@ def issue(
         definition=definition, actions=action, attributes=attribute or (), where=where,
         condition=condition, during=during,
     )  # fmt: skip
-    if assignment or result is not None:
+    if assignment or result is not None or every is not None or per:
         authority = with_transformation(
             authority,
             signing_key.principal,
             definition=definition,
             assignments=assignment or (),
             result=result,
+            every=every,
+            per=per or (),
         )
     certificate = AuthorisationCertificate(
         issuer=signing_key.principal,

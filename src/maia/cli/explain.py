@@ -197,11 +197,15 @@ def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
 def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.credentials import AllAttributes
     from maia.expressions import format_rule
+    from maia.expressions.summary_text import format_summary
     from maia.predicates import format_predicate
     from maia.predicates.language.writer import format_literal
 
     names = _names(event_type)
     lines: list[str] = []
+    for step in view.on_publication:
+        written = "" if step.result is None else f"from {step.result.name}: "
+        lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
     for window in view.windows:
         shown = (
             "*"
@@ -212,6 +216,9 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
         for step in window.transformations:
             into = "" if step.result is None else f"into {step.result.name}: "
             rules = "; ".join(format_rule(rule, names) for rule in step.rules)
+            if step.summary is not None:
+                every, per, assigned = format_summary(step.summary, names)
+                rules = "; ".join((f"every {every}", *(f"per {one}" for one in per), *assigned))
             lines.append(f"  transforms {into}{rules}")
     lines += [
         f"  forced     {names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()

@@ -98,19 +98,45 @@ def with_transformation(
     definition: Path | None,
     assignments: Sequence[str],
     result: Path | None,
+    every: str | None = None,
+    per: Sequence[str] = (),
 ) -> Authority:
-    """Return a right that shows what assignments make of an event; listed attributes are of the outcome."""
+    """Return a right that shows, or publishes, what assignments make of an event.
+
+    Listed attributes are of the outcome. Of a right to publish, so is the restriction, unless it is `--as`
+    another type: then it is about what is written, and the right is on that type.
+    """
     from dataclasses import replace
 
-    from maia.credentials import ALL_ATTRIBUTES, Transformation
+    from maia.credentials import ALL_ATTRIBUTES, Action, Transformation, TypePattern, exact_name
     from maia.expressions import parse_rule
+    from maia.expressions.summary_text import parse_summary
+    from maia.predicates import ALWAYS
 
     if definition is None or not assignments:
         raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
     reads = read_definition(definition).definition.vocabulary
     becomes = None if result is None else read_definition(result).definition
     assigns = None if becomes is None else becomes.vocabulary
+    if every is not None or per:
+        if every is None or becomes is None or assigns is None or Action.PUBLISH in authority.actions:
+            raise BadGrant("a summary is shown to subscribers: it needs `--every` and `--as`")
+        summary = parse_summary(every, per, assignments, reads, assigns)
+        step = Transformation(issuer, (), ALL_ATTRIBUTES, ALWAYS, becomes.name, summary)
+        return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
     rules = tuple(parse_rule(text, reads, assigns) for text in assignments)
+    if Action.PUBLISH in authority.actions:
+        if becomes is None:
+            return replace(authority, transformations=(Transformation(issuer, rules),))
+        written, resource = read_definition(definition).definition.name, becomes.name
+        step = Transformation(issuer, rules, ALL_ATTRIBUTES, authority.restriction, written)
+        return replace(
+            authority,
+            resources=TypePattern(resource.owner, exact_name(resource.name), None),
+            attributes=ALL_ATTRIBUTES,
+            restriction=ALWAYS,
+            transformations=(step,),
+        )
     shown = authority.attributes if becomes is None else ALL_ATTRIBUTES
     step = Transformation(issuer, rules, shown, result=None if becomes is None else becomes.name)
     return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
@@ -210,7 +236,9 @@ def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | No
     lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
     lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
     return lines + [
-        f"{word:<12} {record[word]}" for word in ("where", "condition", "set", "shown as") if word in record
+        f"{word:<12} {record[word]}"
+        for word in ("where", "condition", "from", "every", "per", "set", "shown as", "written as")
+        if word in record
     ]
 
 
@@ -218,8 +246,9 @@ def authority_record(
     authority: Authority, names: Mapping[AttributeUid, str] | None = None
 ) -> dict[str, object]:
     """Return what is granted as named fields, for programs."""
-    from maia.credentials import ALL_ACTIONS, AllAttributes
+    from maia.credentials import ALL_ACTIONS, Action, AllAttributes
     from maia.expressions import format_rule
+    from maia.expressions.summary_text import format_summary
     from maia.predicates import ALWAYS, format_predicate
 
     actions = (
@@ -239,8 +268,13 @@ def authority_record(
         record["condition"] = format_predicate(authority.condition, names)
     for step in authority.transformations:
         record["set"] = "; ".join(format_rule(rule, names) for rule in step.rules)
+        if step.summary is not None:
+            record["every"], per, assigned = format_summary(step.summary, names)
+            record["per"], record["set"] = "; ".join(per), "; ".join(assigned)
+        if step.restriction != ALWAYS:
+            record["from"] = format_predicate(step.restriction, names)
         if step.result is not None:
-            record["shown as"] = str(step.result)
+            record["shown as" if Action.PUBLISH not in authority.actions else "written as"] = str(step.result)
     return record
 
 

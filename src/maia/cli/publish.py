@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -91,6 +92,10 @@ def publish(
         ),
     ] = "true",
     previous: Previous = None,
+    published_as: Annotated[
+        Path | None,
+        typer.Option("--as", help="The type that your right converts these events into, by its definition."),
+    ] = None,
     wallet: WalletPath = None,
     identity: IdentityPath = None,
     provider: Providers = None,
@@ -127,7 +132,8 @@ def publish(
     events = _completed(given, fixed)
     sent = _Sent()
     try:
-        advertised = (where, requires, sign)
+        result = None if published_as is None else history_of(published_as, None)
+        advertised = (where, requires, sign, result)
         asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
@@ -151,20 +157,21 @@ class _Sent:
 async def _publish(
     member: Membership,
     history: list[SignedDefinition],
-    advertised: tuple[str, Predicate, bool],
+    advertised: tuple[str, Predicate, bool, list[SignedDefinition] | None],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
 
-    where, requires, signs = advertised
+    where, requires, signs, result = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
-            history,
+            history if result is None else result,
             where,
             requires=requires,
             signs=signs,
+            written_as=None if result is None else history,
             on_warning=_print_warning,
             timeout_s=member.wait_s,
         )

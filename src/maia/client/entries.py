@@ -218,6 +218,13 @@ class Advertised(RequestEntry):
     under_way: OrderedDict[int, bytes] = field(default_factory=OrderedDict, repr=False)
     signs: bool = False
     """Whether the publisher signs each frame itself."""
+    written: KnownVersion | None = field(default=None, repr=False)
+    """The type whose events are written, where the publisher's right converts them into its own."""
+
+    @property
+    def written_type(self) -> VerifiedType:
+        """Return the version in whose names events are written."""
+        return self.known.event_type if self.written is None else self.written.event_type
 
     @property
     def action(self) -> Action:
@@ -243,6 +250,8 @@ def message_asking_for(
     )
     signed = request_to_bytes(sign_request(asked, key))
     definitions = list(entry.known.definitions) if entry.hands_over else []
+    if isinstance(entry, Advertised) and entry.written is not None and entry.hands_over:
+        definitions += entry.written.definitions
     if isinstance(entry, Subscribed) and entry.durable is not None:
         # Acknowledged or not, what the application has had is not to be sent to this client again.
         return SubscribeDurable(entry.ref, signed, shown, definitions, entry.durable, entry.arrived)

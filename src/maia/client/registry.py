@@ -172,7 +172,7 @@ class Book:
 
     def _signed(self, entry: Advertised, message: Publish, required: bytes | None) -> PublishSigned:
         version = entry.known.event_type
-        frame = columns_to_frame(message.columns, message.rows, version.kinds)
+        frame = columns_to_frame(message.columns, message.rows, entry.written_type.kinds)
         requires = requirement_to_bytes(entry.requires) if required is None else required
         about = Publishing(version.type_id, entry.stream, message.sequence, message.published_at, requires)
         seed = self._random(SEED_BYTES)

@@ -97,10 +97,12 @@ class ClientSession:
         *,
         requires: Predicate = NO_REQUIREMENT,
         signs: bool = False,
+        written: KnownVersion | None = None,
     ) -> tuple[Advertised, list[Effect]]:
         """Ask to publish events of a type; raise the refusal if no credential speaks for that.
 
         A publisher that `signs` gives each frame a signature of its own, which subscribers verify.
+        `written` is the type of the events that its right converts into this one, if it does.
         """
         frames = numbering or Numbering(self._random(16))
         entry = Advertised(
@@ -111,6 +113,7 @@ class ClientSession:
             next_sequence=frames.first,
             signs=signs,
             requires=requires,
+            written=written,
         )
         return entry, self._finished(
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))

@@ -13,6 +13,10 @@ A grant to subscribe may transform what it shows. Everything that a later link
 of the chain says is then about the transformed event: its restriction, its
 attributes and its own transformation. A holder of blurred places cannot
 delegate exact ones, nor ask for them through a restriction.
+
+A grant to publish may transform what its holder writes. Every link's attributes
+and restriction are about the event as it is published; the transformations come
+before, the last link's first, so that a delegate's events pass through those of all links before it.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from maia.credentials.names import (
 )
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
+from maia.expressions.summaries import Summary, summary_size
 from maia.expressions.syntax import Rule, Scope, rules_are_keyed, rules_size
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size, size_of
 
@@ -106,13 +111,15 @@ ResourcePattern: TypeAlias = AnyResource | NetworkPattern | TypePattern | TopicP
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
-    """What one certificate makes of an event before its subject sees it.
+    """What one certificate makes of an event before its subject sees it, or before it is published.
 
     `rules` read the attributes that the grant names, and nothing else; `attributes` are those of the
-    outcome that are shown. With a `result` the outcome is an event of that type, and has only what the
-    rules assign. `by` is the certificate's issuer, whose secret keys pseudonyms and noise.
+    outcome that are shown. With a `result` the holder of the right sees, or writes, events of that type
+    in place of the resource's, and the outcome has only what the rules assign. `by` is the certificate's
+    issuer, whose secret keys pseudonyms and noise.
     `restriction` says which events come this far: a later link of a chain states it about what the
-    links before it show, so that it tells nothing else apart.
+    links before it show, so that it tells nothing else apart. With a `summary`, which has no rules
+    beside it, the outcome is what many events of a period come to.
     """
 
     by: Principal
@@ -120,18 +127,20 @@ class Transformation:
     attributes: AttributeSet = ALL_ATTRIBUTES
     restriction: Predicate = ALWAYS
     result: TypeName | None = None
+    summary: Summary | None = None
 
     def is_keyed(self, scope: Scope | None = None) -> bool:
         """Say whether a secret is needed to apply it; with a `scope`, a key of that scope."""
-        return rules_are_keyed(self.rules, scope)
+        summarises = self.summary is not None and self.summary.is_keyed(scope)
+        return summarises or rules_are_keyed(self.rules, scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
     """One grant: these actions, on these resources, of these attributes, under these terms.
 
-    With transformations, `attributes` and `restriction` are about the event
-    as it was published, and each transformation about what the one before it shows.
+    `attributes` and `restriction` are about the event as it is published. A subscriber's transformations
+    come behind them, each about what the one before it shows; a publisher's come before them.
     """
 
     resources: ResourcePattern
@@ -167,6 +176,7 @@ FITTING_ACTIONS: Final[dict[type[ResourcePattern], frozenset[Action]]] = {
 """What can be done with a resource at all; any other combination means nothing."""
 
 _WITHOUT_ATTRIBUTES: Final = ALL_ACTIONS - EVENT_ACTIONS
+_PUBLISH_ALONE: Final = frozenset({Action.PUBLISH})
 
 _Part = TypeVar("_Part")
 
@@ -195,11 +205,18 @@ def composed(first: Authority, second: Authority) -> Authority | None:
     """Return what a link of a chain leaves of the links before it, or None where that is nothing.
 
     Without transformations this is `intersect`. What `second` says is about the outcome of the
-    transformations of `first`.
+    transformations of `first`. On publication it is the other way round: what its holder writes passes
+    through the transformation of `second`, then through those of `first`, and the terms of both are about
+    what is published.
     """
+    if not first.transformations and not second.transformations:
+        return intersect(first, second)
+    if _PUBLISH_ALONE in (first.actions, second.actions):
+        plain = intersect(replace(first, transformations=()), replace(second, transformations=()))
+        both = (*second.transformations, *first.transformations)
+        # What is for subscribers says nothing about publishing: then no action is left.
+        return None if plain is None else replace(plain, transformations=_checked_steps(both))
     if not first.transformations:
-        if not second.transformations:
-            return intersect(first, second)
         plain = intersect(first, replace(second, transformations=()))
         return None if plain is None else replace(plain, transformations=second.transformations)
     about_outcome = replace(second, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, transformations=())
@@ -209,7 +226,7 @@ def composed(first: Authority, second: Authority) -> Authority | None:
         return None
     steps = list(first.transformations)
     if second.attributes is not ALL_ATTRIBUTES or second.restriction != ALWAYS:
-        if last.rules or last.result is not None:
+        if last.rules or last.result is not None or last.summary is not None:
             steps.append(Transformation(last.by, (), second.attributes, second.restriction))
         else:
             attributes = _both_attributes(last.attributes, second.attributes)
@@ -217,9 +234,15 @@ def composed(first: Authority, second: Authority) -> Authority | None:
                 last.by, (), attributes, _both_terms(last.restriction, second.restriction)
             )
     steps += second.transformations
+    return replace(common, transformations=_checked_steps(tuple(steps)))
+
+
+def _checked_steps(steps: tuple[Transformation, ...]) -> tuple[Transformation, ...]:
     if len(steps) > TRANSFORMATIONS_MAX:
         raise AuthorityTooLarge(f"a chain transforms an event in at most {TRANSFORMATIONS_MAX} steps")
-    return replace(common, transformations=tuple(steps))
+    if sum(step.summary is not None for step in steps) > 1:
+        raise AuthorityTooLarge("a chain summarises events once: what it makes of them is summarised no more")
+    return steps
 
 
 def intersect(one: Authority, other: Authority) -> Authority | None:
@@ -398,6 +421,7 @@ def terms_in(authority: Authority) -> int:
     """Return of how many parts the terms and attributes of a grant are made: what comparing it costs."""
     attributes = 0 if authority.attributes is ALL_ATTRIBUTES else len(authority.attributes)
     steps = sum(rules_size(one.rules) + size_of(one.restriction) for one in authority.transformations)
+    steps += sum(0 if one.summary is None else summary_size(one.summary) for one in authority.transformations)
     return attributes + size_of(authority.restriction) + size_of(authority.condition) + steps
 
 

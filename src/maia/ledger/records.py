@@ -38,6 +38,7 @@ __all__ = [
     "LedgerReader",
     "LedgerRecord",
     "Shown",
+    "Summarised",
     "check_after",
     "from_ranges",
     "records_from_bytes",
@@ -107,7 +108,18 @@ class Disclosed(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Pairs: the first row, and how many follow it."""
 
 
-LedgerRecord: TypeAlias = Begin | Ground | Audience | Shown | Disclosed
+class Summarised(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The frame that is disclosed next is no publisher's: the broker has made it of events of a period."""
+
+    stream: bytes
+    sequence: int
+    begins: int
+    ends: int
+    events: int
+    """How many events what is shown was made of."""
+
+
+LedgerRecord: TypeAlias = Begin | Ground | Audience | Shown | Disclosed | Summarised
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[LedgerRecord])
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -173,6 +185,8 @@ class Disclosure:
     sequence: int
     ranges: tuple[int, ...]
     attributes: tuple[AttributeUid, ...]
+    summary: Summarised | None = None
+    """What these events were made of, if the broker has made them: then the log has none of them."""
 
     @property
     def rows(self) -> int:
@@ -188,6 +202,7 @@ class LedgerReader:
     _grounds: dict[int, Ground] = field(default_factory=dict)
     _audiences: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _shown: dict[int, tuple[AttributeUid, ...]] = field(default_factory=dict)
+    _summary: Summarised | None = None
 
     def read(self, records: Iterable[LedgerRecord]) -> Iterator[Disclosure]:
         """Yield a disclosure for each recipient, in the order in which they were written."""
@@ -204,6 +219,8 @@ class LedgerReader:
                     self._audiences[record.number] = record.grounds
                 case Shown():
                     self._shown[record.number] = tuple(map(AttributeUid, record.attributes))
+                case Summarised():
+                    self._summary = record
                 case Disclosed():
                     yield from self._disclosures(record)
 
@@ -216,6 +233,9 @@ class LedgerReader:
         ranges = record.rows
         if self._begin is None or len(ranges) % 2 or any(number < 0 for number in ranges):
             raise BadLedger("a disclosure is not as a broker writes it")
+        summary = self._summary
+        if summary is not None and (summary.stream, summary.sequence) != (record.stream, record.sequence):
+            summary = None
         for ground in grounds:
             yield Disclosure(
                 Instant(record.at),
@@ -230,4 +250,5 @@ class LedgerReader:
                 record.sequence,
                 ranges,
                 attributes,
+                summary,
             )

@@ -9,12 +9,14 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, product
 from typing import Final
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation
 from maia.credentials.names import ResourceName
 from maia.events import AttributeUid, Instant, Kind
+from maia.expressions.syntax import Scope
 from maia.policy.decision import Decision, GrantUnmeetable, Reason, for_both, for_owner
 from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts
@@ -35,6 +37,7 @@ from maia.policy.grants import (
 from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.request import Request, resources_needed
 from maia.policy.restrictions import forced_values, unmeetable
+from maia.policy.summaries import is_summarised
 from maia.policy.super_topics import with_super_topics
 from maia.policy.view import (
     WINDOWS_MAX,
@@ -47,8 +50,15 @@ from maia.policy.view import (
     window_size,
 )
 from maia.predicates.covering.covers import union
-from maia.predicates.syntax import NODES_MAX, Predicate, PredicateTooLarge
+from maia.predicates.syntax import ALWAYS, NODES_MAX, Predicate, PredicateTooLarge
 from maia.types.topics import TOPIC, tree_root
+
+_NOT_OF_ITS_KIND: Final = Miss(
+    Step.RESTRICTION,
+    GrantUnmeetable,
+    for_both(Reason("transformation", "a transformation gives an attribute another kind than it has")),
+)
+
 
 # What may a publisher write?
 
@@ -58,7 +68,7 @@ def publisher_view(request: Request, openings: Sequence[Opening]) -> View:
 
     There is one opening for a type, and one for each level of a topic, whose
     restrictions all apply (dissertation 5.5). Where the type is a tree of topics,
-    the restriction has to hold on each of its levels.
+    the restriction has to hold on each of its levels. A transformation is of a type, so of one opening.
     """
     attributes: AttributeSet = ALL_ATTRIBUTES
     for opening in openings:
@@ -67,12 +77,22 @@ def publisher_view(request: Request, openings: Sequence[Opening]) -> View:
     if (root := _tree_of(request)) is not None:
         admits = with_super_topics(admits, TOPIC.uid, root)
     restriction = conjoined(opening.grant.authority.restriction for opening in openings)
-    return View((Window(admits, attributes),), forced=forced_values(restriction))
+    steps = tuple(step for opening in openings for step in opening.grant.authority.transformations)
+    recipient = request.principal.key if any(step.is_keyed(Scope.RECIPIENT) for step in steps) else b""
+    return View(
+        (Window(admits, attributes),),
+        forced=forced_values(restriction),
+        recipient=recipient,
+        on_publication=steps,
+    )
 
 
 def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
     """Say why no event of this publisher could ever pass, if that is known beforehand."""
-    (window,) = publisher_view(request, openings).windows
+    view = publisher_view(request, openings)
+    (window,) = view.windows
+    if not _makes_its_type(request, view):
+        return _NOT_OF_ITS_KIND
     found = unmeetable(window.admits, writable=_writable(request, window), kinds=kinds_of(request))
     if found is None:
         return None
@@ -85,6 +105,13 @@ def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | Non
         sentence += ": publishing on a topic needs the right on every topic above it"
     requester = Reason("restriction", sentence)
     return Miss(Step.RESTRICTION, GrantUnmeetable, for_owner(owner, instead=requester))
+
+
+def _makes_its_type(request: Request, view: View) -> bool:
+    """Say whether what is made on publication has only attributes of the version, in their kinds."""
+    declared = kinds_of(request)
+    made = kinds_shown(Window(ALWAYS, ALL_ATTRIBUTES, view.on_publication), declared)
+    return not view.on_publication or all(declared.get(uid) is kind for uid, kind in made.items())
 
 
 def _tree_of(request: Request) -> str | None:
@@ -127,10 +154,16 @@ def of_one_type(
     """Return the openings that show events of one type, those without transformations first, and the rest.
 
     A View shows one type. What a holder sees as it was published is more than what becomes of it, so
-    windows that convert count only if no other is there. So that an attribute has one kind, a
-    window that gives it another than the version, or than a window before it, does not count.
+    windows that convert count only if no other is there. Those that summarise count only alone, and only
+    if they do so in the same way: then one summary is made of the events of all. So that an attribute has
+    one kind, a window that gives it another than the version, or than a window before it, does not count.
     """
-    ordered = sorted(openings, key=lambda one: bool(one.window.transformations))
+    ordered = sorted(openings, key=lambda one: (_summarises(one), bool(one.window.transformations)))
+    if ordered and _summarises(ordered[0]):
+        first = replace(ordered[0].window, admits=ALWAYS)
+        alike = [replace(one.window, admits=ALWAYS) == first for one in ordered]
+        pairs = tuple(zip(ordered, alike, strict=True))
+        return tuple(one for one, same in pairs if same), tuple(one for one, same in pairs if not same)
     results = [converts_to(one.window) for one in ordered]
     result = None if None in results else results[0]
     declared = kinds_of(request)
@@ -139,12 +172,17 @@ def of_one_type(
     unused: list[Opening] = []
     for opening, own in zip(ordered, results, strict=True):
         shown = kinds_shown(opening.window, declared) if opening.window.transformations else {}
-        if own != result or any(kinds.get(uid, kind) is not kind for uid, kind in shown.items()):
+        is_odd = any(kinds.get(uid, kind) is not kind for uid, kind in shown.items())
+        if own != result or is_odd or _summarises(opening):
             unused.append(opening)
             continue
         kinds = {**shown, **kinds}
         used.append(opening)
     return tuple(used), tuple(unused)
+
+
+def _summarises(opening: Opening) -> bool:
+    return any(step.summary is not None for step in opening.window.transformations)
 
 
 def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
@@ -161,19 +199,13 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
             for shown, admits in alike.items()
         )
     except PredicateTooLarge:
-        return tuple(windows)
+        # A summary is of the events of one window.
+        return tuple(windows[:1]) if is_summarised(View((windows[0],))) else tuple(windows)
 
 
 def _is_compiled(view: View) -> bool:
     size = parts_of(view.interest) + sum(window_size(window) for window in view.windows)
     return len(view.windows) <= WINDOWS_MAX and size <= NODES_MAX
-
-
-_NOT_OF_ITS_KIND: Final = Miss(
-    Step.RESTRICTION,
-    GrantUnmeetable,
-    for_both(Reason("transformation", "a transformation gives an attribute another kind than it has")),
-)
 
 
 def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -213,7 +245,9 @@ def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now:
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
         levels.append(needed(writable))
-    # The first that go together count: shorter chains come first.
+    # The first that go together count: shorter chains come first, and those that convert last, as they
+    # let a publisher write events of another type.
+    levels = [tuple(sorted(level, key=_converts_on_publication)) for level in levels]
     refusals: list[Miss] = []
     for used in islice(product(*levels), CHAINS_MAX):
         refused = unmeetable_miss(request, used) or filter_miss(request, used)
@@ -252,6 +286,10 @@ def _tried(
 def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
     found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
     return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
+
+
+def _converts_on_publication(opening: Opening) -> bool:
+    return any(step.result is not None for step in opening.grant.authority.transformations)
 
 
 def _longest_lived(openings: Sequence[Opening]) -> Opening:

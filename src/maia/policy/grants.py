@@ -300,6 +300,7 @@ def includes(wide: Opening, narrow: Opening) -> bool:
     return (
         lives_on
         and wide.window.transformations == narrow.window.transformations
+        and wide.grant.authority.transformations == narrow.grant.authority.transformations
         and _shows_all(wide.window.attributes, narrow.window.attributes)
         and wide.terms <= narrow.terms
     )
@@ -334,7 +335,8 @@ def _shows_all(wide: AttributeSet, narrow: AttributeSet) -> bool:
 
 def _window(grant: Grant, request: Request, rules: tuple[BoundRule, ...]) -> Window:
     admits, attributes = grant.authority.restriction, grant.authority.attributes
-    steps = grant.authority.transformations
+    # What a publisher writes is transformed before its window is asked.
+    steps = () if request.action is Action.PUBLISH else grant.authority.transformations
     for rule in rules:
         if request.action is Action.PUBLISH:
             admits = conjoined((admits, passes_for_notifications(rule, kinds_of(request))))

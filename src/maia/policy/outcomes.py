@@ -23,6 +23,7 @@ from maia.credentials.validity.statements import (
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.expressions.language import format_rule
+from maia.expressions.summary_text import format_summary
 from maia.policy.decision import (
     Denial,
     Explanation,
@@ -194,6 +195,9 @@ def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
             yield Reason("restriction", sentence, identifier, "authority.restriction", only)
         for step in part.transformations:
             rules = "; ".join(format_rule(rule, names) for rule in step.rules)
+            if step.summary is not None:
+                every, per, assigned = format_summary(step.summary, names)
+                rules = "; ".join((f"every {every}", *(f"per {one}" for one in per), *assigned))
             become = "" if step.result is None else f" into `{step.result.name}`"
             sentence = f"events are transformed{become}: `{rules}`"
             yield Reason("transformation", sentence, identifier, "authority.transformations")

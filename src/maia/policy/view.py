@@ -17,6 +17,7 @@ from maia.credentials.names import TypeName
 from maia.errors import MaiaError, Refusal
 from maia.events import AttributeUid, Event, Instant, Kind, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys, after_rules
+from maia.expressions.summaries import summary_size
 from maia.expressions.syntax import Scope, assigned_kinds, reads_of, rules_size
 from maia.policy.restrictions import conjuncts
 from maia.predicates.meaning import admits
@@ -39,6 +40,7 @@ __all__ = [
     "shape",
     "shows",
     "window_size",
+    "written_type",
 ]
 
 WINDOWS_MAX: Final = 256
@@ -89,7 +91,8 @@ class View:
     null means that every certificate behind it is stated as unbounded.
 
     A View for publishing has exactly one window, and `forced` holds the values
-    that its holder's events carry whatever the holder wrote. A View without
+    that its holder's events carry whatever the holder wrote. What its holder writes passes through the
+    transformations `on_publication` first: window and forced values are about the outcome. A View without
     windows shows nothing and publishes nothing (see
     docs/decisions/views.md).
     """
@@ -100,6 +103,7 @@ class View:
     until: Instant | None = None
     recipient: bytes = b""
     """The holder's public key, where a transformation depends on it; empty elsewhere."""
+    on_publication: tuple[Transformation, ...] = ()
 
 
 def shows(window: Window, uid: AttributeUid) -> bool:
@@ -107,10 +111,12 @@ def shows(window: Window, uid: AttributeUid) -> bool:
     shown = is_among(uid, window.attributes)
     for step in window.transformations:
         is_left = shown and step.result is None and uid not in _always_removed(step)
-        shown = (is_left or assigned_kinds(step.rules).get(uid) is not None) and is_among(
-            uid, step.attributes
-        )
+        shown = (is_left or _assigned(step).get(uid) is not None) and is_among(uid, step.attributes)
     return shown
+
+
+def _assigned(step: Transformation) -> Mapping[AttributeUid, Kind | None]:
+    return assigned_kinds(step.rules) if step.summary is None else step.summary.kinds
 
 
 def _always_removed(step: Transformation) -> frozenset[AttributeUid]:
@@ -135,7 +141,7 @@ def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
     for step in window.transformations:
         gone = _always_removed(step)
         after = {} if step.result else {uid: kind for uid, kind in shown.items() if uid not in gone}
-        after |= {uid: kind for uid, kind in assigned_kinds(step.rules).items() if kind is not None}
+        after |= {uid: kind for uid, kind in _assigned(step).items() if kind is not None}
         shown = {uid: kind for uid, kind in after.items() if is_among(uid, step.attributes)}
     return shown
 
@@ -146,16 +152,25 @@ def converts_to(window: Window) -> TypeName | None:
     return next((result for result in results if result is not None), None)
 
 
+def written_type(view: View) -> TypeName | None:
+    """Return the type whose events a publisher writes, where they are converted into its right's type."""
+    return next((step.result for step in view.on_publication if step.result is not None), None)
+
+
 def asks_of(window: Window) -> frozenset[AttributeUid]:
     """Return the published attributes that decide what a window shows, besides those that it keeps."""
     steps = (reads_of(step.rules) | attributes_of(step.restriction) for step in window.transformations)
-    return attributes_of(window.admits).union(*steps)
+    taken = (step.summary.reads for step in window.transformations if step.summary is not None)
+    return attributes_of(window.admits).union(*steps, *taken)
 
 
 def window_size(window: Window) -> int:
     """Return how many parts a window's predicates and expressions have."""
     return parts_of(window.admits) + sum(
-        rules_size(step.rules) + parts_of(step.restriction) for step in window.transformations
+        rules_size(step.rules)
+        + parts_of(step.restriction)
+        + (0 if step.summary is None else summary_size(step.summary))
+        for step in window.transformations
     )
 
 
@@ -209,10 +224,16 @@ def _through(
 ) -> dict[AttributeUid, PresentValue] | None:
     if not admits(window.admits, event):
         return None
-    shown = _screened(event, window.attributes)
-    for step in window.transformations:
-        if not admits(step.restriction, shown):
-            return None
+    return _after_steps(window.transformations, _screened(event, window.attributes), recipient, keys)
+
+
+def _after_steps(
+    steps: tuple[Transformation, ...], event: Event, recipient: bytes, keys: TransformationKeys
+) -> dict[AttributeUid, PresentValue] | None:
+    shown = _screened(event, ALL_ATTRIBUTES)
+    for step in steps:
+        if step.summary is not None or not admits(step.restriction, shown):
+            return None  # one event by itself shows nothing of a summary
         step_keys = keys.of(step.by.key, recipient)
         after = after_rules(step.rules, shown, step_keys, converts=step.result is not None)
         shown = _screened(after, step.attributes)
@@ -223,17 +244,20 @@ def _screened(event: Event, attributes: AttributeSet) -> dict[AttributeUid, Pres
     return {uid: value for uid, value in event.items() if value is not None and is_among(uid, attributes)}
 
 
-def shape(view: View, event: Event) -> dict[AttributeUid, PresentValue]:
+def shape(view: View, event: Event, keys: TransformationKeys = NO_KEYS) -> dict[AttributeUid, PresentValue]:
     """Return `event` as the View lets its publisher send it; raise PublicationRefused if it may not be sent.
 
-    Attributes without right are nulled, forced values replace whatever was
-    given or missing, and what remains must satisfy the rest of the restriction
-    (dissertation 5.2.2; docs/decisions/views.md).
+    Transformations come first, with what is at hand of the `keys`. Then attributes without right are
+    nulled, forced values replace whatever was given or missing, and what remains must satisfy the rest of
+    the restriction (dissertation 5.2.2; docs/decisions/views.md).
     """
     if len(view.windows) != 1:
         raise PublicationRefused(())
     (window,) = view.windows
-    written = {uid: value for uid, value in event.items() if value is not None and shows(window, uid)}
+    made = _after_steps(view.on_publication, event, view.recipient, keys)
+    if made is None:
+        raise PublicationRefused(())
+    written = {uid: value for uid, value in made.items() if shows(window, uid)}
     written.update(view.forced)
     if not admits(window.admits, written):
         raise refusal_of(window, written)

@@ -204,6 +204,8 @@ def _transform(transform: Transform) -> SExpression:
         tuple(map(str.encode, transform.assignments)),
         () if result is None else (_key(result.owner), result.name.encode(), result.version.encode()),
         *(_vocabulary(vocabulary) for vocabulary in (transform.reads, transform.assigns)),
+        *(() if transform.written is None else (transform.written.version.encode(),)),
+        *(() if transform.every is None else (transform.every.encode(), *map(str.encode, transform.per))),
     )
 
 

@@ -103,8 +103,9 @@ class _May:
 def read_grant(reading: Reading, role: RoleDeclaration, terms: tuple[Term, ...]) -> Grant | None:
     """Read the clauses of a grant whose head has been read; None if something was wrong."""
     reading.refuse_clauses_except(
-        "while", "given", "if", "for", "until", "may", "where", "provided", "checked", "as", "set"
-    )
+        "while", "given", "if", "for", "until", "may", "where", "provided", "checked", "as", "set",
+        "every", "per",
+    )  # fmt: skip
     fine = all([read_premises(reading), read_ends(reading, of_grant=True)])
     may = _may(reading)
     conditions = read_conditions(reading) if fine else None

@@ -8,11 +8,12 @@ authorisation certificate says. A right never outlasts its membership.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
+    Action,
     Authority,
     NetworkPattern,
     Principal,
@@ -21,10 +22,12 @@ from maia.credentials import (
     Transformation,
     TypePattern,
     Validity,
+    exact_name,
 )
 from maia.credentials.appointments import Given
 from maia.events import INSTANT_MAX, Instant, PresentValue
 from maia.expressions.language import parse_rule
+from maia.expressions.summary_text import parse_summary
 from maia.policy.facts import during
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
@@ -139,12 +142,23 @@ def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentVa
     if privilege.restriction is not None:
         restriction = parse_predicate(privilege.restriction, privilege.vocabulary, values)
     transformations: tuple[Transformation, ...] = ()
-    attributes = privilege.attributes
-    if privilege.transform is not None:
-        # The rules read whole events; the attributes that the grant lists are those of the outcome.
-        transformations, attributes = (_transformation(policy, privilege, values),), ALL_ATTRIBUTES
+    attributes, resources = privilege.attributes, _resources(policy, privilege)
+    transform = privilege.transform
+    if transform is not None:
+        step = _transformation(policy, privilege, values)
+        if Action.SUBSCRIBE in privilege.actions:
+            # The rules read whole events; the attributes that the grant lists are those of the outcome.
+            attributes = ALL_ATTRIBUTES
+        elif transform.result is not None and transform.written is not None:
+            # The right is on what is published; what the grant says is about what is written.
+            name = transform.result
+            resources, attributes = TypePattern(name.owner, exact_name(name.name), None), ALL_ATTRIBUTES
+            step, restriction = replace(step, restriction=restriction, result=transform.written), ALWAYS
+        else:
+            step = replace(step, attributes=ALL_ATTRIBUTES)
+        transformations = (step,)
     return Authority(
-        _resources(policy, privilege),
+        resources,
         privilege.actions,
         attributes,
         restriction,
@@ -156,6 +170,10 @@ def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentVa
 def _transformation(policy: Policy, privilege: Privilege, values: dict[str, PresentValue]) -> Transformation:
     transform = privilege.transform
     assert transform is not None  # noqa: S101 - the caller has looked
+    if transform.every is not None:
+        clauses = transform.every, transform.per, transform.assignments
+        summary = parse_summary(*clauses, transform.reads, transform.assigns, values)
+        return Transformation(policy.domain, (), ALL_ATTRIBUTES, ALWAYS, transform.result, summary)
     rules = tuple(
         parse_rule(text, transform.reads, transform.assigns, values) for text in transform.assignments
     )

@@ -284,6 +284,11 @@ class Transform:
     """The attributes that assignments read."""
     assigns: Vocabulary = field(repr=False)
     result: TypeName | None
+    written: TypeName | None = None
+    """The type that a publisher writes, where the grant converts it into `result` on publication."""
+    every: str | None = None
+    """Over which period events are summarised, if they are, and in which groups: `5 minutes at least 5`."""
+    per: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

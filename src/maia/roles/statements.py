@@ -24,7 +24,10 @@ STATEMENTS_MAX: Final = 2000
 CLAUSES_MAX: Final = 64
 
 CLAUSE_WORDS: Final = frozenset(
-    ("while", "given", "if", "ask", "for", "until", "may", "where", "provided", "checked", "as", "set")
+    (
+        *("while", "given", "if", "ask", "for", "until", "may", "where", "provided", "checked"),
+        *("as", "set", "every", "per"),
+    )
 )
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

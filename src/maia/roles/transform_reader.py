@@ -5,10 +5,17 @@
         set drug := drug
         set reference := pseudonym(patient)
 
+    transform Reading on publication for sensor
+        set place := first(place, 3)
+
+    summarise Reading for public as AreaReading every 5 minutes at least 5
+        per area := first(place, 3)
+        set mean_level := mean(level, 0.1)
+
     restrict Prescribe to doctor(d) when treats(d, patient)
 
-A transformation belongs to every grant by which a role subscribes to the type,
-and can be written in the grant itself. A restriction asks for a fact: a
+A transformation belongs to every grant by which a role subscribes to the type, or
+publishes it, and can be written in the grant itself. A restriction asks for a fact: a
 variable that is called like an attribute, here `patient`, ties the fact to the
 event. Both become clauses of the grants they are about before these are read, so that
 whatever is checked of a grant is checked of them, at their own lines.
@@ -17,13 +24,15 @@ whatever is checked of a grant is checked of them, at their own lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials import ALL_ATTRIBUTES, Action, AttributeSet
+from maia.credentials.authority import EVENT_ACTIONS
 from maia.events import Vocabulary
 from maia.expressions.language import parse_rule
+from maia.expressions.summary_text import parse_every, parse_key, parse_measure, parse_summary
 from maia.expressions.syntax import RULES_MAX, BadExpression, Rule, checked_rules, reads_of
 from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.syntax import BadPredicate
@@ -37,12 +46,18 @@ from maia.types import VerifiedType
 
 __all__ = ["AMENDING", "amended", "read_transform", "take_type"]
 
-AMENDING: Final = ("transform", "restrict")
+AMENDING: Final = ("transform", "summarise", "restrict")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ROLE: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"
 _TRANSFORM: Final = re.compile(
-    rf"transform\s+(?P<type>{_TYPE_NAME.pattern})\s+for\s+(?P<role>{_ROLE})"
+    rf"transform\s+(?P<type>{_TYPE_NAME.pattern})(?P<publication>\s+on\s+publication)?"
+    rf"\s+for\s+(?P<role>{_ROLE})"
     rf"(?:\s+(?P<as>as)\s+(?P<result>{_TYPE_NAME.pattern}))?\s*"
+)
+_SUMMARISE: Final = re.compile(
+    rf"summarise\s+(?P<type>{_TYPE_NAME.pattern})\s+for\s+(?P<role>{_ROLE})"
+    rf"\s+as\s+(?P<result>{_TYPE_NAME.pattern})\s+every\s+(?P<every>.*)",
+    re.DOTALL,
 )
 _RESTRICT: Final = re.compile(
     rf"restrict\s+(?P<type>{_TYPE_NAME.pattern})\s+to\s+(?P<role>{_ROLE})\s*(?P<terms>\([^()]*\))?"
@@ -52,8 +67,11 @@ _RESTRICT: Final = re.compile(
 _GRANT: Final = re.compile(rf"grant\s+(?P<role>{_ROLE})\s*(?P<terms>\([^()]*\))?")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ARGUMENTS: Final = re.compile(r"\((?P<listed>[^()]*)\)")
-_CALLED: Final = {"transform": "transform Prescribe for auditor as ControlledDrugAuth"}
-_CALLED_RESTRICT: Final = "restrict Prescribe to doctor(d) when treats(d, patient)"
+_STATEMENTS: Final = {
+    "transform": (_TRANSFORM, "transform Prescribe for auditor as ControlledDrugAuth"),
+    "summarise": (_SUMMARISE, "summarise Reading for public as AreaReading every 5 minutes at least 5"),
+    "restrict": (_RESTRICT, "restrict Prescribe to doctor(d) when treats(d, patient)"),
+}
 
 
 def take_type(reader: TermReader) -> VerifiedType:
@@ -77,18 +95,21 @@ def read_transform(
     actions: frozenset[Action],
     attributes: AttributeSet,
 ) -> tuple[Transform | None, bool]:
-    """Read `as` and `set` of a grant; return what they say, if anything, and whether it was good."""
+    """Read what a grant makes of events; return what it says, if anything, and whether it was good."""
     results, assignments = reading.clauses("as"), reading.clauses("set")
-    if not results and not assignments:
+    periods, per = reading.clauses("every"), reading.clauses("per")
+    if not results and not assignments and not periods and not per:
         return None, True
-    first = (results or assignments)[0][1]
+    first = (results or assignments or periods or per)[0][1]
     said = None
-    if event_type is None or actions != frozenset({Action.SUBSCRIBE}):
-        said = "a transformation belongs to a grant to `subscribe` to a type, and to no other action"
+    if event_type is None or len(actions) != 1 or not actions <= EVENT_ACTIONS:
+        said = "a transformation belongs to a grant to `subscribe` to a type, or to one to `publish` it"
     elif not assignments:
         said = "an event of another type has what is `set`, and nothing is"
     elif len(assignments) > RULES_MAX:
         said = f"a transformation has at most {RULES_MAX} assignments"
+    elif (periods or per) and (not periods or not results or Action.PUBLISH in actions):
+        said = "what is summarised is shown to subscribers `every` period, and `as` another type"
     if said is not None or event_type is None:
         reading.problems.add(first.problem(reading.label, said or ""))
         return None, False
@@ -96,6 +117,8 @@ def read_transform(
     if not fine:
         return None, False
     assigns = event_type.vocabulary if result is None else result.vocabulary
+    if periods and result is not None:
+        return _summary(reading, event_type, result)
     rules = [_rule(reading, fragment, event_type.vocabulary, assigns) for _, fragment in assignments]
     good = [rule for rule in rules if rule is not None]
     if len(good) < len(rules) or not _fits(reading, good, first, attributes if result is None else None):
@@ -106,6 +129,49 @@ def read_transform(
         {name: one for name, one in event_type.vocabulary.items() if one.uid in read},
         {name: one for name, one in assigns.items() if one.uid in assigned},
         None if result is None else result.name,
+        event_type.name if result is not None and Action.PUBLISH in actions else None,
+    ), True
+
+
+def _summary(
+    reading: Reading, event_type: VerifiedType, result: VerifiedType
+) -> tuple[Transform | None, bool]:
+    """Read `every`, `per` and `set` of a grant that summarises, each at its own line."""
+    reads, assigns = event_type.vocabulary, result.vocabulary
+    samples, found = sample_values(reading.variables.kinds), list[object]()
+    readers: tuple[tuple[str, Callable[[str], object]], ...] = (
+        ("every", parse_every),
+        ("per", lambda text: parse_key(text, reads, assigns, samples)),
+        ("set", lambda text: parse_measure(text, reads, assigns, samples)),
+    )
+    clauses = [(read, fragment) for word, read in readers for _, fragment in reading.clauses(word)]
+    for read, fragment in clauses:
+        try:
+            found.append(read(fragment.text))
+        except BadPredicateText as refusal:
+            reading.problems.add(fragment.problem_of(reading.label, refusal))
+        except (BadPredicate, BadExpression) as refusal:
+            reading.problems.add(fragment.problem(reading.label, refusal.message))
+    if len(found) < len(clauses):
+        return None, False
+    every, per, assigned = (
+        tuple(fragment.text.strip() for _, fragment in reading.clauses(word))
+        for word in ("every", "per", "set")
+    )
+    try:
+        summary = parse_summary(every[0], per, assigned, reads, assigns, samples)
+    except BadExpression as refusal:
+        reading.problems.add(clauses[0][1].problem(reading.label, refusal.message))
+        return None, False
+    for name in sorted(samples.names - {"holder", "now"}):
+        reading.variables.use(name, None, binds=False, fragment=clauses[0][1], at=0)
+    return Transform(
+        assigned,
+        {name: one for name, one in reads.items() if one.uid in summary.reads},
+        {name: one for name, one in assigns.items() if one.uid in summary.kinds},
+        result.name,
+        every=every[0],
+        per=per,
     ), True
 
 
@@ -162,13 +228,14 @@ def _fits(reading: Reading, rules: list[Rule], first: Fragment, shown: Attribute
 
 @dataclass(frozen=True, slots=True)
 class _Amendment:
-    """Clauses for the grants by which a role subscribes to a type."""
+    """Clauses for the grants by which a role subscribes to a type, or publishes it."""
 
     statement: Statement
     type_name: str
     role: str
     terms: str | None
     clauses: tuple[tuple[str, Fragment], ...]
+    action: Action = Action.SUBSCRIBE
 
 
 def amended(statements: Iterable[Statement], names: Names, problems: Problems) -> tuple[Statement, ...]:
@@ -193,8 +260,9 @@ def amended(statements: Iterable[Statement], names: Names, problems: Problems) -
         result.append(Statement(statement.head, clauses))
     for number, amendment in enumerate(amendments):
         if number not in used:
-            said = f"no grant lets `{amendment.role}` subscribe to `{amendment.type_name}`"
-            hint = f"write `grant {amendment.role}` with `may subscribe {amendment.type_name}(…)`"
+            does = amendment.action.value
+            said = f"no grant lets `{amendment.role}` {does} `{amendment.type_name}`"
+            hint = f"write `grant {amendment.role}` with `may {does} {amendment.type_name}(…)`"
             label = f"{amendment.statement.word} {amendment.type_name}"
             problems.add(amendment.statement.head.problem(label, said, hint=hint))
     return tuple(result)
@@ -216,7 +284,7 @@ def _is_about(amendment: _Amendment, head: re.Match[str], grant: Statement, name
         return False
     wanted = names.type_called(amendment.type_name)
     for word, fragment in grant.clauses:
-        if word == "may" and Action.SUBSCRIBE.value in _NAME.findall(fragment.text.partition("(")[0]):
+        if word == "may" and amendment.action.value in _NAME.findall(fragment.text.partition("(")[0]):
             spoken = _TYPE_NAME.findall(fragment.text.partition("(")[0])
             found = names.type_called(spoken[-1]) if spoken else None
             return found is not None and wanted is not None and found.name == wanted.name
@@ -225,9 +293,9 @@ def _is_about(amendment: _Amendment, head: re.Match[str], grant: Statement, name
 
 def _amendment(statement: Statement, names: Names, problems: Problems) -> _Amendment | None:
     head, word = statement.head, statement.word
-    found = (_TRANSFORM if word == "transform" else _RESTRICT).fullmatch(head.text)
+    pattern, shape = _STATEMENTS[word]
+    found = pattern.fullmatch(head.text)
     if found is None:
-        shape = _CALLED.get(word, _CALLED_RESTRICT)
         problems.add(head.problem(word, f"a `{word}` is written as `{shape}`"))
         return None
     label = f"{word} {found.group('type')}"
@@ -241,9 +309,11 @@ def _amendment(statement: Statement, names: Names, problems: Problems) -> _Amend
         said = f"there is no role `{found.group('role')}`"
         problems.add(head.problem(label, said, at=found.start("role"), hint=hint))
         return None
-    if word == "transform":
+    if word != "restrict":
         clauses = _transform_clauses(statement, found, label, problems)
-        return _Amendment(statement, found.group("type"), found.group("role"), None, clauses)
+        is_published = word == "transform" and found.group("publication") is not None
+        action = Action.PUBLISH if is_published else Action.SUBSCRIBE
+        return _Amendment(statement, found.group("type"), found.group("role"), None, clauses, action)
     for other, fragment in statement.clauses:
         problems.add(fragment.problem(label, f"a `restrict` has no clause `{other}`"))
     clauses = _restrict_clauses(head, found, event_type)
@@ -256,11 +326,15 @@ def _transform_clauses(
     clauses = []
     if found.group("result") is not None:
         clauses.append(("as", _part(statement.head, found, "result")))
+    allowed = {"set", "where"}
+    if statement.word == "summarise":
+        clauses.append(("every", _part(statement.head, found, "every")))
+        allowed.add("per")
     for word, fragment in statement.clauses:
-        if word in ("set", "where"):
+        if word in allowed:
             clauses.append((word, fragment))
         else:
-            problems.add(fragment.problem(label, f"a `transform` has no clause `{word}`"))
+            problems.add(fragment.problem(label, f"a `{statement.word}` has no clause `{word}`"))
     return tuple(clauses)
 
 

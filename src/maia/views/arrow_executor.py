@@ -33,7 +33,7 @@ from maia.views.plan import (
 )
 from maia.views.schema import StoredMismatch, checked_delivered, checked_stored
 
-__all__ = ["SeeBatch", "TestBatch", "to_arrow", "to_arrow_test"]
+__all__ = ["SeeBatch", "TestBatch", "to_arrow", "to_arrow_rows", "to_arrow_test"]
 
 SeeBatch: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 TestBatch: TypeAlias = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -103,6 +103,24 @@ def _transformed(view: View, stored: Kinds, keys: TransformationKeys) -> tuple[S
         return count, {uid: _array(value(kept), count) for uid, (_, value) in found.seen.items()}
 
     return seen_of, {uid: kind for uid, (kind, _) in found.seen.items()}
+
+
+def to_arrow_rows(
+    view: View, stored: Kinds, keys: TransformationKeys
+) -> Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array]]:
+    """Return a function to what a View that transforms shows, by uid, and to the numbers of these rows."""
+    found, expected = transformed(view, stored, _ArrowAlgebra(keys)), arrow_schema(stored)
+    schema = arrow_schema({uid: kind for uid, (kind, _) in found.seen.items()})
+
+    def see_rows(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        rows, columns = _columns(batch, expected)
+        admitted = _mask(found.admits(columns), rows)
+        kept = {uid: column.filter(admitted) for uid, column in columns.items()}
+        numbers = pc.indices_nonzero(admitted)
+        arrays = [_array(value(kept), len(numbers)) for _, value in found.seen.values()]
+        return _batch(arrays, schema, len(numbers)), numbers
+
+    return see_rows
 
 
 def _array(value: Answer, rows: int) -> Any:

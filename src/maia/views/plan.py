@@ -49,6 +49,12 @@ from maia.views.schema import StoredMismatch, checked_stored
 EXPANDED_NODES_MAX: Final = 100_000
 
 
+class ViewSummarises(BadInput):
+    """A View of what many events come to was to be applied to single events."""
+
+    code = "VIEW-SUMMARISES"
+
+
 class ViewTooLarge(BadInput):
     """A View has too many windows, or its predicates are too large together."""
 
@@ -101,6 +107,10 @@ def checked_view(view: View) -> View:
     for window in view.windows:
         checked_size(window.admits)
         for step in window.transformations:
+            if step.summary is not None:
+                raise ViewSummarises(
+                    "the view shows what many events come to in a period, and no event alone"
+                )
             checked_size(step.restriction)
             for rule in checked_rules(step.rules):
                 attribute_uid(rule.uid)

@@ -23,6 +23,7 @@ from maia.wire.messages import Deliver
 from support.policy import PITO, defined
 from support.view_cases import (
     DELIVERED,
+    KEYS,
     ROW,
     STORED,
     Answer,
@@ -30,6 +31,7 @@ from support.view_cases import (
     assert_agrees,
     random_batch,
     random_predicate,
+    random_transformation,
     random_value,
     translated,
     typed,
@@ -105,16 +107,19 @@ def test_a_frame_is_shaped_as_its_events_are(seed: int) -> None:
     }
     equal = tuple(Comparison(uid, Operator.EQ, value) for uid, value in forced.items())
     rest = (random_predicate(random, depth=2),) if random.random() < 0.6 else ()
-    view = View((Window(AllOf((*equal, *rest)), shown),), forced=forced)
+    steps = tuple(random_transformation(random) for _ in range(random.choice((0, 0, 1, 2))))
+    window = Window(AllOf((*equal, *rest)), shown)
+    view = View((window,), forced=forced, recipient=b"p" * 32, on_publication=steps)
     expected = []
     refused = 0
     for event in batch.events:
         try:
-            expected.append(shape(view, event))
+            expected.append(shape(view, event, KEYS))
         except PublicationRefused:
             refused += 1
-    shaped = shaper_of(view).shape(frame_of(batch.events, STORED))
+    shaped = shaper_of(view, keys=KEYS).shape(frame_of(batch.events, STORED))
     assert shaped.refused == refused
+    assert len(shaped.rows) == shaped.frame.rows == len(expected)
     found = [{uid: typed(value) for uid, value in event.items()} for event in shaped.frame.events()]
     assert found == [{uid: typed(value) for uid, value in event.items()} for event in expected]
 

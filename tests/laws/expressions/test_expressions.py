@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from maia.canonical import read_canonical, write_canonical
-from maia.credentials import Action, AnyResource, Authority, TypePattern, composed, exact_name
+from maia.credentials import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern, composed, exact_name
 from maia.events import Attribute, Kind, kind_of, vocabulary_of
 from maia.expressions import (
     Take,
@@ -22,8 +22,8 @@ from maia.expressions import (
 )
 from maia.expressions.syntax import expressions_in
 from maia.policy.restrictions import mistyped
-from maia.policy.view import View, Window, kinds_shown, see, shows
-from maia.predicates import ALWAYS
+from maia.policy.view import PublicationRefused, View, Window, kinds_shown, see, shape, shows
+from maia.predicates import ALWAYS, admits
 from support.view_cases import (
     ASKED,
     ISSUER,
@@ -116,6 +116,45 @@ def test_a93_a_later_link_sees_only_what_the_link_before_it_shows(random: Random
         through = None if outcome is None else shown(after, outcome)
         # The resources are the same, so nothing else could be in between.
         assert whole is None or shown(whole, event) == through
+
+
+def published(authority: Authority | None, event: dict) -> dict | None:
+    """Return what becomes of an event that a holder of this right to publish writes; None for nothing."""
+    if authority is None:
+        return None
+    window = Window(authority.restriction, authority.attributes)
+    view = View((window,), recipient=b"r" * 32, on_publication=authority.transformations)
+    try:
+        return shape(view, event, KEYS)
+    except PublicationRefused:
+        return None
+
+
+@given(seeds)
+def test_a_delegates_events_pass_through_the_transformations_of_all_links(random: Random) -> None:
+    """On publication the last link is applied first, and the terms of all links are about the outcome."""
+    one, two, three = (
+        replace(random_authority(random), actions=frozenset({Action.PUBLISH})) for _ in range(3)
+    )
+    first, last = composed(one, two), composed(two, three)
+    left = None if first is None else composed(first, three)
+    right = None if last is None else composed(one, last)
+    for row in range(5):
+        event = random_event(random, row)
+        assert published(left, event) == published(right, event)
+        if first is None:
+            continue
+        # What the delegate writes becomes what its issuer could have written in place of it ...
+        bare = replace(two, attributes=ALL_ATTRIBUTES, restriction=ALWAYS)
+        made = published(bare, event)
+        whole = published(first, event)
+        by_issuer = None if made is None else published(one, made)
+        if whole is not None:
+            assert by_issuer is not None
+            assert whole.items() <= by_issuer.items()
+        # ... and nothing is published that a term of either link excludes.
+        if by_issuer is not None and admits(two.restriction, by_issuer) and two.attributes is ALL_ATTRIBUTES:
+            assert whole == by_issuer
 
 
 @given(seeds)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.bounded_map import BoundedMap
@@ -334,4 +334,4 @@ def _sharing(view: View, other: View | None) -> View:
     if not all(one == two for one, two in pairs):
         return view
     until = other.until if other.until == view.until else view.until
-    return View(other.windows, view.interest, other.forced, until, view.recipient)
+    return replace(view, windows=other.windows, forced=other.forced, until=until)

@@ -70,7 +70,8 @@ def attached(
 
     What the publisher requires of subscribers is what this frame says, or else the advertisement. The
     signature is verified over the frame as it was `given`, and goes along as far as it covers what is
-    left of it: not where the publisher's right demands other columns or values.
+    left of it: not where the publisher's right demands other columns or values. Where the right
+    transforms what is written it never does, so that nothing tells events that were changed from others.
     """
     proof, requires = b"", entry.requires
     if isinstance(message, PublishTo | PublishSigned) and message.requires is not None:
@@ -80,7 +81,9 @@ def attached(
         type_id = entry.right.event_type.type_id
         about = Publishing(type_id, entry.stream, message.sequence, message.published_at, requires)
         whole = proof_of_author(given, about, link.peer, message.signature, message.seed)
-        if shaped.frame == (given.take(shaped.rows) if shaped.refused else given):
+        if entry.shaper.transform is None and shaped.frame == (
+            given.take(shaped.rows) if shaped.refused else given
+        ):
             proof = whole.part(given.columns, shaped.rows).to_bytes()
     is_anything = link.statement or proof or requires
     return Author(link.statement, proof, requires) if is_anything else None

@@ -28,6 +28,7 @@ from maia.ledger.records import (
     Ground,
     LedgerRecord,
     Shown,
+    Summarised,
     records_to_bytes,
     to_ranges,
 )
@@ -68,8 +69,12 @@ class Disclosures:
         transit: Transit,
         shown: Mapping[frozenset[AttributeUid], Sequence[int]],
         now: Instant,
+        source: Summarised | None = None,
     ) -> Disclose:
-        """Return the entry about rows of a frame: which of them show which attributes to these members."""
+        """Return the entry about rows of a frame: which of them show which attributes to these members.
+
+        `source` says what the rows of a summary were made of.
+        """
         records: list[LedgerRecord] = []
         begins = self._written >= _FILE_BYTES
         if begins:
@@ -81,6 +86,8 @@ class Disclosures:
             for ref in refs
         ]
         audience = self._audience(tuple(grounds), records)
+        if source is not None:
+            records.append(source)
         publisher, stream, sequence = transit.publisher.key, transit.stream, transit.sequence
         for attributes, rows in shown.items():
             records.append(

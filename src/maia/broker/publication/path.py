@@ -246,11 +246,11 @@ def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, 
 
 
 def _read(state: BrokerState, message: Publish, advertisement: Advertisement) -> Frame:
-    """Return the frame, every value checked against the publisher's version of the type."""
+    """Return the frame, every value checked against the version of the type that the publisher writes."""
     most = state.settings.limits.rows_per_frame
     if message.rows > most:
         raise FrameTooLarge(f"a frame of {message.rows} rows is larger than the {most} taken on here")
-    return columns_to_frame(message.columns, message.rows, advertisement.right.event_type.kinds)
+    return columns_to_frame(message.columns, message.rows, advertisement.writes.kinds)
 
 
 def _note_sequence(advertisement: Advertisement, message: Publish) -> bool:
@@ -267,7 +267,8 @@ def _as_transit(
 ) -> Transit:
     # Columns that were not changed travel in the bytes in which they came.
     forced = advertisement.shaper.forced
-    untouched = [] if shaped.refused else message.columns
+    is_changed = shaped.refused or advertisement.shaper.transform is not None
+    untouched = [] if is_changed else message.columns
     if forced:
         untouched = [column for column in untouched if column.uid not in forced]
     type_id, kept = advertisement.right.event_type.type_id, list(shaped.rows) if shaped.refused else ()

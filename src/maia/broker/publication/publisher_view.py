@@ -1,7 +1,8 @@
 """What does a publisher's frame become under its View?
 
-Attributes without right are left out, forced values replace whatever was
-given, and rows outside the rest of the restriction are refused and counted.
+Transformations on publication come first. Then attributes without right are left
+out, forced values replace whatever was given, and rows outside the rest of the
+restriction are refused and counted.
 Row by row this is `shape` of the policy kernel; here it is done by column,
 and rows are looked at one by one only where the restriction leaves a choice.
 """
@@ -13,10 +14,12 @@ from dataclasses import dataclass, field
 
 from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Column, Frame, kind_of
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
 from maia.types.topics import TOPIC, is_topic
 from maia.views import Test, to_python_test
+from maia.views.transforming_frames import SeeFrame, transforming_frames
 
 __all__ = ["Shaped", "Shaper", "shaper_of"]
 
@@ -42,14 +45,20 @@ class Shaper:
     tested: frozenset[AttributeUid] = field(repr=False)
     root: str | None = None
     """The tree, if these are events on topics: a path that is none is refused (A5)."""
+    transform: SeeFrame | None = field(default=None, repr=False)
+    """What is made of a frame before anything else is asked; None for nothing."""
 
     def shape(self, frame: Frame) -> Shaped:
         """Return the frame as its publisher may send it; rows are refused, never mended."""
-        written = self._written(frame)
+        made, numbers = (frame, range(frame.rows)) if self.transform is None else self.transform(frame)
+        if made is None:
+            return Shaped(frame.take(()), (), refused=frame.rows)
+        written = self._written(made)
         rows = self._passing(written)
-        if len(rows) == frame.rows:
-            return Shaped(written, rows, refused=0)
-        return Shaped(written.take(rows), rows, refused=frame.rows - len(rows))
+        if len(rows) == made.rows:
+            return Shaped(written, numbers, refused=frame.rows - made.rows)
+        kept = [numbers[row] for row in rows]
+        return Shaped(written.take(rows), kept, refused=frame.rows - len(kept))
 
     def _written(self, frame: Frame) -> Frame:
         if not self.forced and self.window.attributes is ALL_ATTRIBUTES:
@@ -71,10 +80,10 @@ class Shaper:
         return [row for row in passing if topics[row] in good]
 
 
-def shaper_of(view: View, root: str | None = None) -> Shaper:
+def shaper_of(view: View, root: str | None = None, keys: TransformationKeys = NO_KEYS) -> Shaper:
     """Prepare a publisher's View; one that has not exactly one window publishes nothing.
 
-    `root` is the tree, if the type is one of topics.
+    `root` is the tree, if the type is one of topics, and `keys` are the secrets of pseudonyms and noise.
     """
     if len(view.windows) != 1:
         raise PublicationRefused(())
@@ -84,4 +93,8 @@ def shaper_of(view: View, root: str | None = None) -> Shaper:
     # Every row carries the forced values, so a restriction that they satisfy holds for every row.
     always = root is None and (window.admits == ALWAYS or covers(wide=window.admits, narrow=given))
     test = None if always else to_python_test(window.admits)
-    return Shaper(window, forced, test, attributes_of(window.admits), root)
+    transform = None
+    if view.on_publication:
+        steps = Window(ALWAYS, ALL_ATTRIBUTES, view.on_publication)
+        transform = transforming_frames(View((steps,), recipient=view.recipient), keys)
+    return Shaper(window, forced, test, attributes_of(window.admits), root, transform)

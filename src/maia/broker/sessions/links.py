@@ -82,6 +82,13 @@ class Advertisement:
     """The super-types that its events are also published as, the nearest first."""
     requires: bytes = field(default=b"", repr=False)
     """What subscribers have to meet, unless a frame says otherwise."""
+    written: VerifiedType | None = field(default=None, repr=False)
+    """The type whose events the publisher writes, where its right converts them into its own."""
+
+    @property
+    def writes(self) -> VerifiedType:
+        """Return the version that the publisher's frames are in."""
+        return self.right.event_type if self.written is None else self.written
 
     @property
     def type_ids(self) -> tuple[bytes, ...]:

@@ -19,6 +19,7 @@ import msgspec
 
 from maia.broker.publication.transit import Transit, author_of_part, without_proof
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
+from maia.broker.subscriptions.summaries import ClassSummaries, PeriodDelivery
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.authority import transformation_to_expression
@@ -26,6 +27,7 @@ from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
 from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
+from maia.policy.summaries import is_summarised
 from maia.policy.view import asks_of, converts_to, keeps, kinds_shown
 from maia.predicates import (
     ALWAYS,
@@ -55,6 +57,7 @@ __all__ = [
     "class_key",
     "delivery_of",
     "routed_filter",
+    "summary_deliveries",
 ]
 
 
@@ -63,6 +66,7 @@ CLASS_KEY_BYTES: Final = 16
 READ_ONE_BY_ONE: Final = 8
 """Up to this many classes, reading each one's filter costs less than asking the index."""
 
+_BEGINNING: Final = Instant(0)
 _SETS_REMEMBERED: Final = 1024
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TO_NOBODY: Final = (b"\x98\x16\x90", b"\x99\x1d\x90")
@@ -85,10 +89,6 @@ class Seen:
 Members: TypeAlias = Sequence[Mapping[LinkId, Sequence[int]]]
 Record: TypeAlias = Callable[[Members, Transit, Seen], Iterable[Effect]]
 """Returns what puts a delivery to these references on record."""
-
-
-def _no_record(_members: Members, _transit: Transit, _seen: Seen) -> Iterable[Effect]:
-    return ()
 
 
 @dataclass(slots=True)
@@ -118,6 +118,8 @@ class SubscriberGroup:
     """What its members ask of publishers."""
     parts: Partition | None = field(default=None, repr=False)
     """Its members by identity, once a frame required something of them."""
+    summaries: ClassSummaries | None = field(default=None, repr=False)
+    """What its frames come to, if its members see nothing else."""
 
     @property
     def reader(self) -> RowReader:
@@ -164,7 +166,7 @@ class SubscriberGroup:
 
         A class that asks about an attribute that is `missing` gets nothing of the frame.
         """
-        if missing and not missing.isdisjoint(self.asks):
+        if self.summaries is not None or (missing and not missing.isdisjoint(self.asks)):
             return None
         rows = self.reader(range(transit.frame.rows), transit.matched)
         return self.screened(transit, rows) if rows else None
@@ -227,13 +229,15 @@ class SubscriberGroup:
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_keys", "classes", "matches")
+    __slots__ = ("_keys", "classes", "matches", "summarising")
 
     def __init__(self, keys: TransformationKeys = NO_KEYS) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand."""
         self._keys = keys
         self.classes: dict[bytes, SubscriberGroup] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
+        self.summarising: dict[bytes, ClassSummaries] = {}
+        """The classes whose View summarises."""
 
     def join(
         self,
@@ -244,6 +248,7 @@ class LocalSubscribers:
         *,
         is_kept: bool = False,
         requires: Predicate = NO_REQUIREMENT,
+        now: Instant = _BEGINNING,
     ) -> bool:
         """Add a reference to its class; say whether the class is new."""
         known = self.classes.get(key)
@@ -257,8 +262,13 @@ class LocalSubscribers:
             known.is_kept, known.requires = is_kept, requires
             if not is_kept:
                 self.matches.add(key, known.routed)
+            if is_summarised(view):
+                known.summaries = self.summarising[key] = ClassSummaries.begin(key, view, self._keys, now)
+                known.summaries.joined[member] = now
             return True
         known.join(member)
+        if known.summaries is not None:
+            known.summaries.joined[member] = now
         return False
 
     def represents(self, key: bytes, member: tuple[LinkId, int]) -> bool:
@@ -273,9 +283,12 @@ class LocalSubscribers:
         """Take a reference out of its class; say whether the class is gone."""
         known = self.classes[key]
         known.leave(member)
+        if known.summaries is not None:
+            del known.summaries.joined[member]
         if known.link is not None or known.others:
             return False
         del self.classes[key]
+        self.summarising.pop(key, None)
         if not known.is_kept:
             self.matches.remove(key)
         return True
@@ -288,7 +301,7 @@ class LocalSubscribers:
         *,
         missing: frozenset[AttributeUid] = frozenset(),
         taken: set[int] | None = None,
-        record: Record = _no_record,
+        record: Record | None = None,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
@@ -303,6 +316,11 @@ class LocalSubscribers:
             view_class = self.classes[key]
             if missing and not missing.isdisjoint(view_class.asks):
                 continue
+            if view_class.summaries is not None:
+                view_class.summaries.take(transit, rows, now)
+                if taken is not None:
+                    taken.update(rows)
+                continue
             members = [view_class.members]
             if transit.requires:
                 view_class.parts = identities.partition(view_class.members, view_class.parts, now)
@@ -311,8 +329,26 @@ class LocalSubscribers:
             if seen is not None:
                 if taken is not None:
                     taken.update(rows)
-                yield from record(members, transit, seen)
+                if record is not None:
+                    yield from record(members, transit, seen)
                 yield from _deliveries(transit, seen, members)
+
+    def take_left_out(self) -> int:
+        """Return how many events were left out of summaries since this was asked last."""
+        left_out = 0
+        for one in self.summarising.values():
+            left_out += one.periods.left_out
+            one.periods.left_out = 0
+        return left_out
+
+    def closes_after(self, now: Instant) -> Instant | None:
+        """Return when the first period of a summary is closed from now on; None without summaries."""
+        return min((one.periods.closes_after(now) for one in self.summarising.values()), default=None)
+
+    def close_periods(self, now: Instant) -> Iterator[PeriodDelivery]:
+        """Yield what is delivered of summaries whose periods are closed by now."""
+        for one in list(self.summarising.values()):
+            yield from one.close(now)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
         """Return the rows that each class may have, in order; classes without any are left out."""
@@ -406,6 +442,12 @@ def _deliveries(
             if same not in ready:
                 ready[same] = _addressed(whole, refs)
             yield Send(link, ready[same])
+
+
+def summary_deliveries(transit: Transit, delivery: PeriodDelivery) -> Iterator[Effect]:
+    """Yield derived events to the members that get them."""
+    seen = Seen(delivery.rows.rows, frame_to_columns(delivery.rows), {})
+    yield from _deliveries(transit, seen, [delivery.members])
 
 
 def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:

@@ -14,7 +14,7 @@ from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.publication.projection import consents_hold
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
+from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged, UnknownType
 from maia.broker.routing.interests import send_proof_again
 from maia.broker.sessions.links import Advertisement, Entry, Link
 from maia.broker.state import BrokerState
@@ -24,6 +24,7 @@ from maia.broker.subscriptions.registry import (
     place_subscription,
     project_again,
     schedule_recheck_of,
+    version_written,
     view_class_of,
 )
 from maia.credentials import SignedCertificate
@@ -164,9 +165,14 @@ def _place_again(
 ) -> list[Effect]:
     """Register an entry with another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
-        renewed = replace(
-            entry, right=right, shaper=shaper_of(right.view, tree_root(right.event_type.name.name))
-        )
+        tree, secrets = tree_root(right.event_type.name.name), state.settings.transformation_keys
+        try:
+            written = version_written(state, right.view)
+        except UnknownType as problem:
+            # What is left converts from a type that this publisher does not write.
+            return _ended(state, link, entry, problem, now)
+        shaper = shaper_of(right.view, tree, secrets)
+        renewed = replace(entry, right=right, shaper=shaper, written=written)
         return place_advertisement(state, link, renewed, None, now)
     seen = view_class_of(right, entry.cursor, entry.requires)
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)

@@ -20,7 +20,13 @@ from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
 from maia.broker.publication.delivery import check_ledger
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.refusals import CursorTaken, RefTaken, RequirementOnBlinded, StatementAwaited
+from maia.broker.refusals import (
+    CursorTaken,
+    RefTaken,
+    RequirementOnBlinded,
+    StatementAwaited,
+    SummaryNotKept,
+)
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
 from maia.broker.sessions.links import Advertisement, HeldRequest, Link, Subscription
@@ -31,6 +37,7 @@ from maia.broker.subscriptions.registry import (
     lease_end,
     place_advertisement,
     place_subscription,
+    version_written,
     view_class_of,
 )
 from maia.credentials import Action, SignedCertificate
@@ -39,6 +46,7 @@ from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.policy.summaries import is_summarised
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType
 from maia.types.topics import tree_root
@@ -91,6 +99,10 @@ def _subscribed(
     if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
         return waits
     right = _decided(state, link, request, pool, answers, now)
+    if isinstance(message, SubscribeDurable) and is_summarised(right.view):
+        raise SummaryNotKept(
+            "a summary is of the time in which you are subscribed: ask without a durable name"
+        )
     met = _met(state, event_type, handed_over, now)
     cursor = _cursor(state, link, message, before, event_type)
     frame, own = framed_request(message.request)
@@ -138,6 +150,7 @@ def _advertised(
     if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
         return waits
     right = _decided(state, link, request, pool, answers, now)
+    written = version_written(state, right.view, handed_over)
     met = _met(state, event_type, handed_over, now)
     again, lack = dial_or_lack(state, event_type.type_id, now)
     met += again
@@ -149,12 +162,13 @@ def _advertised(
         ref=message.id,
         link=link.id,
         right=right,
-        shaper=shaper_of(right.view, tree_root(event_type.name.name)),
+        shaper=shaper_of(right.view, tree_root(event_type.name.name), state.settings.transformation_keys),
         stream=asked.stream,
         lease_ends=lease_end(state, link, now),
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
         requires=requirement_to_bytes(asked.requires),
+        written=written,
     )
     placed = place_advertisement(state, link, entry, before, now)
     cut = limit_effects(link.id, message.id, right, None if before is None else before.right)

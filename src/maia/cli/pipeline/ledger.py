@@ -16,7 +16,7 @@ from maia.cli.output import ANSWER_NO, answer
 from maia.config.input_files import read_definition, read_principal
 
 if TYPE_CHECKING:
-    from maia.ledger.records import Disclosure
+    from maia.ledger.records import Disclosure, Summarised
     from maia.types import TypeDefinition
 
 __all__ = ["app"]
@@ -172,16 +172,25 @@ def _moment(one: Disclosure) -> str:
     return datetime.fromtimestamp(one.at / 1_000_000, UTC).isoformat(timespec="milliseconds")
 
 
+def _period(summary: Summarised) -> str:
+    from maia.events import Instant
+
+    return f"{Instant(summary.begins)} to {Instant(summary.ends)}"
+
+
 def _lines(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
     from maia.credentials import Principal
 
     definition = definitions.get(one.type_id)
     rows = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(one))
+    summary = one.summary
+    source = [] if summary is None else [f"made of      {summary.events} events of {_period(summary)}"]
     return [
         f"delivered    {_moment(one)}",
         f"to           {Principal(one.recipient)}",
         f"type         {one.type_id.hex() if definition is None else definition.name.name}",
         f"of           {Principal(one.publisher)}, frame {one.sequence}, rows {rows}",
+        *source,
         f"attributes   {', '.join(_names(one, definitions))}",
         *(f"by           certificate {certificate.hex()}" for certificate in one.certificates),
     ]
@@ -203,4 +212,5 @@ def _record(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> dic
         "attributes": _names(one, definitions),
         "view": one.view.hex(),
         "certificates": [certificate.hex() for certificate in one.certificates],
+        **({} if one.summary is None else {"made_of": one.summary.events, "period": _period(one.summary)}),
     }

@@ -172,11 +172,17 @@ class BlockingClient:
         *,
         requires: str | Predicate = NO_REQUIREMENT,
         numbering: Numbering | None = None,
+        written_as: EventType | None = None,
         timeout_s: float = ANSWER_S,
     ) -> BlockingPublisher:
         """Ask to publish events of a type; raise the refusal if that is denied."""
         asked = self._client.advertise(
-            event_type, filter, requires=requires, numbering=numbering, timeout_s=timeout_s
+            event_type,
+            filter,
+            requires=requires,
+            numbering=numbering,
+            written_as=written_as,
+            timeout_s=timeout_s,
         )
         return BlockingPublisher(self._wait, self._wait(asked))
 

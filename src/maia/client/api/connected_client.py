@@ -142,7 +142,7 @@ class Client:
         """Verify a type version after those it was made from; it can be named from now on."""
         self._types.learn(history)
 
-    async def advertise(
+    async def advertise(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
@@ -150,6 +150,7 @@ class Client:
         requires: str | Predicate = NO_REQUIREMENT,
         numbering: Numbering | None = None,
         signs: bool = False,
+        written_as: EventType | None = None,
         on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
@@ -160,13 +161,16 @@ class Client:
         With `numbering`, what is published again under the same numbers is
         taken for the same; without, every publisher has a stream of its own.
         A publisher that `signs` proves to subscribers that it has written these values itself.
+        If your right converts what you write into events of this type, name the type that you write
+        with `written_as`: events are then given in its names.
         `on_warning` is called with the reason why what is published cannot get far at this moment,
         and None when it can again.
         """
         known = await self._meant(event_type, timeout_s)
         wanted, required = predicate_for(filter, known, topic_pattern(event_type)), requirement_for(requires)
+        written = None if written_as is None else await self._meant(written_as, timeout_s)
         entry, effects = self._session.advertise(
-            known, wanted, self._clock(), numbering, signs=signs, requires=required
+            known, wanted, self._clock(), numbering, signs=signs, requires=required, written=written
         )
         publisher = Publisher(self, entry, on_warning)
         self._publishers[entry.ref] = publisher

@@ -83,7 +83,7 @@ class Publisher:
     @property
     def event_type(self) -> VerifiedType:
         """Return the version of the type that this publisher speaks."""
-        return self._entry.known.event_type
+        return self._entry.written_type
 
     # -------------------------------------------------------- what an application asks for
 

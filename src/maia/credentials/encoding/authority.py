@@ -3,7 +3,7 @@
     (tag RESOURCE (actions * | ACTION …) (attributes * | UID …)
          (restriction PREDICATE)? (condition PREDICATE)?
          (transform (by KEY) (as (owner OWNER) (name NAME) (version VERSION))?
-                    (rules RULE …) (attributes * | UID …) (restriction PREDICATE)?)?)
+                    (rules RULE …) (attributes * | UID …) (restriction PREDICATE)? (summary …)?)?)
 
     RESOURCE = (any) | (any (owner OWNER))
              | (network (owner * | OWNER) (name PATTERN …))
@@ -62,6 +62,7 @@ from maia.credentials.names import (
 )
 from maia.events import ATTRIBUTES_MAX, AttributeUid, attribute_uid
 from maia.expressions.encoding import rules_from_expressions, rules_to_expressions
+from maia.expressions.summary_text import summary_from_expression, summary_to_expression
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate
 
@@ -212,10 +213,14 @@ def checked_sense(authority: Authority) -> Authority:
     ):
         raise BadAuthority("a network has no attributes to choose or to restrict")
     if authority.transformations:
-        if actions != frozenset({Action.SUBSCRIBE}) or not isinstance(authority.resources, TypePattern):
-            raise BadAuthority("a transformation belongs to a grant to `subscribe` to a type, and no other")
+        one = len(actions) == 1 and actions <= EVENT_ACTIONS
+        if not one or not isinstance(authority.resources, TypePattern):
+            raise BadAuthority("a transformation is of a grant to `subscribe` to a type, or to `publish` it")
         if not all(step.attributes for step in authority.transformations):
             raise BadAuthority("a transformation that shows no attribute grants nothing")
+        for step in authority.transformations:
+            if step.summary is not None and (step.rules or step.result is None or Action.PUBLISH in actions):
+                raise BadAuthority("a summary is shown to subscribers as another type, and has no rules")
     return authority
 
 
@@ -410,6 +415,7 @@ def transformation_to_expression(step: Transformation) -> SExpression:
         (b"rules", *rules_to_expressions(step.rules)),
         attributes_to_expression(step.attributes),
         *ending,
+        *(() if step.summary is None else (summary_to_expression(step.summary),)),
     )
 
 
@@ -428,7 +434,9 @@ def _read_transformation(parts: list[SExpression]) -> Transformation:
     match parts:
         case [(b"by", by), (b"rules", *rules), (b"attributes", *_) as attributes, *ending]:
             left = list(ending)
-            restriction = _take_term(left, b"restriction")
+            restriction, summary = _take_term(left, b"restriction"), None
+            if left:
+                summary = summary_from_expression(left.pop(0))
             if not left:
                 return Transformation(
                     principal_from_expression(by),
@@ -436,6 +444,7 @@ def _read_transformation(parts: list[SExpression]) -> Transformation:
                     attributes_from_expression(attributes),
                     restriction,
                     result,
+                    summary,
                 )
     raise BadAuthority("a `transform` has `by`, `rules` and `attributes`, and nothing that is not known here")
 

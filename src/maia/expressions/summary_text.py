@@ -1,0 +1,281 @@
+"""How is a summary signed, and how do people write it?
+
+    (summary (every SECONDS) (at-least COUNT) (late SECONDS)
+             (per (UID EXPRESSION) …)
+             (of (UID AGGREGATE) | (UID AGGREGATE EXPRESSION) | (UID mean EXPRESSION (step FLOAT)) …))
+
+Each summary has one form in bytes. What `format_summary` writes reads back, clause by clause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from maia.canonical import SExpression
+from maia.events import AttributeUid, Kind, PresentValue, Vocabulary, attribute_uid
+from maia.expressions.encoding import BadExpressionEncoding, value_from_expression, value_to_expression
+from maia.expressions.language import (
+    BadExpressionText,
+    format_expression,
+    parse_expression,
+    parse_rule,
+)
+from maia.expressions.summaries import (
+    LATE_S_DEFAULT,
+    Aggregate,
+    Key,
+    Measure,
+    Summary,
+    checked_summary,
+)
+from maia.expressions.syntax import RULES_MAX, BadExpression
+from maia.predicates.encoding import literal_from_bytes, literal_to_bytes
+from maia.predicates.language.literals import NO_PARAMETERS
+from maia.predicates.language.scanner import Scanner
+from maia.predicates.language.writer import format_literal
+from maia.predicates.syntax import ALWAYS
+
+__all__ = [
+    "format_summary",
+    "parse_every",
+    "parse_key",
+    "parse_measure",
+    "parse_summary",
+    "summary_from_expression",
+    "summary_to_expression",
+]
+
+_UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}|0")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_ASSIGNED: Final = re.compile(
+    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)\s*:=\s*(?P<call>[A-Za-z_]+)\s*\((?P<inside>.*)\)\s*", re.DOTALL
+)
+_STEP: Final = re.compile(r"(?P<value>.*),\s*(?P<step>[0-9][0-9.eE+-]*)\s*", re.DOTALL)
+_AGGREGATES: Final = {one.value: one for one in Aggregate}
+_DIGITS: Final = re.compile(rb"0|[1-9][0-9]{0,8}")
+
+
+# ------------------------------------------------------------ text
+
+
+def parse_every(text: str) -> tuple[int, int, int]:
+    """Read `5 minutes at least 5 late 30 seconds`: period, least group, and how late events may be."""
+    scanner = Scanner(text)
+    every_s, at_least, late_s = _seconds(scanner), 1, LATE_S_DEFAULT
+    if scanner.take_word("at"):
+        scanner.must_take_word("least")
+        at_least = _number(scanner)
+    if scanner.take_word("late"):
+        late_s = _seconds(scanner)
+    if not scanner.at_end():
+        raise scanner.expected("`at least`, `late` or the end")
+    return every_s, at_least, late_s
+
+
+def _number(scanner: Scanner) -> int:
+    found = scanner.take_match(_NUMBER)
+    if found is None:
+        raise scanner.expected("a number")
+    return int(found)
+
+
+def _seconds(scanner: Scanner) -> int:
+    count = _number(scanner)
+    at = scanner.mark()
+    word = scanner.take_match(_NAME) or ""
+    unit = _UNITS.get(word.removesuffix("s"))
+    if unit is None:
+        raise scanner.refused("expected seconds, minutes, hours or days", at=at, problem=BadExpressionText)
+    return count * unit
+
+
+def parse_key(
+    text: str,
+    vocabulary: Vocabulary,
+    assigned: Vocabulary,
+    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+) -> Key:
+    """Read `area := first(place, 3)`; a name alone is that attribute, called the same in the outcome."""
+    text = text if ":=" in text else f"{text.strip()} := {text.strip()}"
+    rule = parse_rule(text, vocabulary, assigned, parameters)
+    if rule.value is None or rule.condition != ALWAYS:
+        raise BadExpression("a summary is `per` a value, under no condition")
+    return Key(rule.uid, rule.value)
+
+
+def parse_measure(
+    text: str,
+    vocabulary: Vocabulary,
+    assigned: Vocabulary,
+    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+) -> Measure:
+    """Read `mean_level := mean(level, 0.1)`, `readings := count()` and their like."""
+    scanner = Scanner(text)
+    found = _ASSIGNED.fullmatch(text)
+    known = ", ".join(f"{name}(…)" for name in _AGGREGATES)
+    if found is None:
+        raise scanner.expected(f"an assignment of {known}")
+    name, call = found.group("name"), found.group("call")
+    if name not in assigned:
+        said = f"the outcome has no attribute `{name[:64]}`"
+        raise scanner.refused(said, at=found.start("name"), problem=BadExpressionText)
+    aggregate = _AGGREGATES.get(call)
+    if aggregate is None:
+        said = f"a summary assigns {known}, and not `{call[:64]}`"
+        raise scanner.refused(said, at=found.start("call"), problem=BadExpressionText)
+    inside, step = found.group("inside"), None
+    stepped = _STEP.fullmatch(inside) if aggregate is Aggregate.MEAN else None
+    if stepped is not None:
+        inside, step = stepped.group("value"), _step(scanner, stepped, found.start("inside"))
+    value = None
+    if inside.strip():
+        # Read in place, so that a complaint points at its own column.
+        blank = "".join(c if c == "\n" else " " for c in text[: found.start("inside")])
+        value = parse_expression(blank + inside, vocabulary, None, parameters)
+    try:
+        measure = Measure(assigned[name].uid, aggregate, value, step)
+    except BadExpression as problem:
+        raise scanner.refused(problem.message, at=found.start("call"), problem=BadExpressionText) from problem
+    if measure.kind is not assigned[name].kind:
+        said = f"a {assigned[name].kind.value} is assigned here, and `{call}` is a {measure.kind.value}"
+        raise scanner.refused(said, at=0, problem=BadExpressionText)
+    return measure
+
+
+def _step(scanner: Scanner, found: re.Match[str], begins: int) -> float:
+    try:
+        return float(found.group("step"))
+    except ValueError:
+        at = begins + found.start("step")
+        raise scanner.refused("expected a number", at=at, problem=BadExpressionText) from None
+
+
+def parse_summary(
+    every: str,
+    per: Sequence[str],
+    assignments: Sequence[str],
+    vocabulary: Vocabulary,
+    assigned: Vocabulary,
+    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+) -> Summary:
+    """Read a whole summary from its clauses."""
+    every_s, at_least, late_s = parse_every(every)
+    return checked_summary(
+        Summary(
+            every_s,
+            tuple(parse_key(text, vocabulary, assigned, parameters) for text in per),
+            tuple(parse_measure(text, vocabulary, assigned, parameters) for text in assignments),
+            at_least,
+            late_s,
+        )
+    )
+
+
+def format_summary(
+    summary: Summary,
+    names: Mapping[AttributeUid, str] | None = None,
+    assigned: Mapping[AttributeUid, str] | None = None,
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return what follows `every`, what follows each `per`, and each assignment."""
+
+    def called(uid: AttributeUid) -> str:
+        return uid if assigned is None else assigned.get(uid, f"#{uid}")
+
+    def written(measure: Measure) -> str:
+        operands = [] if measure.value is None else [format_expression(measure.value, names)]
+        operands += [] if measure.step is None else [format_literal(measure.step)]
+        return f"{called(measure.uid)} := {measure.aggregate.value}({', '.join(operands)})"
+
+    least = "" if summary.at_least == 1 else f" at least {summary.at_least}"
+    return (
+        f"{summary.every_s} seconds{least} late {summary.late_s} seconds",
+        tuple(f"{called(key.uid)} := {format_expression(key.value, names)}" for key in summary.keys),
+        tuple(map(written, summary.measures)),
+    )
+
+
+# ------------------------------------------------------------ bytes
+
+
+def summary_to_expression(summary: Summary) -> SExpression:
+    """Return the one form of a summary; refuse one that could not be read back."""
+    checked_summary(summary)
+    return (
+        b"summary",
+        (b"every", b"%d" % summary.every_s),
+        (b"at-least", b"%d" % summary.at_least),
+        (b"late", b"%d" % summary.late_s),
+        (
+            b"per",
+            *((attribute_uid(key.uid).encode(), value_to_expression(key.value)) for key in summary.keys),
+        ),
+        (b"of", *map(_measure, summary.measures)),
+    )
+
+
+def _measure(measure: Measure) -> SExpression:
+    value = () if measure.value is None else (value_to_expression(measure.value),)
+    step = () if measure.step is None else ((b"step", literal_to_bytes(measure.step)),)
+    return (attribute_uid(measure.uid).encode(), measure.aggregate.value.encode(), *value, *step)
+
+
+def summary_from_expression(expression: SExpression) -> Summary:
+    """Read a summary strictly."""
+    match expression:
+        case (
+            b"summary",
+            (b"every", every),
+            (b"at-least", least),
+            (b"late", late),
+            (b"per", *keys),
+            (b"of", *measures),
+        ) if len(keys) + len(measures) <= RULES_MAX:
+            try:
+                return checked_summary(
+                    Summary(
+                        _read_number(every),
+                        tuple(map(_read_key, keys)),
+                        tuple(map(_read_measure, measures)),
+                        _read_number(least),
+                        _read_number(late),
+                    )
+                )
+            except BadExpression as problem:
+                raise BadExpressionEncoding(problem.message) from problem
+    raise BadExpressionEncoding("a summary has `every`, `at-least`, `late`, `per` and `of`, in this order")
+
+
+def _read_number(atom: SExpression) -> int:
+    if not isinstance(atom, bytes) or _DIGITS.fullmatch(atom) is None:
+        raise BadExpressionEncoding("a number of a summary is decimal, without leading zeros")
+    return int(atom)
+
+
+def _read_key(expression: SExpression) -> Key:
+    match expression:
+        case (bytes(uid), value):
+            return Key(_uid(uid), value_from_expression(value))
+    raise BadExpressionEncoding("a key of a summary is `(UID EXPRESSION)`")
+
+
+def _read_measure(expression: SExpression) -> Measure:
+    match expression:
+        case (bytes(uid), bytes(name), *rest) if name.decode("ascii", "replace") in _AGGREGATES:
+            aggregate = _AGGREGATES[name.decode()]
+            match rest:
+                case []:
+                    return Measure(_uid(uid), aggregate)
+                case [value]:
+                    return Measure(_uid(uid), aggregate, value_from_expression(value))
+                case [value, (b"step", bytes(octets))]:
+                    step = literal_from_bytes(Kind.FLOAT, octets)
+                    assert isinstance(step, float)  # noqa: S101 - of the kind that was asked for
+                    return Measure(_uid(uid), aggregate, value_from_expression(value), step)
+    raise BadExpressionEncoding("what is `of` a summary is `(UID AGGREGATE EXPRESSION)`")
+
+
+def _uid(octets: bytes) -> AttributeUid:
+    return attribute_uid(octets.decode("ascii", "replace"))

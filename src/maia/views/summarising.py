@@ -1,0 +1,110 @@
+"""What have the events of the open periods come to so far, and what is shown when a period closes?
+
+Brokers ask: frames go in as they arrive, and events come out when their period is closed. The answer is
+that of `summarised` in `maia.policy.summaries`, for the events that arrived in time. The state is
+bounded: periods that have not begun, or that are closed, take nothing, and a period has a limited number of
+groups. What has no room is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maia.events import SECOND, Frame, Instant, PresentValue, frame_of
+from maia.expressions.meaning import NO_KEYS, TransformationKeys
+from maia.expressions.summaries import Group, GroupKey, derived_event, group_key, period_of
+from maia.policy.summaries import split
+from maia.policy.view import View
+from maia.views.transforming_frames import transforming_frames
+
+__all__ = ["GROUPS_MAX", "ClosedPeriod", "OpenPeriods"]
+
+GROUPS_MAX: Final = 10_000
+"""Groups of one period; an event that would begin another is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPeriod:
+    """What a period has come to, as it is shown, and of how many events it was made."""
+
+    start: Instant
+    ends: Instant
+    frame: Frame
+    events: int
+
+
+class OpenPeriods:
+    """The periods of one View that are not closed yet."""
+
+    __slots__ = ("_behind", "_front", "_open", "_summary", "began_at", "left_out")
+
+    def __init__(self, view: View, keys: TransformationKeys = NO_KEYS, *, now: Instant) -> None:
+        """Begin now: periods that have begun before are never shown, because a part of them is missing."""
+        parts = split(view)
+        self._summary = parts.summary
+        self._front = transforming_frames(parts.front, keys)
+        self._behind = transforming_frames(parts.behind, keys)
+        self._open: dict[Instant, dict[GroupKey, Group]] = {}
+        self.began_at = now
+        self.left_out = 0
+        """How many events came too late, too early, or found no room."""
+
+    def closes_after(self, now: Instant) -> Instant:
+        """Return when the first period is closed that is not closed now, or that has not been delivered."""
+        since = period_of(self._summary, now - self._summary.late_s * SECOND)
+        return self._summary.closes_at(min(self._open, default=since))
+
+    def take(self, frame: Frame, published_at: int, now: Instant) -> None:
+        """Count the events of a frame whose rows the View's window admits."""
+        summary = self._summary
+        start = period_of(summary, published_at)
+        is_in_time = start <= now + summary.late_s * SECOND and now < summary.closes_at(start)
+        if not is_in_time:
+            self.left_out += frame.rows
+            return
+        if start < self.began_at:
+            return
+        taken, _ = self._front(frame)
+        if taken is None:
+            return
+        groups = self._open.setdefault(start, {})
+        for event in taken.events():
+            key = group_key(summary, event)
+            if key is None:
+                continue
+            group = groups.get(key)
+            if group is None:
+                if len(groups) >= GROUPS_MAX:
+                    self.left_out += 1
+                    continue
+                group = groups[key] = Group()
+            group.add(summary, event)
+
+    def close(self, now: Instant) -> list[ClosedPeriod]:
+        """Return the periods that are closed by now and show something, oldest first, and forget them."""
+        summary, closed = self._summary, list[ClosedPeriod]()
+        for start in sorted(start for start in self._open if summary.closes_at(start) <= now):
+            groups = self._open.pop(start)
+            found = [
+                (event, group.events)
+                for key, group in sorted(groups.items(), key=_values)
+                if (event := derived_event(summary, start, key, group)) is not None
+            ]
+            if not found:
+                continue
+            shown, rows = self._behind(frame_of([event for event, _ in found], summary.kinds))
+            if shown is not None:
+                ends = Instant(start + summary.every_s * SECOND)
+                closed.append(ClosedPeriod(start, ends, shown, _counted(found, rows)))
+        return closed
+
+
+def _values(item: tuple[GroupKey, Group]) -> tuple[PresentValue, ...]:
+    """Return the values of a group: in their order nothing is left of the order in which events came."""
+    return tuple(value for _, value in item[0])
+
+
+def _counted(found: Sequence[tuple[object, int]], rows: Sequence[int]) -> int:
+    return sum(found[row][1] for row in rows)

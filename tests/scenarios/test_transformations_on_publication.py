@@ -1,0 +1,95 @@
+"""A policy transforms what a publisher writes before it leaves its broker, for all readers alike."""
+
+from __future__ import annotations
+
+import pytest
+
+import maia
+from maia.expressions.meaning import pseudonym_of
+from maia.expressions.syntax import Scope
+from support.air_quality import (
+    CAMERA,
+    CITY,
+    OPERATOR,
+    PASSING,
+    READING,
+    SECRETS,
+    SENSOR,
+    SIGHTING,
+    connected,
+    edge_and_centre,
+)
+from support.waiting import in_a_loop, soon
+
+
+def pseudonym(value: str) -> str:
+    key = SECRETS.of(CITY.principal.key, b"").key(Scope.DOMAIN)
+    assert key is not None
+    return pseudonym_of(key, value)
+
+
+@in_a_loop
+async def test_what_a_sensor_writes_is_coarse_when_it_leaves_its_broker():
+    async with (
+        edge_and_centre() as (edge, centre),
+        connected(SENSOR, edge.address) as sensor,
+        connected(OPERATOR, edge.address) as near,
+        connected(OPERATOR, centre.address) as far,
+    ):
+        here, there = await near.subscribe(READING), await far.subscribe(READING)
+        # Asked of what is published: nobody can ask for the exact place, at any broker.
+        exact = await far.subscribe(READING, 'place == "CB3 0FD"')
+        coarse = await far.subscribe(READING, 'place == "CB3" and level == 12.5')
+        written = await sensor.advertise(READING, signs=True)
+        await written.publish_many(
+            [
+                {"sensor": "s1", "place": "CB3 0FD", "level": 12.4},
+                {"sensor": "s2", "place": "CB1 2AB", "level": 140.0},
+                {"sensor": "s3", "place": "CB3 0FD", "level": None},
+            ]
+        )
+        # The right is on the outcome: `level >= 0` is unknown for the last one.
+        with pytest.raises(maia.MaiaError) as refused:
+            await written.flush()
+        assert refused.value.code == "REFUSED-ROWS"
+        published = [
+            {"sensor": pseudonym("s1"), "place": "CB3", "level": 12.5},
+            {"sensor": pseudonym("s2"), "place": "CB1 2AB", "level": 140.0},
+        ]
+        for subscription in (here, there):
+            for wanted in published:
+                event = await soon(anext(subscription))
+                assert event == wanted
+                # The sensor's own signature is about other values than these, and never goes along.
+                assert not event.publisher.is_signed
+        assert await soon(anext(coarse)) == published[0]
+        assert await exact.some(1, timeout_s=0.05) == []
+
+
+@in_a_loop
+async def test_a_camera_writes_one_type_and_publishes_another():
+    async with (
+        edge_and_centre() as (edge, centre),
+        connected(CAMERA, edge.address) as camera,
+        connected(OPERATOR, centre.address) as operator,
+    ):
+        passings = await operator.subscribe(PASSING)
+        written = await camera.advertise(PASSING, written_as=SIGHTING)
+        await written.publish(plate="AE05 XYZ", place="CB3 0FD", speed=30)
+        await written.flush()
+        assert await soon(anext(passings)) == {"vehicle": pseudonym("AE05 XYZ"), "area": "CB3"}
+        # The policy's restriction is about what is written, and a parked car is not published.
+        await written.publish(plate="AE05 XYZ", place="CB3 0FD", speed=0)
+        with pytest.raises(maia.MaiaError) as refused:
+            await written.flush()
+        assert refused.value.code == "REFUSED-ROWS"
+        # Neither the type that is written nor that which is published can be published as it is.
+        with pytest.raises(maia.MaiaError) as refused:
+            await camera.advertise(SIGHTING)
+        assert refused.value.code == "POLICY-NO-CHAIN"
+        plain = await camera.advertise(PASSING)
+        await plain.publish(vehicle="AE05 XYZ", area="CB3 0FD")
+        with pytest.raises(maia.MaiaError) as refused:
+            await plain.flush()
+        assert refused.value.code == "REFUSED-ROWS"
+        assert await passings.some(1, timeout_s=0.05) == []

@@ -1,0 +1,216 @@
+"""Summaries over periods of time at a broker: what is counted, when it is delivered, and to whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    SigningKey,
+    Transformation,
+    TypeName,
+    TypePattern,
+    Validity,
+    exact_name,
+    issue,
+)
+from maia.demo.numberplate import LOCATION, NUMBERPLATE
+from maia.events import AttributeUid, Instant, Kind, frame_of
+from maia.expressions.summaries import Aggregate, Key, Measure, Summary
+from maia.expressions.syntax import Take
+from maia.predicates import Comparison, Operator
+from maia.types import definition_to_bytes
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import AskState, Deliver, Publish, PublishTo, StateTold, SubscribeDurable
+from support.broker import NOW, SECOND, Client, Net, connect_right, shown, sighting
+
+AREA, CARS, BEGAN = AttributeUid("1"), AttributeUid("2"), AttributeUid("3")
+SUMMARY = Summary(
+    60,
+    (Key(AREA, Take(LOCATION, Kind.STRING)),),
+    (Measure(CARS, Aggregate.COUNT), Measure(BEGAN, Aggregate.PERIOD_START)),
+    at_least=2,
+    late_s=10,
+)
+MINUTE = Instant(NOW - NOW % (60 * SECOND))
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net(now=MINUTE, lease_s=1800)
+    net.broker()
+    net.advance(30)
+    return net
+
+
+def reader(net: Net, name: str = "public", *, ends: Instant | None = None, **changes: Any) -> Client:
+    """Connect somebody who may see nothing but how many cars passed a place in a minute."""
+    story, key = net.story, SigningKey.from_seed(name.encode().ljust(32, b"."))
+    type_name = story.definition.definition.name
+    result = TypeName(type_name.owner, "Traffic", "0")
+    summary = replace(SUMMARY, **changes.pop("summary", {}))
+    step = Transformation(story.principal("CCS"), (), result=result, summary=summary)
+    authority = Authority(
+        TypePattern(type_name.owner, exact_name(type_name.name), None),
+        frozenset({Action.SUBSCRIBE}),
+        transformations=(step,),
+    )
+    validity = story.certificates[0].certificate.validity
+    validity = validity if ends is None else Validity(validity.not_before, ends)
+    right = AuthorisationCertificate(story.principal("CCS"), key.principal, False, authority, validity)
+    own = connect_right(story, key.principal), issue(right, story.keys["CCS"])
+    certificates = (*story.certificates, *own)
+    return net.client(name, key=key, credentials=certificates, **changes)
+
+
+def camera_at(net: Net) -> tuple[Client, int]:
+    camera = net.client("camera at Victoria")
+    return camera, camera.advertise()
+
+
+def cars(count: int) -> list[dict]:
+    return [sighting(f"P{number}") for number in range(count)]
+
+
+def minutes(client: Client) -> list[tuple[object, int]]:
+    """Return how many cars were delivered, and of which minute since the test began."""
+    return [(event[CARS], (event[BEGAN] - MINUTE) // (60 * SECOND)) for event in client.events()]
+
+
+def test_a_period_is_delivered_once_it_is_closed_to_those_who_were_there_all_the_time(net: Net) -> None:
+    early = reader(net, "early")
+    early.subscribe()
+    camera, ref = camera_at(net)
+    camera.publish(ref, *cars(5))  # in a minute that had begun before
+    net.advance(30)  # the first whole minute begins
+    late = reader(net, "late")
+    net.advance(1)
+    late.subscribe()
+    camera.publish(ref, *cars(3))
+    camera.publish(ref, *cars(1))
+    net.advance(59 + 9)
+    assert early.events() == late.events() == []
+    net.advance(1)  # ten seconds after its end
+    assert early.events() == [{AREA: "Victoria", CARS: 4, BEGAN: Instant(MINUTE + 60 * SECOND)}]
+    delivery = early.last(Deliver)
+    assert delivery.publisher == net.brokers["CCS broker"].key.principal.key
+    assert delivery.published_at == MINUTE + 120 * SECOND
+    camera.publish(ref, *cars(2))
+    net.advance(60)
+    assert minutes(early) == [(4, 1), (2, 2)]
+    # For the second it is the first whole minute; and nothing says that the camera published before.
+    assert minutes(late) == [(2, 2)]
+
+
+def test_what_comes_too_late_or_too_early_or_alone_is_not_counted(net: Net) -> None:
+    public = reader(net)
+    public.subscribe()
+    camera, ref = camera_at(net)
+    net.advance(30)
+
+    def published(at: Instant, count: int) -> None:
+        frame = frame_of(cars(count), dict.fromkeys((NUMBERPLATE, LOCATION), Kind.STRING) | _moments())
+        camera.say(Publish(ref, camera.next_sequence, int(at), frame.rows, frame_to_columns(frame)))
+        camera.next_sequence += 1
+
+    begun = net.now
+    published(begun, 1)  # alone in its group
+    net.advance(65)  # five seconds into the next minute
+    published(Instant(begun + 59 * SECOND), 1)  # late, and in time
+    net.advance(6)
+    published(Instant(begun + 59 * SECOND), 7)  # too late
+    published(Instant(begun + 600 * SECOND), 7)  # of a minute that has not begun
+    published(net.now, 1)
+    net.advance(120)
+    assert minutes(public) == [(2, 1)]
+    assert net.brokers["CCS broker"].counts["maia_summaries_left_out_total"] == 14
+
+
+def _moments() -> dict[AttributeUid, Kind]:
+    from maia.demo.numberplate import NUMBERPLATE_KINDS
+
+    return {uid: kind for uid, kind in NUMBERPLATE_KINDS.items() if kind is Kind.TIMESTAMP}
+
+
+def test_a_filter_is_asked_of_what_was_counted(net: Net) -> None:
+    public = reader(net)
+    many = public.subscribe(Comparison(CARS, Operator.GE, 3))
+    refused = public.subscribe(Comparison(NUMBERPLATE, Operator.EQ, "P0"))
+    assert public.code_of(refused) == "POLICY-ATTRIBUTE-NOT-READABLE"
+    camera, ref = camera_at(net)
+    net.advance(30)
+    camera.publish(ref, *cars(2))
+    net.advance(60)
+    camera.publish(ref, *cars(3))
+    net.advance(80)
+    assert [(event[CARS]) for event in public.events(many)] == [3]
+
+
+def test_nothing_is_delivered_of_a_period_in_which_the_right_ended_or_the_broker_restarted(net: Net) -> None:
+    expiring = reader(net, "expiring", ends=Instant(MINUTE + 125 * SECOND))
+    leaving, staying = reader(net, "leaving"), reader(net, "staying")
+    for client in (expiring, staying):
+        client.subscribe()
+    left = leaving.subscribe()
+    camera, ref = camera_at(net)
+    net.advance(30)
+    camera.publish(ref, *cars(2))
+    net.advance(50)
+    leaving.unsubscribe(left)
+    net.advance(40)  # the period was closed at 130 s; the right ended before
+    assert minutes(staying) == [(2, 1)]
+    assert expiring.events() == leaving.events() == []
+    net.restart("CCS broker")
+    again = reader(net, "staying")
+    again.subscribe()
+    camera, ref = camera_at(net)
+    camera.publish(ref, *cars(2))
+    net.advance(120)
+    assert again.events() == []  # the minute had begun before the restart
+    camera.publish(ref, *cars(3))
+    net.advance(120)
+    assert len(minutes(again)) == 1
+
+
+def test_a_summary_is_neither_kept_nor_a_state_and_counts_no_event_that_requires_something(net: Net) -> None:
+    public = reader(net)
+    data = public.request(Action.SUBSCRIBE)
+    credentials = shown(public.credentials)
+    public.say(
+        SubscribeDurable(7, data, credentials, [definition_to_bytes(net.story.definition)], "nightly", None)
+    )
+    assert public.code_of(7) == "REFUSED-SUMMARY-DURABLE"
+    ref = public.subscribe()
+    camera, published = camera_at(net)
+    net.advance(30)
+    camera.publish(published, *cars(2))
+    public.say(AskState(8, ref))
+    net.advance(5)
+    assert public.events() == []
+    assert public.all_heard(StateTold)
+    from maia.credentials.requirements import parse_requirement, requirement_to_bytes
+
+    wanted = requirement_to_bytes(parse_requirement("clearance >= 3"))
+    frame = frame_of(cars(5), dict.fromkeys((NUMBERPLATE, LOCATION), Kind.STRING) | _moments())
+    columns = frame_to_columns(frame)
+    camera.say(PublishTo(published, camera.next_sequence, int(net.now), frame.rows, columns, wanted))
+    net.advance(120)
+    assert minutes(public) == [(2, 1)]
+
+
+def test_a_plain_right_counts_more_than_a_summary(net: Net) -> None:
+    """Who may see the events sees the events: a summary counts only if nothing else is there."""
+    billing = net.client("billing office")
+    public = reader(net)
+    summarised = issue(
+        replace(public.credentials[-1].certificate, subject=billing.principal), net.story.keys["CCS"]
+    )
+    billing.subscribe(credentials=(*billing.credentials, summarised))
+    camera, ref = camera_at(net)
+    camera.publish(ref, *cars(1))
+    assert len(billing.events()) == 1
