@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, published_line
-from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text
+from maia.cli.inputs import AsJson, BadFile, moment, read_certificates, read_principal, read_text
 from maia.cli.output import answer
+from maia.cli.pipeline.source import Asked, CredentialsOf, KeyOf, TypeOf
 
 if TYPE_CHECKING:
     from maia.api.responses import PolicyAnswer
-    from maia.roles import RoleDeclaration
+    from maia.roles import Policy, RoleDeclaration
     from maia.types import VerifiedType
 
 
@@ -30,7 +31,11 @@ Parents: TypeAlias = Annotated[
 ]
 
 
-@app.command(epilog="Example: maia domain policy check met.policy --types types --parent home=home.policy")
+@app.command(
+    epilog="Examples: maia domain policy check met.policy --types types --parent home=home.policy; "
+    "maia domain policy check new.policy --types types --domain met.pub --against events "
+    "--register register.json --in-force met.policy -d plate.type -k met.key --credentials met"
+)
 def check(
     file: PolicyPath,
     parent: Parents = None,
@@ -41,6 +46,27 @@ def check(
     domain: Annotated[
         str | None, typer.Option("--domain", help="Whom `here` means: key or .pub file.")
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Compare with what was seen of an event log: who would have seen more, or less?"),
+    ] = None,
+    register: Annotated[
+        Path | None,
+        typer.Option(help="With --against: the rights in force, from `maia domain register --json`."),
+    ] = None,
+    in_force: Annotated[
+        Path | None, typer.Option(help="With --against: the policy in force, for what members would get.")
+    ] = None,
+    pool: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With --against: certificates by which the domain has its rights. May be repeated."
+        ),
+    ] = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    examples: Annotated[int, typer.Option(min=0, max=100, help="With --against: of each principal.")] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Check a policy on this machine: every error, with its line and its rule."""
@@ -53,10 +79,50 @@ def check(
     for name, path in _parents(parent).items():
         read[name] = parse_policy(read_text(path), origin=name, domain=here, parents=dict(read), types=known)
     found = parse_policy(read_text(file), origin=str(file), domain=here, parents=read, types=known)
+    if against is not None:
+        if register is None or domain is None:
+            raise BadFile("with --against, give --register and --domain")
+        current = None
+        if in_force is not None:
+            text = read_text(in_force)
+            current = parse_policy(text, origin=str(in_force), domain=here, parents=read, types=known)
+        asked = Asked(None, against, definition, key, credentials)
+        _replay(asked, found, current, register, pool or [], examples, as_json=as_json)
+        return
     roles = [shown_role(one) for one in found.roles.values()]
     lines = [f"policy       {found.title}", *(f"role         {one}" for one in roles)]
     lines.append("checked      the policy can be put in force")
     answer(lines, {"title": found.title, "roles": roles, "checked": True}, as_json=as_json)
+
+
+def _replay(
+    asked: Asked,
+    new: Policy,
+    in_force: Policy | None,
+    register: Path,
+    pool: list[Path],
+    examples: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Say who would have seen more, or less, of an event log."""
+    from maia.cli.pipeline.what_if import print_outcomes
+    from maia.spark.closure.policy_change import under_policy
+    from maia.spark.closure.sources import read_register
+
+    now = moment(None)
+    found = under_policy(
+        new, read_register(register), in_force=in_force, besides=read_certificates(pool), now=now
+    )
+    lines = [
+        f"fall         {found.fallen} certificates",
+        f"come         {found.issued} certificates, as their members log in",
+        *(f"note         {note}" for note in found.notes),
+        "",
+    ]
+    record = {"fall": found.fallen, "come": found.issued, "notes": list(found.notes)}
+    answer(lines, record, as_json=as_json)
+    print_outcomes(asked, found.pools, since=None, until=None, examples=examples, as_json=as_json)
 
 
 @app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")

@@ -12,7 +12,7 @@ import typer
 
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
-from maia.cli.pipeline import disclosures
+from maia.cli.pipeline import closure, disclosures, what_if
 from maia.cli.pipeline.source import (
     Asked,
     BatchBytes,
@@ -48,6 +48,8 @@ _RUN: Final = (
 
 app = typer.Typer(no_args_is_help=True, help="Run the papers' applications over events, in Spark.")
 app.add_typer(disclosures.app, name="disclosures")
+app.add_typer(closure.app, name="closure")
+app.command(name="what-if", epilog=what_if.EXAMPLES)(what_if.what_if)
 
 
 class UnknownPipeline(BadInput):

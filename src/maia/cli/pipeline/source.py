@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from rich.progress import Progress
 
-    from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+    from maia.credentials import (
+        NetworkName,
+        Principal,
+        SignedCertificate,
+        SigningKey,
+        VerifiedConstitution,
+    )
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Source
     from maia.spark.governed.reader import Reader
@@ -185,6 +191,21 @@ class Asked:
                 "a log is read under a reader's rights: give --definition, --key and --credentials"
             )
 
+    def newest_type(self) -> VerifiedType:
+        """Return the type of the log that is read."""
+        from maia.config.constitutions import read_constitutions
+
+        return _versions(self.definitions or [], read_constitutions(self.credentials or []))[-1]
+
+    def reader(self, principal: Principal) -> Reader:
+        """Return who reads, with certificates that nothing is known against yet."""
+        from maia.config.constitutions import read_constitutions
+        from maia.spark.governed.reader import Reader
+
+        given = self.credentials or []
+        mine, quorums = tuple(read_certificates(given)), read_constitutions(given)
+        return Reader(principal, mine, constitutions=quorums, identity=self._identity())
+
     @contextmanager
     # Any: each application has terms of its own.
     def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
@@ -246,16 +267,12 @@ class Asked:
         # Any: what `governed` is told by name.
         named: Mapping[str, Any],
     ) -> Source:
-        from maia.config.constitutions import read_constitutions
         from maia.spark.applications.runs import Source
-        from maia.spark.governed.reader import Reader
         from maia.spark.governed.table import Keys, governed
 
         assert self.log is not None  # noqa: S101 - checked above
-        quorums = read_constitutions(self.credentials or [])
-        versions = _versions(self.definitions or [], quorums)
-        mine = tuple(read_certificates(self.credentials or []))
-        reader = Reader(asking.key.principal, mine, constitutions=quorums, identity=self._identity())
+        reader = self.reader(asking.key.principal)
+        versions = _versions(self.definitions or [], reader.constitutions)
         keys = Keys(None, desk, {})
         _check_right(watch, reader, versions[-1])
         if any(version.sealing is not None for version in versions):

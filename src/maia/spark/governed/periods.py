@@ -54,11 +54,16 @@ class Slice:
 
 
 def slices_of(
-    request: Request, reader: Reader, *, since: Instant | None = None, until: Instant | None = None
+    request: Request,
+    reader: Reader,
+    *,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    cache: VerificationCache | None = None,
 ) -> tuple[Slice, ...]:
     """Return the Views of a period, oldest first; raise a refusal if there is none at all.
 
-    It is the newest one, unless another says that a right is stale.
+    It is the newest one, unless another says that a right is stale. `cache` remembers signatures.
     """
     first = Instant(INSTANT_MIN) if since is None else since
     last = Instant(INSTANT_MAX) if until is None else until
@@ -66,7 +71,7 @@ def slices_of(
         raise BadMoments("the period that was asked for ends before it begins")
     found: list[_Growing] = []
     refusal: PolicyRefusal | None = None
-    for piece in _decided(request, reader, first, last):
+    for piece in _decided(request, reader, first, last, VerificationCache() if cache is None else cache):
         if isinstance(piece, PolicyRefusal):
             refusal = refusal if isinstance(refusal, _NOT_VOUCHED_FOR) else piece
         else:
@@ -77,10 +82,10 @@ def slices_of(
 
 
 def _decided(
-    request: Request, reader: Reader, first: Instant, last: Instant
+    request: Request, reader: Reader, first: Instant, last: Instant, cache: VerificationCache
 ) -> Iterator[Slice | PolicyRefusal]:
     """Walk from the first moment to the last, one steady period after the other."""
-    pool, cache, moment = reader.pool, VerificationCache(), first
+    pool, moment = reader.pool, first
     bounds = [signed.certificate.validity for signed in pool] + [one.period for one in reader.facts]
     for _ in range(STEPS_MAX):
         evidence = gather_evidence(

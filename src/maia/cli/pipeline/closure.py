@@ -1,0 +1,243 @@
+"""`maia pipeline closure`: who can see what, by all certificates of one domain or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from maia.cli.inputs import AsJson, At, moment
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from maia.events import Instant
+
+__all__ = ["Pools", "Types", "app", "spark_for", "utc"]
+
+app = typer.Typer(
+    no_args_is_help=True, help="Compute, in Spark, who can see what by all certificates; and ask it."
+)
+Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="CLOSURE", help="A folder that `build` made.")]
+Pools: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--pool",
+        help="Certificates: a folder or wallet, a file, a register from `maia domain register --json` "
+        "(*.json), or a *.parquet file. May be repeated.",
+    ),
+]
+Types: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
+]
+Statements: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--statements", help="Validity statements: what they revoke is left out. May be repeated."),
+]
+_SHOWN: Final = 1000
+
+
+@app.command(
+    epilog="Examples: maia pipeline closure build today --pool register.json --pool wallet --types types; "
+    "maia pipeline closure build tomorrow --since today --add new.cert --remove old.cert"
+)
+def build(
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the closure.")],
+    pool: Pools = None,
+    types: Types = None,
+    statements: Statements = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(help="An earlier closure: only what depends on changed certificates is computed."),
+    ] = None,
+    add: Annotated[
+        list[Path] | None, typer.Option(help="With --since: certificates that came. May be repeated.")
+    ] = None,
+    remove: Annotated[
+        list[Path] | None, typer.Option(help="With --since: certificates that went. May be repeated.")
+    ] = None,
+    at: At = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the closure of a pool: a Parquet table of principals, types, attributes and periods.
+
+    With --since, give the new pool, which is compared with the old one, or --add and --remove.
+    """
+    from maia.spark.closure.sources import read_pool, read_types
+
+    now = moment(at)
+    if since is not None:
+        if types:
+            raise typer.BadParameter("the types are those of the earlier closure: leave --types out")
+        _build_since(since, out, pool, statements, add, remove, now, as_json=as_json)
+        return
+    if not pool or not types or add or remove:
+        raise typer.BadParameter("give --pool and --types; or --since with what changed")
+    read, lineages = read_pool(pool, statements=statements or (), at=now), read_types(types, pool, at=now)
+    with spark_for("maia-closure") as spark:
+        from maia.cli.pipeline.source import spark_steps
+        from maia.spark.closure import tables
+
+        with spark_steps(spark, is_quiet=as_json) as step:
+            closure = tables.build(
+                spark, read.certificates, out, types=lineages, quorums=read.quorums, at=now, step=step
+            )
+            step("counting")
+            rows = closure.rows(spark)
+            found, principals = rows.count(), rows.select("principal").distinct().count()
+    lines = [
+        f"closure      {out}",
+        f"pool         {closure.certificates} certificates, {read.revoked} revoked ones left out",
+        f"types        {len(closure.types)}",
+        f"rows         {found}, of {principals} principals",
+    ]
+    record = {
+        "closure": str(out),
+        "certificates": closure.certificates,
+        "revoked": read.revoked,
+        "types": len(closure.types),
+        "rows": found,
+        "principals": principals,
+    }
+    answer(lines, record, as_json=as_json)
+
+
+def _build_since(
+    since: Path,
+    out: Path,
+    pool: list[Path] | None,
+    statements: list[Path] | None,
+    add: list[Path] | None,
+    remove: list[Path] | None,
+    now: Instant,
+    *,
+    as_json: bool,
+) -> None:
+    from maia.cli.inputs import read_certificates
+    from maia.credentials import certificate_to_bytes
+    from maia.spark.closure import tables
+    from maia.spark.closure.sources import read_pool
+
+    old = tables.open_closure(since)
+    added = list(map(certificate_to_bytes, read_certificates(add or ())))
+    removed = list(map(certificate_to_bytes, read_certificates(remove or ())))
+    if pool:
+        before = set(tables.certificates_of(old).values())
+        after = set(read_pool(pool, statements=statements or (), at=now).certificates)
+        added += sorted(after - before)
+        removed += sorted(before - after)
+    new, changed = tables.update(old, out, added=added, removed=removed, at=now)
+    lines = [
+        f"closure      {out}",
+        f"changed      {len(added)} certificates more, {len(removed)} less",
+        f"computed     {changed.principals} principals anew, in {changed.types} of {len(new.types)} types",
+    ]
+    record = {
+        "closure": str(out),
+        "added": len(added),
+        "removed": len(removed),
+        "types": changed.types,
+        "principals": changed.principals,
+    }
+    answer(lines, record, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia pipeline closure who-can today --type hospital.Result --attribute patient "
+    "--at 2026-12-24T00:00:00Z"
+)
+def who_can(
+    closure: Folder,
+    type_name: Annotated[str, typer.Option("--type", help="The type's readable name.")],
+    attribute: Annotated[str | None, typer.Option(help="This attribute alone: a name or a uid.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="At this moment, or `now`; default: ever.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print who can see a type: which attributes, of which events, under which condition, when."""
+    from maia.spark.closure.tables import open_closure
+
+    found = open_closure(closure)
+    with spark_for("maia-closure") as spark:
+        from maia.spark.closure.questions import who_can as question
+
+        at_moment = None if at is None else utc(moment(None if at == "now" else at))
+        rows = question(found.rows(spark), type_name=type_name, attribute=attribute, at=at_moment)
+        _print(rows.orderBy("principal", "attribute", "since"), as_json=as_json)
+
+
+@app.command(epilog="Example: maia pipeline closure diff yesterday today --json")
+def diff(
+    old: Folder,
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The later closure.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the rights that only one of two closures has: `more` in the new one, `less` in it."""
+    from maia.spark.closure.tables import open_closure
+
+    pair = open_closure(old), open_closure(new)
+    with spark_for("maia-closure") as spark:
+        from maia.spark.closure.questions import difference
+
+        rows = difference(spark, *pair)
+        _print(rows.orderBy("change", "principal", "type", "attribute", "since"), as_json=as_json)
+
+
+@contextmanager
+def spark_for(name: str) -> Iterator[SparkSession]:
+    """Start Spark, here or on the cluster that the environment names."""
+    from maia.spark.session.session import cluster_of, spark_session
+
+    with spark_session(name, cores=2, memory_mib=2048, long_running=True, cluster=cluster_of()) as spark:
+        yield spark
+
+
+def utc(at: Instant) -> datetime:
+    """Return a moment as Spark takes it."""
+    return datetime.fromtimestamp(at / 1_000_000, UTC)
+
+
+def _print(found: DataFrame, *, as_json: bool) -> None:
+    rows = found.limit(_SHOWN + 1).collect()
+    for row in rows[:_SHOWN]:
+        record = _record(row.asDict())
+        answer([_line(record)], record, as_json=as_json)
+    if not as_json:
+        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
+        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+
+
+def _record(row: dict[str, object]) -> dict[str, object]:
+    from maia.credentials import Principal
+
+    principal, ids = row["principal"], row.get("certificates")
+    record = {name: value for name, value in row.items() if name != "type_id"}
+    if isinstance(principal, bytes | bytearray):
+        record["principal"] = str(Principal(bytes(principal)))
+    for end in ("since", "until"):
+        found = row[end]
+        record[end] = found.astimezone(UTC).isoformat() if isinstance(found, datetime) else None
+    if isinstance(ids, list):
+        record["certificates"] = [bytes(one).hex() for one in ids]
+    return record
+
+
+def _line(record: dict[str, object]) -> str:
+    words = [f"{record['change']:<5}"] if "change" in record else []
+    words.append(f"{record['principal']}  {record['type']}  {record['attribute']}")
+    since, until = record["since"], record["until"]
+    words.append(f"from {since}" if since else "")
+    words.append(f"until {until}" if until else "")
+    words.append(f"where {record['where']}" if record["where"] else "")
+    words.append(f"if {record['condition']}" if record["condition"] else "")
+    words.append(f"as {record['transformation']}" if record["transformation"] else "")
+    tests = record["tests"]
+    words.append(f"tested ({', '.join(map(str, tests))})" if isinstance(tests, list) and tests else "")
+    return "  ".join(word for word in words if word)

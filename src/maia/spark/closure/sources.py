@@ -1,0 +1,133 @@
+"""Which certificates, types and constitutions is a closure made of?
+
+A pool is a folder of `*.cert` and `*.quorum`, such as a wallet; one such file; the register of a domain, as
+`maia domain register --json` prints it; or a Parquet file with a column `certificate`. Nothing is verified
+here. What is revoked, by an entry of a register or by a validity statement, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maia.config.constitutions import constitutions_of, read_quorums
+from maia.config.input_files import QUORUM_SUFFIX, BadFile, read_certificates, read_definitions
+from maia.config.type_folder import verified_lineage
+from maia.credentials import QuorumEvidence, ValidityState, certificate_from_bytes, certificate_to_bytes
+from maia.credentials.encoding.fast_reader import signed_part
+from maia.credentials.validity.statements import CertificateNotRevalidated, CertificateRevoked
+from maia.events import Instant
+from maia.spark.governed.right_watch import read_statements
+from maia.types import VerifiedType
+
+__all__ = ["Entry", "Pool", "read_pool", "read_register", "read_types"]
+
+REGISTER_BYTES_MAX: Final = 1 << 30
+CERTIFICATES_MAX: Final = 10_000_000
+"""Certificates of one pool; they are in the driver's memory once."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What counts here of a line of a register."""
+
+    certificate: bytes
+    subject: str = ""
+    rule: str = ""
+    membership: str | None = None
+    revoked_at: str | None = None
+
+
+class _Register(msgspec.Struct, frozen=True):
+    """What `maia domain register --json` prints."""
+
+    register: list[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Certificates as they are signed, and the constitutions beside them."""
+
+    certificates: tuple[bytes, ...] = field(repr=False)
+    quorums: tuple[QuorumEvidence, ...] = field(default=(), repr=False)
+    revoked: int = 0
+    """How many certificates were left out because they are revoked."""
+
+
+def read_pool(paths: Sequence[Path], *, statements: Iterable[Path] = (), at: Instant) -> Pool:
+    """Read pools; statements that do not hold at `at` revoke nothing."""
+    found: dict[bytes, None] = {}
+    revoked = 0
+    texts: list[Path] = []
+    for path in paths:
+        if path.suffix == ".json":
+            entries = read_register(path)
+            found |= dict.fromkeys(one.certificate for one in entries if one.revoked_at is None)
+            revoked += sum(one.revoked_at is not None for one in entries)
+        elif path.suffix == ".parquet":
+            found |= dict.fromkeys(_column(path))
+        else:
+            texts.append(path)
+    found |= dict.fromkeys(map(certificate_to_bytes, read_certificates(texts)))
+    if len(found) > CERTIFICATES_MAX:
+        raise BadFile(f"a pool has at most {CERTIFICATES_MAX} certificates")
+    for data in found:
+        signed_part(data)  # framed like a certificate, or refused
+    gone = _revoked(found, statements, at)
+    quorums = tuple(evidence for evidence, _ in read_quorums(texts).values())
+    return Pool(tuple(one for one in found if one not in gone), quorums, revoked + len(gone))
+
+
+def read_register(path: Path) -> list[Entry]:
+    """Read the register of a domain from a file."""
+    try:
+        if path.stat().st_size > REGISTER_BYTES_MAX:
+            raise BadFile(f"`{path}` is larger than the {REGISTER_BYTES_MAX} bytes that are read")
+        return msgspec.json.decode(path.read_bytes(), type=_Register).register
+    except OSError as problem:
+        raise BadFile(f"`{path}` cannot be read: {problem.strerror}") from problem
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadFile(f"`{path}` is no register, as `maia domain register --json` prints it") from problem
+
+
+def read_types(
+    paths: Iterable[Path], quorums: Iterable[Path], *, at: Instant
+) -> list[tuple[VerifiedType, ...]]:
+    """Verify each type in files and folders, with the versions that the newest was made from."""
+    signed = read_definitions(one for one in paths if one.suffix != QUORUM_SUFFIX)
+    known = constitutions_of(read_quorums(quorums))
+    owned = sorted({(one.definition.name.name, str(one.definition.name.owner)) for one in signed})
+    owners = {str(one.definition.name.owner): one.definition.name.owner for one in signed}
+    return [
+        verified_lineage(signed, owner=owners[owner], name=name, version=None, at=at, constitutions=known)
+        for name, owner in owned
+    ]
+
+
+def _column(path: Path) -> list[bytes]:
+    try:
+        table = pq.read_table(path, columns=["certificate"])
+    except (OSError, pa.ArrowException) as problem:
+        raise BadFile(f"`{path}` is no Parquet file with a column `certificate`") from problem
+    return [bytes(one) for one in table.column(0).to_pylist() if isinstance(one, bytes)]
+
+
+def _revoked(certificates: Iterable[bytes], statements: Iterable[Path], at: Instant) -> frozenset[bytes]:
+    """Return the certificates that are revoked, by what their issuers and testers state."""
+    heard = read_statements(statements)
+    if not heard:
+        return frozenset()
+    state = ValidityState()
+    for one in heard:
+        state.hear(one, at)
+    revoked = (CertificateRevoked, CertificateNotRevalidated)
+    return frozenset(
+        data
+        for data in certificates
+        if isinstance(state.problem_with(certificate_from_bytes(data), at), revoked)
+    )

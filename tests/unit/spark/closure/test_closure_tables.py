@@ -1,0 +1,185 @@
+"""D7: the closure as a table: computed in Spark, brought up to date, asked and compared."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    UNBOUNDED,
+    OnlineTest,
+    SignedCertificate,
+    TestKind,
+    TypeName,
+    Validity,
+    certificate_to_bytes,
+)
+from maia.events import Attribute, AttributeUid, Kind
+from maia.predicates.syntax import Comparison, Operator
+from maia.spark.closure.questions import difference, who_can
+from maia.spark.closure.tables import BadClosure, Closure, build, open_closure, update
+from maia.types import TypeDefinition, sign_definition, verify_definition
+from support.chains import (
+    ALICE,
+    BOB,
+    CAROL,
+    DAVE,
+    KEYS,
+    NOON,
+    OWNER,
+    PEOPLE,
+    SUBSCRIBE,
+    TODAY,
+    about,
+    call,
+    grant,
+    k_of,
+    named,
+    types_of,
+    uids,
+)
+
+
+def typed(name: str):
+    attributes = tuple(Attribute(one, one, Kind.INT) for one in "abc")
+    definition = TypeDefinition(TypeName(OWNER, name, "0"), None, attributes)
+    return verify_definition(sign_definition(definition, KEYS[OWNER]), at=NOON)
+
+
+TYPES = [[typed("city.Air")], [typed("city.Noise")], [typed("county.Rain")]]
+
+
+def on(pattern: str, *attributes: str, restriction=None):
+    shown = uids(*attributes) if attributes else ALL_ATTRIBUTES
+    terms = {} if restriction is None else {"restriction": restriction}
+    return about(types_of(OWNER, pattern), SUBSCRIBE, shown, **terms)
+
+
+LOUD = Comparison(AttributeUid("a"), Operator.GE, 60)
+TESTED = UNBOUNDED.with_tests(OnlineTest(TestKind.CRL, ALICE))
+POOL = [
+    grant(OWNER, ALICE, on("city.*")),
+    grant(ALICE, BOB, on("city.Noise", "a", "b", restriction=LOUD), validity=TODAY),
+    grant(ALICE, named(ALICE, "team"), on("city.Air", "c"), final=True),
+    call(ALICE, "team", CAROL),
+    grant(OWNER, k_of(2, ALICE, BOB), on("county.*")),
+    grant(ALICE, DAVE, on("county.*", "a")),
+    grant(BOB, DAVE, on("county.*", "a", "b")),
+    grant(ALICE, DAVE, on("city.Noise", "b"), validity=TESTED),
+    grant(DAVE, CAROL, on("*")),
+    grant(CAROL, PEOPLE[6], on("*")),  # Carol's grant by name is final, so this leads nowhere for city.Air
+]
+
+
+def as_bytes(pool: list[SignedCertificate]) -> list[bytes]:
+    return [certificate_to_bytes(one) for one in pool]
+
+
+def rows_of(closure: Closure) -> set[tuple[object, ...]]:
+    rows = pq.read_table(closure.folder / "rows").to_pylist()
+    return {
+        tuple(tuple(value) if isinstance(value, list) else str(value) for value in row.values())
+        for row in rows
+    }
+
+
+@pytest.fixture(scope="module")
+def empty(spark, tmp_path_factory) -> Closure:
+    """The closure of no certificates: owners see what they own."""
+    return build(spark, [], tmp_path_factory.mktemp("closure") / "empty", types=TYPES, at=NOON)
+
+
+@pytest.fixture(scope="module")
+def today(spark, tmp_path_factory) -> Closure:
+    folder = tmp_path_factory.mktemp("closure") / "today"
+    return build(spark, as_bytes(POOL), folder, types=TYPES, at=NOON)
+
+
+def test_spark_computes_what_one_process_computes(empty, today, tmp_path):
+    alone, _ = update(empty, tmp_path / "alone", added=as_bytes(POOL))
+    assert rows_of(today) == rows_of(alone) != rows_of(empty)
+    assert open_closure(today.folder) == today
+
+
+def test_a_row_names_period_restriction_tests_and_the_certificates_behind_it(spark, today):
+    rows = today.rows(spark)
+    found = who_can(rows, type_name="city.Noise", attribute="b").collect()
+    by_principal = {bytes(row["principal"]): row for row in found}
+    assert set(by_principal) == {one.key for one in (OWNER, ALICE, BOB, DAVE, CAROL, PEOPLE[6])}
+    bob = by_principal[BOB.key]
+    assert (bob["where"], bob["since"] is None, [bytes(one) for one in bob["certificates"]]) == (
+        "a >= 60",
+        False,
+        [POOL[0].id, POOL[1].id],
+    )
+    assert by_principal[DAVE.key]["tests"] == [f"crl by {ALICE}"]
+    assert by_principal[OWNER.key]["certificates"] == []
+    # Two of two members grant Dave an attribute in common, and no other.
+    rain = {
+        row["uid"]
+        for row in who_can(rows, type_name="county.Rain").collect()
+        if bytes(row["principal"]) == DAVE.key
+    }
+    assert rain == {"a"}
+    # A name means Carol, whose grant is final.
+    air = {bytes(row["principal"]) for row in who_can(rows, type_name="city.Air").collect()}
+    assert air == {OWNER.key, ALICE.key, CAROL.key}
+
+
+def test_who_can_is_asked_of_a_moment(spark, today):
+    from datetime import UTC, datetime
+
+    tomorrow = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    noise = {"type_name": "city.Noise", "attribute": "a"}
+    now = {bytes(row["principal"]) for row in who_can(today.rows(spark), **noise).collect()}
+    then = {bytes(row["principal"]) for row in who_can(today.rows(spark), **noise, at=tomorrow).collect()}
+    assert now - then == {BOB.key}
+
+
+def test_after_a_change_the_difference_is_what_depends_on_it(spark, today, tmp_path):
+    gone, came = POOL[7], grant(BOB, PEOPLE[7], on("city.Noise", "a"))
+    after, changed = update(today, tmp_path / "after", added=as_bytes([came]), removed=as_bytes([gone]))
+    assert changed.types == 1
+    found = {
+        (row["change"], bytes(row["principal"]), row["uid"])
+        for row in difference(spark, today, after).collect()
+    }
+    assert found == {
+        ("more", PEOPLE[7].key, "a"),
+        *(("less", one.key, "b") for one in (DAVE, CAROL, PEOPLE[6])),
+    }
+    with pytest.raises(BadClosure):
+        update(today, tmp_path / "after")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_updates_one_after_the_other_end_where_computing_anew_does(empty, tmp_path, seed):
+    """Certificates come and go in any order, names and thresholds among them in half of the runs."""
+    chance = random.Random(seed)  # noqa: S311 - repeatable
+    people = PEOPLE[:8]
+    pool = {one.id: one for one in POOL if seed % 2 or one.certificate.subject in people}
+    closure, _ = update(empty, tmp_path / "0", added=as_bytes(list(pool.values())))
+    for number in range(1, 8):
+        gone = chance.sample(sorted(pool), k=min(len(pool), chance.randrange(3)))
+        issuer, subject = chance.sample(people, 2)
+        came = [
+            grant(
+                issuer,
+                subject,
+                on(chance.choice(["city.*", "city.Air", "*"]), *chance.sample("abc", chance.randrange(4))),
+                final=chance.random() < 0.3,
+                validity=chance.choice([UNBOUNDED, TODAY, Validity(NOON, None)]),
+                comment=str(number),
+            )
+            for _ in range(chance.randrange(3))
+        ]
+        removed = [pool.pop(one) for one in gone]
+        pool |= {one.id: one for one in came}
+        closure, _ = update(closure, tmp_path / str(number), added=as_bytes(came), removed=as_bytes(removed))
+    anew, _ = update(empty, tmp_path / "anew", added=as_bytes(list(pool.values())))
+    assert rows_of(closure) == rows_of(anew)
+    assert Path(closure.folder, "closure.json").stat().st_mode & 0o077 == 0
