@@ -19,9 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value
 from maia.keystore.transformation_keys import TransformationKeyFile
+from maia.postgres.views import written
 from maia.views import POSTGRES_TYPES, arrow_schema, to_arrow, to_python, to_sql
 from maia.views.to_spark import to_spark
-from maia.views.to_sql import quoted
+from maia.views.to_sql import Query, quoted
 from support.view_cases import Answer, Batch, translated, typed
 
 VIEW = "view number"
@@ -62,7 +63,12 @@ class PostgresExecutor:
         with self.connection.transaction(force_rollback=True):
             fill_table(self.connection, "events", batch)
             queries = [to_sql(view, "events", batch.stored, batch.delivered) for view in batch.views]
+            # Every other query as an installed view has it, with its operands in the text.
+            queries[::2] = [self.inlined(query) for query in queries[::2]]
             return [self.answer(query, batch.delivered) for query in queries]
+
+    def inlined(self, query: Query) -> Query:
+        return Query(written(query, self.connection).replace("%", "%%"))
 
     def answer(self, query: Any, delivered: tuple[Attribute, ...]) -> Answer:
         # Moments come back as exact microseconds: as datetimes in the session's zone, the first

@@ -76,9 +76,10 @@ class Query:
     operands: tuple[Operand, ...] = ()
 
 
-def to_sql(view: View, table: TableName, stored: Kinds, delivered: tuple[Attribute, ...]) -> Query:
+def to_sql(view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]) -> Query:
     """Return the SELECT that shows `table`, whose columns are called by uid, through a View.
 
+    A query in place of the table is what follows FROM, such as a select in brackets with a name.
     The result has the delivered attributes, by name, in that order; what is
     hidden or not stored is null.
     """
@@ -93,7 +94,7 @@ def to_sql(view: View, table: TableName, stored: Kinds, delivered: tuple[Attribu
 
 
 def _transformed_query(
-    view: View, table: TableName, stored: Kinds, delivered: tuple[Attribute, ...]
+    view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]
 ) -> Query:
     if any(step.is_keyed() for window in view.windows for step in window.transformations):
         # A secret in a statement would be in the server's log, its statistics and its plans.
@@ -122,7 +123,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""').replace("%", "%%") + '"'
 
 
-def _table(table: TableName) -> Query:
+def _table(table: TableName | Query) -> Query:
+    if isinstance(table, Query):
+        return table
     path = (table,) if isinstance(table, str) else table
     return Query(".".join(quoted(part) for part in path))
 

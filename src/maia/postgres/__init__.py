@@ -1,0 +1,1 @@
+"""PostgreSQL as a participant: one database beside one domain."""
