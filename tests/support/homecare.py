@@ -25,6 +25,7 @@ from maia.credentials import (
     NetworkName,
     NetworkPattern,
     SignedCertificate,
+    SignedStatement,
     SigningKey,
     TypeName,
     TypePattern,
@@ -181,13 +182,17 @@ async def home_and_clinic(folder: Path) -> AsyncIterator[tuple[RunningBroker, Ru
 
 
 def connected(
-    who: SigningKey, address: str, extra: Iterable[SignedCertificate] = ()
+    who: SigningKey,
+    address: str,
+    extra: Iterable[SignedCertificate] = (),
+    statements: Iterable[SignedStatement] = (),
 ) -> AbstractAsyncContextManager[Client]:
     return maia.connect(
         address,
         key=who,
         network=NetworkName(HOSPITAL.principal, NETWORK),
         credentials=(*certificates(), *extra),
+        statements=tuple(statements),
         types=list(DEFINITIONS),
         dial_again_s=0.05,
     )

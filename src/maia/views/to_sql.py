@@ -88,9 +88,10 @@ class Query:
     operands: tuple[Operand, ...] = ()
 
 
-def to_sql(view: View, table: TableName, stored: Kinds, delivered: tuple[Attribute, ...]) -> Query:
+def to_sql(view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]) -> Query:
     """Return the SELECT that shows `table`, whose columns are called by uid, through a View.
 
+    A query in place of the table is what follows FROM, such as a select in brackets with a name.
     The result has the delivered attributes, by name, in that order; what is
     hidden or not stored is null.
     """
@@ -105,12 +106,12 @@ def to_sql(view: View, table: TableName, stored: Kinds, delivered: tuple[Attribu
 
 
 def _transformed_query(
-    view: View, source: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]
+    view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]
 ) -> Query:
     found = _without_keys(view, stored)
     seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
     kinds = {uid: kind for uid, (kind, _) in found.seen.items()}
-    inner = _query(seen, source if isinstance(source, Query) else _table(source), where=found.admits)
+    inner = _query(seen, _table(table), where=found.admits)
     return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds))
 
 
@@ -207,7 +208,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""').replace("%", "%%") + '"'
 
 
-def _table(table: TableName) -> Query:
+def _table(table: TableName | Query) -> Query:
+    if isinstance(table, Query):
+        return table
     path = (table,) if isinstance(table, str) else table
     return Query(".".join(quoted(part) for part in path))
 

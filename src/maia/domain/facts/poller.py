@@ -1,9 +1,9 @@
 """When are facts read again, and when do they count as lost?
 
-Each source is asked at its own pace. While it fails, what it said last still
-holds, but only for as long as its owner stated; then every row of it is
-retracted, and what watches them ends. How old the last good reading is
-survives a restart of the server, so no restart makes an old fact young.
+Each source is asked at its own pace, and at once when it says that it has changed. While it fails, what it
+said last still holds, but only for as long as its owner stated; then every row of it is
+retracted, and what watches them ends, also while a reading hangs. An answer is as old as its question. How
+old the last good reading is survives a restart of the server, so no restart makes an old fact young.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from maia.back_off import doubled
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
+from maia.domain.facts.notifications import Changes
 from maia.domain.facts.sources import FactSource, Row
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
@@ -26,6 +29,12 @@ from maia.net.observer import Records
 from maia.private_files import create_private
 
 __all__ = ["FactAges", "FactFeed", "FactFeeder"]
+
+_APART_S: Final = 0.2
+"""How far apart two readings begin at least, however often a database says that it has changed."""
+_LOOK_S: Final = 1.0
+_AGAIN_S: Final = 0.5
+_AGAIN_MOST_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class FactFeed:
     source: FactSource
     every_s: float
     stale_s: float
+    changes: Changes | None = None
+    """What says that the fact has changed; without it, it is read every `every_s` only."""
 
 
 class FactAges:
@@ -82,19 +93,55 @@ class FactFeeder:
         self._clock, self._records = clock, records
         self._known: list[Row] | None = None
         self._is_lost = False
+        self._has_changed, self._has_asked = asyncio.Event(), asyncio.Event()
+        self._writing = asyncio.Lock()
 
     async def run(self) -> None:
         """Ask the source again and again."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._read_again())
+            tasks.create_task(self._watch_age())
+            if self._feed.changes is not None:
+                tasks.create_task(self._follow(self._feed.changes))
+
+    async def _read_again(self) -> None:
         while True:
+            self._has_changed.clear()
             await self.feed_once()
-            await asyncio.sleep(self._feed.every_s)
+            self._has_asked.set()
+            await asyncio.sleep(_APART_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._feed.every_s - _APART_S):
+                    await self._has_changed.wait()
+
+    async def _watch_age(self) -> None:
+        """Retract what is too old, whatever became of the reading that should have renewed it."""
+        await self._has_asked.wait()  # after a long stop of the server, the first answer is waited for
+        while True:
+            await asyncio.sleep(min(_LOOK_S, self._feed.stale_s))
+            await self._check_stale()
+
+    async def _follow(self, changes: Changes) -> None:
+        failures = 0
+        while True:
+            begun = self._clock()
+            try:
+                await changes.follow(self._has_changed.set)
+            except MaiaError as problem:
+                # After a time of listening, the wait begins anew.
+                failures = 1 if self._clock() - begun > _AGAIN_MOST_S * SECOND else failures + 1
+                if failures == 1:
+                    about = {"fact": self._feed.name, "code": problem.code, "why": problem.message}
+                    self._records.note("failed", about)
+            await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
 
     async def feed_once(self) -> bool:
         """Ask the source once; return whether it answered."""
         feed = self._feed
+        asked_at = self._clock()
         try:
             rows = await asyncio.to_thread(feed.source.read)
-            await self._take(rows)
+            await self._take(rows, asked_at)
         except MaiaError as problem:
             self._records.note("failed", {"fact": feed.name, "code": problem.code, "why": problem.message})
             await self._check_stale()
@@ -105,23 +152,23 @@ class FactFeeder:
             return False
         return True
 
-    async def _take(self, rows: list[Row]) -> None:
-        # The moment is taken before: what was read may have changed while it was written down.
-        now = self._clock()
-        if rows != self._known:
-            await self._replace(rows, now)
-            self._known, self._is_lost = rows, False
-        self._ages.note(self._feed.name, now)
+    async def _take(self, rows: list[Row], asked_at: Instant) -> None:
+        async with self._writing:
+            if rows != self._known:
+                await self._replace(rows, self._clock())
+                self._known, self._is_lost = rows, False
+            self._ages.note(self._feed.name, asked_at)
 
     async def _check_stale(self) -> None:
-        now, last = self._clock(), self._ages.last(self._feed.name)
-        is_fresh = last is not None and last <= now < last + self._feed.stale_s * SECOND
-        if is_fresh or self._is_lost:
-            return
-        with suppress(MaiaError):  # the store is not there either; the next round tries again
-            await self._replace([], now)
-            self._known, self._is_lost = None, True
-            self._records.note("failed", {"fact": self._feed.name, "why": "too old, and lost"})
+        async with self._writing:
+            now, last = self._clock(), self._ages.last(self._feed.name)
+            is_fresh = last is not None and last <= now < last + self._feed.stale_s * SECOND
+            if is_fresh or self._is_lost:
+                return
+            with suppress(MaiaError):  # the store is not there either; the next round tries again
+                await self._replace([], now)
+                self._known, self._is_lost = None, True
+                self._records.note("failed", {"fact": self._feed.name, "why": "too old, and lost"})
 
     async def _replace(self, rows: list[Row], now: Instant) -> None:
         name = self._feed.name

@@ -12,13 +12,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import socket
 import sqlite3
+import threading
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from maia.credentials import principal_from_text
@@ -26,12 +30,16 @@ from maia.credentials.appointments import Argument, ParameterKind, checked_argum
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 
+if TYPE_CHECKING:
+    import psycopg
+
 __all__ = [
     "BadFactRow",
     "FactSource",
     "FactSourceFailed",
     "FileSource",
     "HttpSource",
+    "Parameter",
     "PostgresSource",
     "Row",
     "SqliteSource",
@@ -47,7 +55,12 @@ _BOOLS: Final = {"true": True, "false": False, "1": True, "0": False}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS: Final = 1_000_000
 
+_GRACE_S: Final = 2.0
+"""How much longer than its own time limit a server is waited for."""
+
 Row = tuple[Argument, ...]
+Parameter = str | int | float | bool
+"""A value that a query is asked with; it is bound by the driver, and never part of the text."""
 
 
 class BadFactRow(Unavailable):
@@ -78,6 +91,9 @@ class SqliteSource:
     query: str
     kinds: tuple[ParameterKind, ...]
     clock: Callable[[], float] = field(repr=False, compare=False)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)
+    """What stands for `:name` in the query."""
+    timeout_s: float = READ_S
 
     def read(self) -> list[Row]:
         """Run the query."""
@@ -85,15 +101,17 @@ class SqliteSource:
 
     def cells(self) -> list[Sequence[object]]:
         """Run the query; return its rows as the database gives them."""
-        deadline = self.clock() + READ_S
+        deadline = self.clock() + self.timeout_s
         try:
-            file = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_S)
+            file = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self.timeout_s
+            )
         except sqlite3.Error as problem:
             raise FactSourceFailed(f"`{self.path}` cannot be opened: {problem}") from None
         try:
             file.execute("PRAGMA query_only = ON")
             file.set_progress_handler(lambda: self.clock() > deadline, _STEPS)
-            return file.execute(self.query).fetchmany(ROWS_MAX + 1)
+            return file.execute(self.query, dict(self.parameters)).fetchmany(ROWS_MAX + 1)
         except sqlite3.Error as problem:
             raise FactSourceFailed(f"`{self.path}` cannot be asked: {problem}") from None
         finally:
@@ -107,6 +125,9 @@ class PostgresSource:
     url: str = field(repr=False)
     query: str
     kinds: tuple[ParameterKind, ...]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)
+    """What stands for `%(name)s` in the query. With any, a `%` of the query is written `%%`."""
+    timeout_s: float = READ_S
 
     def read(self) -> list[Row]:
         """Run the query."""
@@ -117,16 +138,36 @@ class PostgresSource:
         import psycopg
 
         try:
-            with psycopg.connect(self.url, connect_timeout=int(READ_S)) as connection:
+            connection = psycopg.connect(self.url, connect_timeout=max(2, int(self.timeout_s)))
+            with connection, _cut_off_after(connection, self.timeout_s + _GRACE_S):
                 connection.read_only = True
-                connection.execute(f"SET LOCAL statement_timeout = {int(READ_S * 1000)}")
+                connection.execute(f"SET LOCAL statement_timeout = {int(self.timeout_s * 1000)}")
                 # A cursor of the server's hands out a bounded number of rows, however many there are.
                 with connection.cursor("maia_facts") as cursor:
-                    cursor.execute(self.query.encode())
+                    cursor.execute(self.query.encode(), self.parameters or None)
                     return list(cursor.fetchmany(ROWS_MAX + 1))
         except (psycopg.Error, OSError) as problem:
             # The address can hold a password, so only the kind of the problem is shown.
             raise FactSourceFailed(f"PostgreSQL cannot be asked: {type(problem).__name__}") from None
+
+
+@contextmanager
+def _cut_off_after(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+    """Shut the connection down if the body takes longer: a server that hangs keeps no limit of its own."""
+    # Any: rows are tuples of whatever a statement returns.
+    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+
+        def cut_off() -> None:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, cut_off)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ _NEEDED: Final = {
     "http": ("url", "columns"),
     "stream": ("path", "columns"),
 }
+_TAKES: Final = {"parameters": ("sqlite", "postgresql"), "listen": ("postgresql",)}
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -75,6 +76,14 @@ class FactConfig(Struct, frozen=True):
     columns: tuple[Text, ...] = ()
     holds: Text | None = None
     """For a stream: the attribute that says whether the fact holds."""
+    parameters: Annotated[
+        dict[str, str | int | float | bool], Meta(description="a table of values, such as { ward = 'A4' }")
+    ] = {}
+    """What the query is asked with: `%(ward)s` in PostgreSQL, `:ward` in SQLite."""
+    timeout_s: Positive = 15
+    """How long the query may take."""
+    listen: Text | None = None
+    """A channel of PostgreSQL: the fact is read again at each NOTIFY on it."""
 
     def __post_init__(self) -> None:
         """Refuse words that do not fit each other."""
@@ -85,6 +94,9 @@ class FactConfig(Struct, frozen=True):
             raise Mismatch("columns", "there are not as many columns as kinds")
         if self.stale_s < self.every_s:
             raise Mismatch("every_s", "what is read every `every_s` is stale before, by `stale_s`")
+        for word in ("parameters", "listen"):
+            if getattr(self, word) and self.source not in _TAKES[word]:
+                raise Mismatch(word, f"a source `{self.source}` has no `{word}`")
         if self.source == "http" and self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):

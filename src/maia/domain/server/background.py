@@ -20,6 +20,7 @@ from maia.api.responses import WalletAnswer
 from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
 from maia.credentials.encoding.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
+from maia.domain.facts.notifications import PostgresChanges
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
 from maia.domain.facts.sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.domain.server.access_config import FactConfig
@@ -94,7 +95,13 @@ def pollers(
 ) -> list[FactFeeder]:
     """Return the pollers of facts."""
     feeds = [
-        FactFeed(one.name, source, one.every_s, one.stale_s)
+        FactFeed(
+            one.name,
+            source,
+            one.every_s,
+            one.stale_s,
+            changes=None if one.listen is None else PostgresChanges(one.url or "", one.listen),
+        )
         for one in configs
         if (source := source_of(one)) is not None
     ]
@@ -106,9 +113,11 @@ def source_of(config: FactConfig) -> FactSource | None:
     path, url, query = config.path or Path(), config.url or "", config.query or ""
     match config.source:
         case "sqlite":
-            return SqliteSource(path, query, config.kinds, time.monotonic)
+            return SqliteSource(
+                path, query, config.kinds, time.monotonic, config.parameters, config.timeout_s
+            )
         case "postgresql":
-            return PostgresSource(url, query, config.kinds)
+            return PostgresSource(url, query, config.kinds, config.parameters, config.timeout_s)
         case "file":
             return FileSource(path, config.columns, config.kinds)
         case "http":

@@ -1,0 +1,456 @@
+"""How does a principal's View become an SQL view of a database role, and how does it end with its right?
+
+    views = InstalledViews("maia_views")
+    views.install(connection)
+    outcomes = views.renew(connection, prepared, standing, now)
+
+Each reader and table has one view with `security_barrier`, and its role may select from that and from
+nothing else. By default the view is over a function that runs the query. What the View asks of rows is then
+in a table that only the owner of the views reads, and in no plan, view text or error of the reader
+(docs/decisions/postgres-views.md).
+
+A view shows no row after the `until` of its entry, by the clock of the database, in whatever transaction. A
+right that is gone is taken from the role first, which waits for no lock, and the view is dropped after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from maia.credentials import Principal, ValidityState
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.events import SECOND, Instant
+from maia.postgres.view_definitions import DeclaredTable, ViewDefinition, view_definition
+from maia.postgres.view_settings import PreparedViews, ViewReader
+from maia.views import POSTGRES_TYPES, Query
+from maia.views.schema import StoredMismatch
+from maia.views.to_sql import BadIdentifier, Operand, quoted
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = [
+    "DatabaseUnavailable",
+    "InstalledView",
+    "InstalledViews",
+    "NotInstalled",
+    "Outcome",
+    "RoleReadsTable",
+    "SchemaTaken",
+    "connected",
+    "written",
+]
+
+LOCK_MS: Final = 2_000
+"""How long the removal of a view waits for readers, who see nothing more; the next renewal tries again."""
+CONNECT_S: Final = 15
+_ENTRIES: Final = "installed"
+_ROWS: Final = "_rows"
+_SERVER_MIN: Final = 150_000
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}", re.ASCII)
+
+
+class RoleReadsTable(Refusal):
+    """A database role that a view is for reads the table itself, so that the view would protect nothing."""
+
+    code = "POSTGRES-ROLE-READS-TABLE"
+
+
+class SchemaTaken(Refusal):
+    """The schema for the views belongs to another role, who could replace them."""
+
+    code = "POSTGRES-SCHEMA-TAKEN"
+
+
+class NotInstalled(BadInput):
+    """The database has no views of Maia yet, or is too old for them."""
+
+    code = "POSTGRES-NOT-INSTALLED"
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be reached, or refused a statement."""
+
+    code = "UNAVAILABLE-DATABASE"
+
+
+@contextmanager
+def connected(database: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect as the owner of the views."""
+    # Any: rows are tuples of whatever a statement returns.
+    import psycopg
+
+    try:
+        connection = psycopg.connect(database, autocommit=True, connect_timeout=CONNECT_S)
+    except psycopg.Error as problem:
+        # The address can hold a password, so only the kind of the problem is shown.
+        raise DatabaseUnavailable(f"PostgreSQL cannot be reached: {type(problem).__name__}") from None
+    with connection:
+        yield connection
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledView:
+    """One entry: which view is for whom, and until when it shows rows."""
+
+    name: str
+    role: str
+    principal: str
+    type_name: str
+    table: str
+    until: Instant | None
+    certificates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one view: what it is now, or why it is not there."""
+
+    name: str
+    role: str
+    principal: Principal | None
+    what: str
+    """`made`, `renewed`, `kept`, `removed`, `ended` (it waits for a reader to be dropped) or `none`."""
+    definition: ViewDefinition | None = None
+    until: Instant | None = None
+    problem: MaiaError | None = None
+
+    @property
+    def shows(self) -> bool:
+        """Say whether the view shows anything."""
+        return self.definition is not None and self.problem is None
+
+
+class InstalledViews:
+    """The views in one schema of a database, over connections that are handed in."""
+
+    def __init__(self, schema: str, *, lease_s: int = 0) -> None:
+        """Work in `schema`; a view shows rows for `lease_s` after a renewal, or while its right holds."""
+        self.schema, self._lease_s = schema, lease_s
+        if _SCHEMA.fullmatch(schema) is None:
+            raise BadIdentifier(f"`{schema[:64]}` is no name of lower case letters, digits and `_`")
+        self._schema = _identifier(schema)
+        self._entries = f"{self._schema}.{_ENTRIES}"
+
+    def install(self, connection: psycopg.Connection[Any]) -> None:
+        """Make the schema and the table of entries, unless they are there."""
+        if connection.info.server_version < _SERVER_MIN:
+            raise NotInstalled("views need PostgreSQL 15 or later")
+        with self._work(connection):
+            self._execute(connection, f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            owner = connection.execute(
+                "SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = %s",
+                (self.schema,),
+            ).fetchone()
+            if owner is None or not owner[0]:
+                raise SchemaTaken(f"the schema `{self.schema}` belongs to another role")
+            self._execute(connection, f"REVOKE ALL ON SCHEMA {self._schema} FROM PUBLIC")
+            self._execute(
+                connection,
+                f"CREATE TABLE IF NOT EXISTS {self._entries} (name text PRIMARY KEY, role text NOT NULL, "
+                "principal text NOT NULL, type text NOT NULL, source text NOT NULL, "
+                "until timestamptz NOT NULL, certificates text[] NOT NULL, digest text NOT NULL, "
+                "query text NOT NULL)",
+            )
+            self._execute(connection, f"REVOKE ALL ON TABLE {self._entries} FROM PUBLIC")
+
+    def renew(
+        self,
+        connection: psycopg.Connection[Any],
+        prepared: PreparedViews,
+        standing: ValidityState,
+        now: Instant,
+    ) -> list[Outcome]:
+        """Decide every reader's right again; make, renew and remove views accordingly."""
+        entries = {one.name: (one, digest) for one, digest in self._read(connection)}
+        outcomes: list[Outcome] = []
+        wanted: set[str] = set()
+        for reader in prepared.readers:
+            for table in reader.tables:
+                name = f"{reader.role}_{table.name}"
+                wanted.add(name)
+                digest = entries[name][1] if name in entries else None
+                outcomes.append(self._renewed(connection, name, digest, reader, table, standing, now))
+        for name in sorted(entries.keys() - wanted):
+            outcomes.append(self._removed(connection, entries[name][0]))
+        return outcomes
+
+    def entries(self, connection: psycopg.Connection[Any]) -> list[InstalledView]:
+        """Return the views that are there."""
+        return [one for one, _ in self._read(connection)]
+
+    def remove(self, connection: psycopg.Connection[Any]) -> list[Outcome]:
+        """Remove every view, and the schema with the last."""
+        outcomes = [self._removed(connection, one) for one, _ in self._read(connection)]
+        if all(one.what == "removed" for one in outcomes):
+            with self._work(connection):
+                self._execute(connection, f"DROP TABLE {self._entries}")
+                self._execute(connection, f"DROP SCHEMA {self._schema}")
+        return outcomes
+
+    def _renewed(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        digest: str | None,
+        reader: ViewReader,
+        table: DeclaredTable,
+        standing: ValidityState,
+        now: Instant,
+    ) -> Outcome:
+        who = reader.reader.principal
+        try:
+            # What is wrong with the role or the table ends the view as much as what is wrong with the right.
+            with self._work(connection):
+                self._check_role(connection, reader.role, table)
+                _check_columns(connection, table)
+            definition = view_definition(table, reader.reader, standing, now)
+            text = written(definition.query, connection)
+        except DatabaseUnavailable:
+            raise
+        except MaiaError as problem:
+            if digest is None:
+                return Outcome(name, reader.role, who, "none", problem=problem)
+            gone = self._removed(connection, _entry(name, reader.role))
+            return Outcome(name, reader.role, who, gone.what, problem=problem)
+        until = definition.until
+        if self._lease_s:
+            lease = Instant(now + self._lease_s * SECOND)
+            until = lease if until is None else Instant(min(lease, until))
+        newer = _digest(text, definition, reader.role, table)
+        if newer == digest:
+            with self._work(connection):
+                self._execute(
+                    connection,
+                    f"UPDATE {self._entries} SET until = %s, certificates = %s WHERE name = %s",
+                    (_moment(until), [one.hex() for one in definition.certificates], name),
+                )
+            return Outcome(name, reader.role, who, "renewed", definition, until)
+        if digest is not None and self._removed(connection, _entry(name, reader.role)).what != "removed":
+            busy = DatabaseUnavailable("the former view is being read; until it is replaced it shows nothing")
+            return Outcome(name, reader.role, who, "ended", problem=busy)
+        with self._work(connection):
+            self._execute(
+                connection,
+                f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                (
+                    name,
+                    reader.role,
+                    str(who),
+                    table.versions[-1].name.name,
+                    ".".join((table.table,) if isinstance(table.table, str) else table.table),
+                    _moment(until),
+                    [one.hex() for one in definition.certificates],
+                    newer,
+                    text,
+                ),
+            )
+            self._make(connection, name, text, definition, reader.role, hidden=table.hides_plans)
+        return Outcome(name, reader.role, who, "made", definition, until)
+
+    def _make(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        text: str,
+        definition: ViewDefinition,
+        role: str,
+        *,
+        hidden: bool,
+    ) -> None:
+        view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
+        key, to = written(Query("%s", (name,)), connection), _identifier(role)
+        source = f"({text})"
+        if hidden:
+            source = f"{rows}()"
+            self._execute(connection, _function(rows, key, self._entries, definition))
+            self._execute(connection, f"REVOKE ALL ON FUNCTION {rows}() FROM PUBLIC")
+            self._execute(connection, f"GRANT EXECUTE ON FUNCTION {rows}() TO {to}")
+        self._execute(
+            connection,
+            f"CREATE VIEW {view} WITH (security_barrier = true) AS SELECT * FROM {source} AS shown "
+            f"WHERE clock_timestamp() <= (SELECT i.until FROM {self._entries} AS i WHERE i.name = {key})",
+        )
+        self._execute(connection, f"GRANT USAGE ON SCHEMA {self._schema} TO {to}")
+        self._execute(connection, f"GRANT SELECT ON {view} TO {to}")
+
+    def _removed(self, connection: psycopg.Connection[Any], entry: InstalledView) -> Outcome:
+        """End a view at once, and drop it if no transaction reads it."""
+        import psycopg
+
+        name, role = entry.name, entry.role
+        view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
+        with self._work(connection):
+            self._execute(
+                connection, f"UPDATE {self._entries} SET until = '-infinity' WHERE name = %s", (name,)
+            )
+            # A transaction with an old snapshot does not see the update. It does see that it may not select.
+            for what, there in (
+                (f"TABLE {view}", f"to_regclass({_literal(view)})"),
+                (f"FUNCTION {rows}()", f"to_regprocedure({_literal(rows + '()')})"),
+            ):
+                found = connection.execute(f"SELECT {there} IS NOT NULL".encode()).fetchone()
+                if found is not None and found[0]:
+                    self._execute(connection, f"REVOKE ALL ON {what} FROM {_identifier(role)}")
+        try:
+            with self._work(connection):
+                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
+                connection.execute(f"DROP VIEW IF EXISTS {view}".encode())
+                connection.execute(f"DROP FUNCTION IF EXISTS {rows}()".encode())
+                connection.execute(f"DELETE FROM {self._entries} WHERE name = %s".encode(), (name,))
+        except psycopg.errors.LockNotAvailable:
+            return Outcome(name, role, None, "ended")
+        return Outcome(name, role, None, "removed")
+
+    def _check_role(self, connection: psycopg.Connection[Any], role: str, table: DeclaredTable) -> None:
+        """Refuse a role that could read the table, or the entries, without the view."""
+        there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+        if there is None:
+            raise NotInstalled(f"there is no database role `{role[:64]}`")
+        for path in (table.table, (self.schema, _ENTRIES)):
+            named = _path(path)
+            found = connection.execute(
+                # A role may also become each role that it is a member of.
+                "SELECT rolname FROM pg_roles WHERE pg_has_role(%s, oid, 'MEMBER') AND (rolsuper OR "
+                "has_any_column_privilege(oid, to_regclass(%s), 'SELECT')) LIMIT 1",
+                (role, named),
+            ).fetchone()
+            if found is not None:
+                raise RoleReadsTable(f"the role `{role}` reads {named} by itself, as `{found[0]}`")
+
+    def _read(self, connection: psycopg.Connection[Any]) -> list[tuple[InstalledView, str]]:
+        with self._work(connection):
+            there = connection.execute("SELECT to_regclass(%s)", (self._entries,)).fetchone()
+            if there is None or there[0] is None:
+                raise NotInstalled(f"there are no views in the schema `{self.schema}`; `install` makes them")
+            rows = connection.execute(
+                "SELECT name, role, principal, type, source, CASE WHEN isfinite(until) THEN until END, "
+                f"until = '-infinity', certificates, digest FROM {self._entries} ORDER BY name".encode()
+            ).fetchall()
+        found = []
+        for name, role, principal, type_name, source, until, is_ended, certificates, digest in rows:
+            ends = Instant(0) if is_ended else None if until is None else Instant.from_datetime(until)
+            entry = InstalledView(name, role, principal, type_name, source, ends, tuple(certificates))
+            found.append((entry, digest))
+        return found
+
+    @contextmanager
+    def _work(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Work in one transaction, alone in this schema, with no schema in the way of the catalogue."""
+        import psycopg
+
+        try:
+            with connection.transaction():
+                connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"maia {self.schema}",))
+                yield
+        except psycopg.errors.LockNotAvailable:
+            raise
+        except (psycopg.Error, OSError) as problem:
+            # The sentence of the server can hold a row, or the text of a View.
+            raise DatabaseUnavailable(f"PostgreSQL refused: {type(problem).__name__}") from None
+
+    def _execute(
+        self, connection: psycopg.Connection[Any], text: str, operands: Sequence[object] | None = None
+    ) -> None:
+        connection.execute(text.encode(), operands)
+
+
+def _function(rows: str, key: str, entries: str, definition: ViewDefinition) -> str:
+    """Return the function that runs a View's query.
+
+    It says nothing to the reader but rows: an error of the query, its cancellation and what the server
+    prints about plans would all quote it.
+    """
+    columns = ", ".join(f"{_identifier(one.name)} {POSTGRES_TYPES[one.kind]}" for one in definition.columns)
+    return (
+        f"CREATE FUNCTION {rows}() RETURNS TABLE ({columns}) LANGUAGE plpgsql STABLE SECURITY DEFINER "
+        "SET search_path = pg_catalog, pg_temp SET client_min_messages = error SET debug_print_plan = off "
+        "SET debug_print_parse = off SET debug_print_rewritten = off AS $maia$\n"
+        "#variable_conflict use_column\n"
+        "DECLARE maia_query text;\nBEGIN\n"
+        f"SELECT i.query INTO maia_query FROM {entries} AS i\n"
+        f"WHERE i.name = {key} AND clock_timestamp() <= i.until;\n"
+        "IF maia_query IS NOT NULL THEN RETURN QUERY EXECUTE maia_query; END IF;\n"
+        "EXCEPTION WHEN query_canceled OR OTHERS THEN\n"
+        "RAISE EXCEPTION 'the view cannot be read now' USING ERRCODE = SQLSTATE;\n"
+        "END $maia$"
+    )
+
+
+def _check_columns(connection: psycopg.Connection[Any], table: DeclaredTable) -> None:
+    """Refuse a table that is not there, or whose columns are not of the declared kinds."""
+    named = _path(table.table)
+    rows = connection.execute(
+        "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+        "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+        (named,),
+    ).fetchall()
+    found = {str(name): "timestamptz" if kind == "timestamp with time zone" else kind for name, kind in rows}
+    if not found:
+        raise StoredMismatch(f"there is no table {named}")
+    wanted = {table.columns[uid]: POSTGRES_TYPES[kind] for uid, kind in table.kinds.items()}
+    if table.published_at is not None:
+        wanted[table.published_at] = "timestamptz"
+    for column, kind in wanted.items():
+        if found.get(column) != kind:
+            shown = found.get(column, "not there")
+            raise StoredMismatch(f"the column `{column}` of {named} is to be {kind}, and is {shown}")
+
+
+def _digest(text: str, definition: ViewDefinition, role: str, table: DeclaredTable) -> str:
+    columns = [(one.name, one.kind.value) for one in definition.columns]
+    return sha256(json.dumps([text, columns, role, table.hides_plans]).encode()).hexdigest()
+
+
+def written(query: Query, connection: psycopg.Connection[Any]) -> str:
+    """Return a query with its operands as literals, quoted by the driver: a view has no placeholders.
+
+    Each is text that its type follows. A negative number would otherwise be a sign and a number too large.
+    """
+    from psycopg import ClientCursor
+
+    return ClientCursor(connection).mogrify(query.text.encode(), [_as_text(one) for one in query.operands])
+
+
+def _as_text(operand: Operand) -> str | list[str]:
+    match operand:
+        case list():
+            return [str(_as_text(one)) for one in operand]
+        case str() if "\0" in operand:
+            raise BadIdentifier("the view compares with a text with a zero, which PostgreSQL cannot hold")
+        case str():
+            return operand
+        case bytes():
+            return "\\x" + operand.hex()
+        case datetime():
+            return operand.isoformat()
+        case bool() | int() | float():
+            return repr(operand)
+
+
+def _identifier(name: str) -> str:
+    return quoted(name).replace("%%", "%")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _path(table: str | tuple[str, ...]) -> str:
+    return ".".join(map(_identifier, (table,) if isinstance(table, str) else table))
+
+
+def _moment(until: Instant | None) -> str:
+    return "infinity" if until is None else until.to_datetime().isoformat()
+
+
+def _entry(name: str, role: str) -> InstalledView:
+    return InstalledView(name, role, "", "", "", None, ())

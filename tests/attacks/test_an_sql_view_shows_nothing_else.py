@@ -1,0 +1,217 @@
+"""A reader with a database role of its own gets no more out of a View than its rows.
+
+The role may run any SQL: functions of its own, EXPLAIN, casts that fail, settings of
+the session, the catalogue, transactions that stay open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from maia.clock import system_now
+from maia.credentials import (
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    OnlineTest,
+    SignedCertificate,
+    TestKind,
+    TypePattern,
+    Validity,
+    ValidityState,
+    exact_name,
+    issue,
+)
+from maia.events import SECOND, AttributeUid, Instant
+from maia.predicates import parse_predicate
+from support.homecare import CARER, HOSPITAL, PRESCRIBE
+from support.sql_views import Hospital, hospital, open_plans
+from support.statements import crl
+
+LEAKY = (
+    "CREATE FUNCTION pg_temp.leak(seen text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS "
+    "$$ BEGIN RAISE NOTICE 'leaked %', seen; RETURN true; END $$"
+)
+
+
+@pytest.fixture(scope="module")
+def database(postgres_server: str) -> Iterator[Hospital]:
+    with hospital(postgres_server) as found:
+        yield found
+
+
+def right(
+    where: str = "true", *, attributes: tuple[str, ...] = ("1", "4"), validity: Validity | None = None
+) -> SignedCertificate:
+    """Let the carer see some attributes of some prescriptions."""
+    vocabulary = PRESCRIBE.definition.vocabulary
+    authority = Authority(
+        TypePattern(HOSPITAL.principal, exact_name("nhs.Prescribe"), None),
+        frozenset({Action.SUBSCRIBE}),
+        frozenset(AttributeUid(uid) for uid in attributes),
+        parse_predicate(where, vocabulary),
+    )
+    period = validity or UNBOUNDED
+    return issue(
+        AuthorisationCertificate(HOSPITAL.principal, CARER.principal, False, authority, period), HOSPITAL
+    )
+
+
+HIDDEN = 'not patient == "O\'Neil \\\\ 7%"'
+
+
+@pytest.fixture(params=["hidden", "open"])
+def view(database: Hospital, request: pytest.FixtureRequest) -> str:
+    """The view of a carer from whom one patient is hidden, over a function and without one."""
+    table = database.table if request.param == "hidden" else open_plans(database.table)
+    (made,) = database.renew((CARER, [right(HIDDEN)]), table=table)
+    assert made.shows, made.problem
+    return database.view()
+
+
+def test_a_function_of_the_reader_is_handed_no_hidden_row(database: Hospital, view: str):
+    """A93: the cheapest function in a WHERE runs after the View has decided, also once the View has ended."""
+    said: list[str] = []
+    with database.role() as session:
+        session.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+        session.execute(LEAKY)
+        found = session.execute(f"SELECT patient, drug FROM {view} WHERE pg_temp.leak(patient)").fetchall()
+        assert sorted(found) == [("Ann", None), ("Bob", None)]
+        assert sorted(said) == ["leaked Ann", "leaked Bob"]
+        said.clear()
+        database.owner.execute("UPDATE shown.installed SET until = clock_timestamp()")
+        assert session.execute(f"SELECT 1 FROM {view} WHERE pg_temp.leak(patient)").fetchall() == []
+        assert said == []
+
+
+def test_a_cast_that_fails_names_no_hidden_value(database: Hospital, view: str):
+    """A93: the error is about a row that the reader sees."""
+    with database.role() as session, pytest.raises(psycopg.Error) as refused:
+        session.execute(f"SELECT 1 FROM {view} WHERE patient::int = 1 OR place::int = 1")
+    assert "O'Neil" not in str(refused.value)
+    assert "NW1" not in str(refused.value)
+
+
+def test_no_plan_text_or_setting_shows_what_a_view_asks(database: Hospital):
+    """A93: plans, counts of withheld rows, the catalogue, errors and debug output are silent."""
+    (made,) = database.renew((CARER, [right(HIDDEN)]))
+    assert made.shows
+    view, said = database.view(), []
+    with database.role() as session:
+        session.add_notice_handler(
+            lambda notice: said.append(str(notice.message_primary) + str(notice.context))
+        )
+        for explain in ("EXPLAIN VERBOSE", "EXPLAIN (ANALYZE, VERBOSE, BUFFERS)"):
+            said += [row[0] for row in session.execute(f"{explain} SELECT * FROM {view}").fetchall()]
+        for question in (
+            "SELECT definition FROM pg_views WHERE schemaname = 'shown'",
+            "SELECT prosrc FROM pg_proc",
+            "SELECT description FROM pg_description",
+            "SELECT view_definition FROM information_schema.views",
+            "SELECT routine_definition FROM information_schema.routines",
+        ):
+            said += [str(row[0]) for row in session.execute(question).fetchall()]
+        for setting in ("debug_print_plan", "debug_print_parse", "debug_print_rewritten"):
+            session.execute(f"SET {setting} = on")
+        session.execute("SET client_min_messages = debug5")
+        session.execute(f"SELECT * FROM {view}")
+        session.execute("SET client_min_messages = notice")
+        database.owner.execute("CREATE INDEX ON public.prescriptions (patient)")
+        with database.owner.transaction():
+            # The reader waits for the table, and gives up in the middle of the query.
+            database.owner.execute("LOCK TABLE public.prescriptions")
+            session.execute("SET statement_timeout = 200")
+            with pytest.raises(psycopg.errors.QueryCanceled) as refused:
+                session.execute(f"SELECT * FROM {view}")
+        said.append(str(refused.value) + str(refused.value.diag.context))
+    everything = "\n".join(said)
+    assert "shown" in everything, "the view itself is there"
+    for hidden in ("Neil", "public.prescriptions", "Seq Scan on prescriptions", "Removed by Filter"):
+        assert hidden not in everything, hidden
+    (made,) = database.renew((CARER, [right(HIDDEN)]), table=open_plans(database.table))
+    assert made.shows
+    with database.role() as session:
+        plan = "\n".join(
+            row[0] for row in session.execute(f"EXPLAIN ANALYZE SELECT * FROM {view}").fetchall()
+        )
+        assert "Neil" in plan, "an owner who opens the plans shows the policy, and how many rows it withholds"
+        assert "Rows Removed by Filter: 1" in plan
+
+
+def test_a_role_reads_neither_the_table_nor_the_entries(database: Hospital, view: str):
+    """A93: the views are all that was granted."""
+    for table in ("public.prescriptions", "shown.installed"):
+        with database.role() as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute(f"SELECT * FROM {table}")
+    with database.role(1) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute(f"SELECT * FROM {view}")
+    with database.role() as session, pytest.raises(psycopg.Error):
+        session.execute(f"DELETE FROM {view}")
+
+
+@pytest.mark.parametrize("how", ["itself", "one column", "by membership"])
+def test_a_role_that_reads_the_table_gets_no_view(database: Hospital, how: str):
+    """A93: a view would protect nothing, so there is none, and one that was there is gone."""
+    assert database.renew((CARER, [right()]))[0].shows
+    reader, other = database.roles[0], database.roles[2]
+    try:
+        match how:
+            case "itself":
+                database.owner.execute(f"GRANT SELECT ON public.prescriptions TO {reader}")
+            case "one column":
+                database.owner.execute(f"GRANT SELECT (patient) ON public.prescriptions TO {reader}")
+            case _:
+                database.owner.execute(f"GRANT SELECT ON public.prescriptions TO {other}")
+                with psycopg.connect(f"{database.server} user=maia", autocommit=True) as administrator:
+                    administrator.execute(f"ALTER ROLE {reader} NOINHERIT")
+                    administrator.execute(f"GRANT {other} TO {reader}")
+        (outcome,) = database.renew((CARER, [right()]))
+        assert outcome.problem is not None
+        assert (outcome.what, outcome.problem.code) == ("removed", "POSTGRES-ROLE-READS-TABLE")
+    finally:
+        database.owner.execute(f"REVOKE ALL ON public.prescriptions FROM {reader}, {other}")
+        with psycopg.connect(f"{database.server} user=maia", autocommit=True) as administrator:
+            administrator.execute(f"REVOKE {other} FROM {reader}")
+
+
+def test_a_revoked_right_ends_inside_an_open_transaction(database: Hospital):
+    """A93: an old snapshot and a lock on the view keep no right alive."""
+    tested = right(validity=UNBOUNDED.with_tests(OnlineTest(TestKind.CRL, HOSPITAL.principal)))
+    standing = ValidityState()
+    standing.hear(crl(1, by=HOSPITAL), system_now())
+    assert database.renew((CARER, [tested]), standing=standing)[0].shows
+    with database.role() as session:
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        assert len(session.execute(f"SELECT * FROM {database.view()}").fetchall()) == 3
+        standing.hear(crl(2, tested, by=HOSPITAL), system_now())
+        (outcome,) = database.renew((CARER, [tested]), standing=standing)
+        assert outcome.problem is not None
+        assert (outcome.what, outcome.problem.code) == ("ended", "POLICY-REVOKED")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute(f"SELECT * FROM {database.view()}")
+    (outcome,) = database.renew((CARER, [tested]), standing=standing)
+    assert outcome.what == "removed"
+    assert database.views.entries(database.owner) == []
+
+
+def test_a_view_ends_by_the_clock_inside_an_open_transaction(database: Hospital):
+    """A93: nothing has to run when the right is over: not the watcher, and no new statement of the reader."""
+    ends = Instant((system_now() // SECOND - 60) * SECOND)
+    was = right(validity=Validity(None, ends))
+    (outcome,) = database.renew((CARER, [was]), now=Instant(ends - SECOND))
+    assert outcome.until == ends
+    assert database.shown() == []
+    assert database.renew((CARER, [was]))[0].what == "removed"
+    assert database.renew((CARER, [right()]))[0].shows
+    database.owner.execute("UPDATE shown.installed SET until = clock_timestamp() + interval '1 second'")
+    with database.role() as session:
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        session.execute(f"DECLARE slow CURSOR FOR SELECT patient FROM {database.view()}")
+        session.execute("FETCH 1 FROM slow")
+        session.execute("SELECT pg_sleep(1.1)")
+        assert session.execute("FETCH ALL FROM slow").fetchall() == []
+        assert session.execute(f"SELECT * FROM {database.view()}").fetchall() == []
