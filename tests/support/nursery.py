@@ -51,7 +51,7 @@ _LOADED: Final = (
     *("maia.client.api.client", "maia.domain.http.application", "maia.domain.http.listener"),
     *("maia.domain.server.access", "maia.domain.server.process", "maia.domain.server.service"),
     *("maia.domain.server.statement_stream", "maia.domain.storage.store", "maia.keystore.key_files"),
-    *("maia.log.disk.event_log", "maia.roles"),
+    *("maia.log.disk.event_log", "maia.postgres.process", "maia.roles"),
 )
 """What commands load when they need it."""
 

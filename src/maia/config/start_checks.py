@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from maia.config.settings import ServerConfig
+from maia.config.settings import BadConfig, ServerConfig
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
@@ -29,7 +29,15 @@ __all__ = ["check_folder", "opened", "right_to_connect"]
 _Read = TypeVar("_Read")
 
 
-def opened(config: ServerConfig, name: str, read: Callable[[], _Read]) -> _Read:
+class _Configured(Protocol):
+    """The settings of a process, which know where each of them was written."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error about a setting that turned out wrong when it was used."""
+        ...
+
+
+def opened(config: _Configured, name: str, read: Callable[[], _Read]) -> _Read:
     """Return what a setting names, or say at its line why it cannot be read."""
     try:
         return read()
@@ -61,7 +69,7 @@ def right_to_connect(
     return decision.until
 
 
-def check_folder(config: ServerConfig, name: str, folder: Path) -> None:
+def check_folder(config: _Configured, name: str, folder: Path) -> None:
     """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
     try:
         make_private_folder(folder)

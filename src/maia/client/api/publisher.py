@@ -123,6 +123,18 @@ class Publisher:
             columns = {name: [one.get(name) for one in some] for name in names}
             await self._send_columns(len(some), columns, required)
 
+    async def publish_columns(self, columns: Mapping[str, list[object]]) -> None:
+        """Publish events that are given by column, whose names are those of the type.
+
+        Up to `maia.client.batch.rows_per_frame` events, of at most `FRAME_BYTES` characters together, leave
+        in one frame.
+        """
+        rows = len(next(iter(columns.values()), ()))
+        for start in range(0, rows, self._rows_max):
+            end = min(rows, start + self._rows_max)
+            part = {name: values[start:end] for name, values in columns.items()}
+            await self._send_columns(end - start, part, None)
+
     async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
         import pyarrow as pa

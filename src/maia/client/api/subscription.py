@@ -128,6 +128,20 @@ class Subscription:
         more = [self._rows.popleft() for _ in range(min(most - 1, len(self._rows)))]
         return [first, *more]
 
+    async def frames(self, most: int) -> list[Delivered]:
+        """Return frames that have arrived, at most so many; wait for one.
+
+        For an application that takes events by column. Nothing is returned only when the subscription or the
+        client has been closed.
+        """
+        try:
+            arrived = [await self._next_frame()]
+            while self._frames and len(arrived) < most:
+                arrived.append(await self._next_frame())
+        except StopAsyncIteration:
+            return []
+        return arrived
+
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
         # The first array loads pandas, which takes seconds on a busy machine; leases go on meanwhile.

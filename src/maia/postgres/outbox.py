@@ -1,0 +1,207 @@
+"""Which rows leave next, in which frames, and which have left?
+
+One release of one database. Rows are read in the order in which their transactions committed. Before a frame
+leaves, its number and its last row are on the database's disk (`plan`), so that the same frame leaves again
+after a crash; when the broker has taken it on, its rows are deleted. Both are done in one transaction for
+many frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from psycopg import sql
+
+from maia.client.batch import rows_per_frame
+from maia.errors import Unavailable
+from maia.postgres.config import Release
+from maia.postgres.values import Connection
+
+__all__ = ["ConnectorInUse", "Outbox", "PlannedFrame"]
+
+_ROWS_AT_ONCE: Final = 16 * 1024
+_BYTES_AT_ONCE: Final = 8 << 20
+_FRAME_BYTES: Final = 1 << 19
+"""Half of what a client puts into one frame: no frame is cut again on its way."""
+
+
+class ConnectorInUse(Unavailable):
+    """Another connector serves the same store or release of this database."""
+
+    code = "UNAVAILABLE-POSTGRES-CONNECTOR"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFrame:
+    """Rows that leave together, under a number that is on the database's disk."""
+
+    number: int
+    columns: dict[str, list[object]] = field(repr=False)
+
+
+class Outbox:
+    """The rows of one release that wait, on one connection."""
+
+    def __init__(self, connection: Connection, schema: str, release: Release) -> None:
+        """Read and delete on this connection, which no other task uses."""
+        self._connection, self._release = connection, release
+        self._names = [one.name for one in release.event_type.attributes]
+        self._rows_max = rows_per_frame(release.event_type)
+        parts: dict[str, sql.Composable] = {
+            "s": sql.Identifier(schema),
+            "out": sql.Identifier(schema, f"out_{release.name}"),
+            "columns": sql.SQL(", ").join(sql.Identifier("o", name) for name in self._names),
+        }
+        parts["joined"] = sql.SQL(
+            "FROM {s}.commits c JOIN {out} o ON (o.maia_xid, o.maia_started) = (c.xid, c.started)"
+            " WHERE c.release = %(release)s"
+        ).format(**parts)
+        # The sum is taken over sizes that are stored: no long value is read before it is known to fit.
+        self._read = sql.SQL(
+            "SELECT * FROM (SELECT c.position, o.maia_row, o.maia_size,"
+            " sum(o.maia_size) OVER (ORDER BY c.position, o.maia_row) AS total, {columns}"
+            " {joined} AND c.position >= %(position)s AND (c.position, o.maia_row) > (%(position)s, %(row)s)"
+            " ORDER BY c.position, o.maia_row LIMIT %(limit)s) waiting WHERE total - maia_size < %(bytes)s"
+            " ORDER BY position, maia_row"
+        ).format(**parts)
+        self._read_planned = sql.SQL(
+            "SELECT c.position, o.maia_row, o.maia_size, 0, {columns}"
+            " {joined} AND (c.position, o.maia_row) <= (%(position)s, %(row)s)"
+            " ORDER BY c.position, o.maia_row"
+        ).format(**parts)
+        self._delete = [
+            sql.SQL(text).format(**parts)
+            for text in (
+                "DELETE FROM {out} o USING {s}.commits c"
+                " WHERE (o.maia_xid, o.maia_started) = (c.xid, c.started)"
+                " AND c.release = %(release)s AND (c.position, o.maia_row) <= (%(position)s, %(row)s)",
+                "DELETE FROM {s}.commits WHERE release = %(release)s AND position < %(position)s",
+                "DELETE FROM {s}.frames WHERE release = %(release)s AND number <= %(number)s",
+            )
+        ]
+        self._plan = sql.SQL(
+            "UPDATE {s}.releases SET next_frame = %(next)s, planned_position = %(position)s,"
+            " planned_row = %(row)s WHERE name = %(release)s AND next_frame = %(before)s"
+        ).format(**parts)
+        self._note_frame = sql.SQL(
+            "INSERT INTO {s}.frames (release, number, upto_position, upto_row) VALUES (%s, %s, %s, %s)"
+        ).format(**parts)
+        self._state = sql.SQL(
+            "SELECT next_frame, planned_position, planned_row FROM {s}.releases WHERE name = %s"
+        ).format(**parts)
+        self._frames = sql.SQL(
+            "SELECT number, upto_position, upto_row FROM {s}.frames WHERE release = %s ORDER BY number"
+        ).format(**parts)
+        self._refuse = sql.SQL("UPDATE {s}.releases SET refused = refused + %s WHERE name = %s").format(
+            **parts
+        )
+        self._ends: dict[int, tuple[int, int]] = {}
+        """Where each frame ends that was planned and whose rows are still there."""
+        self._planned = (0, 0)
+        self.next_frame = 0
+
+    async def open(self) -> list[PlannedFrame]:
+        """Return what was planned before and may have left; it leaves again, under the same numbers."""
+        async with self._connection.transaction():
+            found = await self._connection.execute(self._state, [self._release.name])
+            row = await found.fetchone()
+            assert row is not None  # noqa: S101 - looked for before, by `check_installed`
+            self.next_frame, self._planned = row[0], (row[1], row[2])
+            frames = await (await self._connection.execute(self._frames, [self._release.name])).fetchall()
+            self._ends = {number: (position, last) for number, position, last in frames}
+            rows = await self._rows(self._read_planned, position=self._planned[0], row=self._planned[1])
+        return list(self._cut(rows))
+
+    async def plan(self, done: int | None) -> list[PlannedFrame]:
+        """Delete frames up to number `done`, which the broker has taken on; plan the next and return them."""
+        async with self._connection.transaction():
+            if done is not None:
+                position, last = self._ends[done]
+                for statement in self._delete:
+                    await self._connection.execute(
+                        statement,
+                        {"release": self._release.name, "position": position, "row": last, "number": done},
+                    )
+            rows = await self._rows(self._read, position=self._planned[0], row=self._planned[1])
+            ends = list(self._ends_of(rows))
+            numbered = {self.next_frame + index: end for index, end in enumerate(ends)}
+            if numbered:
+                async with self._connection.cursor() as cursor:
+                    await cursor.executemany(
+                        self._note_frame,
+                        [(self._release.name, number, *end) for number, end in numbered.items()],
+                    )
+                planned = await self._connection.execute(
+                    self._plan,
+                    {
+                        "next": self.next_frame + len(ends),
+                        "before": self.next_frame,
+                        "position": ends[-1][0],
+                        "row": ends[-1][1],
+                        "release": self._release.name,
+                    },
+                )
+                if planned.rowcount != 1:
+                    raise ConnectorInUse("another connector has planned frames of this release meanwhile")
+        if done is not None:
+            self._ends = {number: end for number, end in self._ends.items() if number > done}
+        if numbered:
+            self._ends |= numbered
+            self._planned, self.next_frame = ends[-1], self.next_frame + len(ends)
+        return [self._frame(number, part) for number, part in _parted(rows, numbered)]
+
+    async def note_refused(self, rows: int) -> None:
+        """Count rows that the broker refused: they lay outside the connector's right."""
+        await self._connection.execute(self._refuse, [rows, self._release.name])
+
+    # ------------------------------------------------------------ rows and frames
+
+    async def _rows(self, query: sql.Composed, *, position: int, row: int) -> list[tuple[Any, ...]]:
+        asked = {
+            "release": self._release.name,
+            "position": position,
+            "row": row,
+            "limit": _ROWS_AT_ONCE,
+            "bytes": _BYTES_AT_ONCE,
+        }
+        async with self._connection.cursor(binary=True) as cursor:
+            await cursor.execute(query, asked)
+            return await cursor.fetchall()
+
+    def _cut(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[PlannedFrame]:
+        for number, part in _parted(rows, self._ends):
+            yield self._frame(number, part)
+
+    def _ends_of(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, int]]:
+        """Yield the last row of each frame: full in rows, or smaller where rows are long."""
+        count = size = 0
+        before: tuple[int, int] | None = None
+        for position, row, length, *_ in rows:
+            if before is not None and (count >= self._rows_max or size + length > _FRAME_BYTES):
+                yield before
+                count = size = 0
+            count, size, before = count + 1, size + length, (position, row)
+        if before is not None:
+            yield before
+
+    def _frame(self, number: int, rows: Sequence[tuple[Any, ...]]) -> PlannedFrame:
+        columns = list(zip(*rows, strict=True))[4:]
+        return PlannedFrame(
+            number, {name: list(values) for name, values in zip(self._names, columns, strict=True)}
+        )
+
+
+def _parted(
+    rows: Sequence[tuple[Any, ...]], ends: dict[int, tuple[int, int]]
+) -> Iterator[tuple[int, Sequence[tuple[Any, ...]]]]:
+    """Yield the rows of each frame, in the order of their numbers."""
+    start = 0
+    for number, end in sorted(ends.items()):
+        stop = start
+        while stop < len(rows) and (rows[stop][0], rows[stop][1]) <= end:
+            stop += 1
+        if stop > start:
+            yield number, rows[start:stop]
+        start = stop

@@ -1,0 +1,228 @@
+"""Is this the database that has published, or an older copy of it?
+
+A database that is restored from a backup has forgotten what left it since. If it went on, it would publish
+the same rows again, or new rows under numbers that the broker has seen, which the broker drops (A94). So
+the connector keeps, outside the database and before anything leaves, the highest number that may have
+left it; and the database knows its own server and the one data folder that it is used with. When the two
+disagree, nothing is published until the operator says what is to become of the rows that wait
+(`maia postgres accept`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from psycopg import sql
+
+from maia.errors import BadInput, Refusal
+from maia.net.stores import FolderStore
+from maia.postgres.schema import FORMAT
+from maia.postgres.values import Connection
+
+__all__ = [
+    "Accepted",
+    "BadPositions",
+    "Identity",
+    "NotInstalled",
+    "Positions",
+    "RestoredDatabase",
+    "accept",
+    "identity_of",
+]
+
+_INCARNATION: Final = "incarnation"
+
+
+class RestoredDatabase(Refusal):
+    """The database is an older copy of the one that has published, or a copy on another server."""
+
+    code = "REFUSED-POSTGRES-RESTORED"
+
+
+class NotInstalled(BadInput):
+    """The database holds nothing of a connector, or something of another version."""
+
+    code = "INPUT-POSTGRES-NOT-INSTALLED"
+
+
+class BadPositions(BadInput):
+    """What was kept beside the database cannot be read."""
+
+    code = "INPUT-POSTGRES-POSITIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a database says about itself."""
+
+    incarnation: str
+    is_copy: bool
+    """Whether it was installed on another server, or as another database."""
+    broker: str | None
+    """The broker that it is connected to, once it was."""
+    is_fresh: bool
+    """Whether nothing was stored or released yet."""
+
+
+async def identity_of(connection: Connection, schema: str) -> Identity:
+    """Return what the database says about itself; raise if nothing of a connector is installed."""
+    there = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{schema}.connection"])
+    row = await there.fetchone()
+    if row is None or not row[0]:
+        raise NotInstalled(f"nothing is installed in schema `{schema}`: run `maia postgres install`")
+    found = await connection.execute(
+        sql.SQL(
+            "SELECT format, incarnation::text, broker,"
+            " (own.system_identifier, own.database) IS DISTINCT FROM (control.system_identifier, here.oid),"
+            " NOT EXISTS (SELECT FROM {s}.releases WHERE next_frame > 0)"
+            " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0)"
+            " FROM {s}.connection own, pg_control_system() control, pg_database here"
+            " WHERE here.datname = current_database()"
+        ).format(s=sql.Identifier(schema))
+    )
+    row = await found.fetchone()
+    if row is None or row[0] != FORMAT:
+        raise NotInstalled(f"schema `{schema}` is of another version: run `maia postgres install`")
+    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[4]))
+
+
+class Positions:
+    """What may have left the database, and what was acknowledged, kept outside it."""
+
+    def __init__(self, data: Path) -> None:
+        """Read what is kept in the connector's data folder."""
+        self._kept = FolderStore(data / "positions")
+        found: Mapping[str, bytes] = self._kept.load()
+        self._incarnation = found[_INCARNATION].decode() if _INCARNATION in found else None
+        try:
+            self._upto = {name: int(value) for name, value in found.items() if name != _INCARNATION}
+        except ValueError:
+            raise BadPositions(f"`{data / 'positions'}` holds something that is no position") from None
+
+    def check(self, identity: Identity, *, adopt: bool = True) -> None:
+        """Take a fresh database on; refuse one that this folder does not belong to."""
+        if identity.is_copy:
+            raise RestoredDatabase(
+                "this database is a copy: it was installed on another server or as another database; "
+                "`maia postgres accept` makes it a participant of its own"
+            )
+        if self._incarnation is None and identity.is_fresh:
+            if not adopt:
+                return
+            self._kept.keep({_INCARNATION: identity.incarnation.encode()})
+            self._incarnation = identity.incarnation
+        if self._incarnation != identity.incarnation:
+            raise RestoredDatabase(
+                "the data folder does not know this database, so what has left it is unknown; "
+                "use the folder it had, or `maia postgres accept`"
+            )
+
+    def check_release(self, release: str, next_frame: int) -> None:
+        """Refuse a database that does not know of frames that have left it."""
+        used = self._upto.get(f"release/{release}", -1)
+        if next_frame <= used:
+            raise RestoredDatabase(
+                f"the database was restored: it knows {next_frame} frames of release `{release}`, and "
+                f"{used + 1} may have left it; see `maia postgres accept --help`"
+            )
+
+    def check_store(self, store: str, position: int) -> None:
+        """Refuse a database that does not know of events that it has acknowledged."""
+        upto = self._upto.get(f"store/{store}", 0)
+        if position < upto:
+            raise RestoredDatabase(
+                f"the database was restored: store `{store}` is at position {position}, and events up to "
+                f"{upto} were acknowledged; see `maia postgres accept --help`"
+            )
+
+    def use(self, release: str, number: int) -> None:
+        """Keep that frames up to this number may leave, before any does."""
+        self._put(f"release/{release}", number)
+
+    def acknowledge(self, store: str, position: int) -> None:
+        """Keep that events up to this position are in the database, before the broker forgets them."""
+        self._put(f"store/{store}", position)
+
+    def begin_anew(self, incarnation: str, stored: Mapping[str, int]) -> None:
+        """Belong to a database from now on, of which nothing has left."""
+        changes: dict[str, bytes | None] = dict.fromkeys(self._upto)
+        changes |= {f"store/{name}": b"%d" % position for name, position in stored.items()}
+        self._kept.keep({**changes, _INCARNATION: incarnation.encode()})
+        self._incarnation = incarnation
+        self._upto = {f"store/{name}": position for name, position in stored.items()}
+
+    def acknowledged(self, store: str) -> int:
+        """Return up to which position events were acknowledged."""
+        return self._upto.get(f"store/{store}", 0)
+
+    def _put(self, name: str, upto: int) -> None:
+        if upto > self._upto.get(name, -1):
+            self._kept.keep({name: b"%d" % upto})
+            self._upto[name] = upto
+
+
+# ------------------------------------------------------------ an operator decides
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of a database that was restored or copied."""
+
+    kept: dict[str, int]
+    """How many rows of each release wait, and will be published."""
+    discarded: dict[str, int]
+    lost: dict[str, tuple[int, int]]
+    """From where to where stores have acknowledged events that this database does not have."""
+
+
+async def accept(
+    connection: Connection, schema_name: str, positions: Positions, *, publish: bool
+) -> Accepted:
+    """Go on with this database as one of which nothing has left yet, under streams of its own.
+
+    Rows that wait are published, or discarded: whether they had left before it was restored, only
+    the operator can know. No connector may run meanwhile.
+    """
+    schema, incarnation = sql.Identifier(schema_name), str(uuid4())
+    kept: dict[str, int] = {}
+    discarded: dict[str, int] = {}
+    async with connection.transaction():
+        found = await connection.execute(sql.SQL("SELECT name FROM {}.releases").format(schema))
+        for (name,) in await found.fetchall():
+            out = sql.Identifier(schema_name, f"out_{name}")
+            if publish:
+                counted = await connection.execute(sql.SQL("SELECT count(*) FROM {}").format(out))
+                row = await counted.fetchone()
+                kept[name] = 0 if row is None else row[0]
+                continue
+            gone = await connection.execute(sql.SQL("DELETE FROM {}").format(out))
+            discarded[name] = gone.rowcount
+        if not publish:
+            await connection.execute(sql.SQL("DELETE FROM {}.commits").format(schema))
+        await connection.execute(sql.SQL("DELETE FROM {}.frames").format(schema))
+        await connection.execute(
+            sql.SQL("UPDATE {}.releases SET next_frame = 0, planned_position = 0, planned_row = 0").format(
+                schema
+            )
+        )
+        await connection.execute(
+            sql.SQL(
+                "UPDATE {}.connection SET incarnation = %s, broker = NULL,"
+                " (system_identifier, database) = (SELECT system_identifier, oid FROM pg_control_system(),"
+                " pg_database WHERE datname = current_database())"
+            ).format(schema),
+            [incarnation],
+        )
+        found = await connection.execute(sql.SQL("SELECT name, position FROM {}.stores").format(schema))
+        stored: dict[str, int] = dict(await found.fetchall())
+    lost = {
+        name: (position + 1, upto)
+        for name, position in stored.items()
+        if (upto := positions.acknowledged(name)) > position
+    }
+    positions.begin_anew(incarnation, stored)
+    return Accepted(kept, discarded, lost)

@@ -1,0 +1,289 @@
+"""How does one connector live as a process of its own?
+
+`maia postgres run` prepares it and calls `serve` here. Each store and each release has a connection to
+the database of its own, and a lock on it, so that no second connector serves the same. When the database or
+the broker goes away, all that is lost is time: everything begins again where the database says it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from maia.back_off import doubled, jittered
+from maia.broker.server.process import watching
+from maia.client.api.client import Client, connect
+from maia.config.input_files import read_principal
+from maia.credentials import Principal, SignedCertificate
+from maia.errors import MaiaError, Unavailable
+from maia.net.data_folder import own_folder
+from maia.net.observer import Records
+from maia.net.signals import until_told_to_stop
+from maia.postgres.config import PreparedConnector
+from maia.postgres.outbox import ConnectorInUse
+from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, identity_of
+from maia.postgres.release import ReleaseTask
+from maia.postgres.schema import channel
+from maia.postgres.store import StoreTask
+from maia.postgres.values import Connection, connected, database_problem
+
+__all__ = ["Running", "serve"]
+
+_AGAIN_S: Final = 0.2
+_AGAIN_MOST_S: Final = 30.0
+_REPORT_S: Final = 60.0
+_FATAL: Final = (RestoredDatabase, NotInstalled)
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A connector that is ready."""
+
+    broker: str
+    principal: str
+    stores: tuple[str, ...]
+    releases: tuple[str, ...]
+
+
+class _Task(Protocol):
+    """A store or a release."""
+
+    name: str
+
+    async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
+        """Work until the connection or the right ends."""
+
+    async def give_up(self) -> None:
+        """Withdraw from the broker."""
+
+
+async def serve(prepared: PreparedConnector, records: Records, ready: Callable[[Running], None]) -> None:
+    """Run a connector until SIGTERM or Ctrl-C; what is under way then is done when it starts again."""
+    with own_folder(prepared.config.data):
+        working = asyncio.create_task(_work(prepared, records, ready))
+        stopping = asyncio.create_task(until_told_to_stop())
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, stopping):
+            task.cancel()
+        ended, _ = await asyncio.gather(working, stopping, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
+
+
+async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[Running], None]) -> None:
+    positions = Positions(prepared.config.data)
+    identity = await _again(lambda: _identity(prepared, positions), records, "database")
+    broker = identity.broker
+    if broker is None:
+        # The first time, whichever broker answers there is the one, and no other from then on.
+        async with _client(prepared, records, None) as client:
+            broker = str(client.broker)
+        await _again(lambda: _keep_broker(prepared, broker), records, "database")
+    async with _client(prepared, records, read_principal(broker)) as client:
+        stores = [
+            StoreTask(one, client=lambda: client, positions=positions, records=records)
+            for one in prepared.stores
+        ]
+        releases = [
+            ReleaseTask(one, client=lambda: client, positions=positions, records=records)
+            for one in prepared.releases
+        ]
+        tasks: Sequence[_Task] = [*stores, *releases]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in tasks:
+                    group.create_task(_run(task, prepared, identity, records))
+                group.create_task(_listen(prepared, releases, records))
+                group.create_task(_renew(prepared, client, records))
+                group.create_task(_report(stores, releases, records))
+                names = (
+                    tuple(one.name for one in prepared.stores),
+                    tuple(one.name for one in prepared.releases),
+                )
+                ready(Running(broker, str(prepared.key.principal), *names))
+        except BaseExceptionGroup as group_of_errors:
+            raise group_of_errors.exceptions[0] from None
+        finally:
+            await asyncio.gather(*(task.give_up() for task in tasks))
+
+
+# ------------------------------------------------------------ the database
+
+
+async def _identity(prepared: PreparedConnector, positions: Positions) -> Identity:
+    async with connected(prepared.config.database) as connection:
+        identity = await identity_of(connection, prepared.config.schema)
+        positions.check(identity)
+        await _check_installed(connection, prepared)
+        return identity
+
+
+async def _check_installed(connection: Connection, prepared: PreparedConnector) -> None:
+    schema = sql.Identifier(prepared.config.schema)
+    for table, declared in (("stores", prepared.stores), ("releases", prepared.releases)):
+        found = await connection.execute(
+            sql.SQL("SELECT name FROM {}.{}").format(schema, sql.Identifier(table))
+        )
+        known = {name for (name,) in await found.fetchall()}
+        missing = [one.name for one in declared if one.name not in known]
+        if missing:
+            raise NotInstalled(
+                f"`{missing[0]}` of the file is not in the database: run `maia postgres install`"
+            )
+
+
+async def _keep_broker(prepared: PreparedConnector, broker: str) -> None:
+    async with connected(prepared.config.database) as connection:
+        await connection.execute(
+            sql.SQL("UPDATE {}.connection SET broker = %s WHERE broker IS NULL").format(
+                sql.Identifier(prepared.config.schema)
+            ),
+            [broker],
+        )
+
+
+async def _run(task: _Task, prepared: PreparedConnector, identity: Identity, records: Records) -> None:
+    """Let one store or release work, again and again."""
+    failures = 0
+    config, loop = prepared.config, asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        try:
+            async with connected(config.database, is_queue=isinstance(task, ReleaseTask)) as connection:
+                await _lock(connection, f"maia/{config.schema}/{task.name}")
+                found = await identity_of(connection, config.schema)
+                if found.incarnation != identity.incarnation or found.is_copy:
+                    raise RestoredDatabase("the database was replaced by another while the connector ran")
+                records.note("serving", {"task": task.name})
+                await task.serve(connection, config.schema, identity.incarnation)
+        except _FATAL:
+            raise
+        except MaiaError as problem:
+            if not isinstance(problem, ConnectorInUse):
+                await task.give_up()
+            records.note("failed", {"task": task.name, **problem.as_record()})
+        except (psycopg.Error, OSError) as problem:
+            records.note("failed", {"task": task.name, **_shown(problem).as_record()})
+        failures = failures + 1 if loop.time() - began < _AGAIN_MOST_S else 1
+        await _pause(failures)
+
+
+async def _lock(connection: Connection, name: str) -> None:
+    """Make sure that no second connector serves the same; the lock ends with the connection."""
+    found = await connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name])
+    row = await found.fetchone()
+    if row is None or not row[0]:
+        raise ConnectorInUse("another connector serves this database")
+
+
+async def _listen(prepared: PreparedConnector, releases: Sequence[ReleaseTask], records: Records) -> None:
+    """Wake the releases whenever a transaction that releases something has committed."""
+    if not releases:
+        return
+    failures = 0
+    while True:
+        try:
+            async with connected(prepared.config.database) as connection:
+                name = sql.Identifier(channel(prepared.config.schema))
+                await connection.execute(sql.SQL("LISTEN {}").format(name))
+                failures = 0
+                for task in releases:
+                    task.woken.set()
+                async for _ in connection.notifies():
+                    for task in releases:
+                        task.woken.set()
+        except (psycopg.Error, OSError) as problem:
+            records.note("failed", {"task": "listener", **_shown(problem).as_record()})
+        failures += 1
+        await _pause(failures)
+
+
+def _shown(problem: psycopg.Error | OSError) -> MaiaError:
+    if isinstance(problem, psycopg.Error):
+        return database_problem(problem)
+    return Unavailable(f"the connection failed: {type(problem).__name__}")
+
+
+# ------------------------------------------------------------ the broker
+
+
+@asynccontextmanager
+async def _client(
+    prepared: PreparedConnector, records: Records, broker: Principal | None
+) -> AsyncIterator[Client]:
+    """Connect to the broker; one that is away is waited for, one that refuses the connector is not."""
+    failures = 0
+    while True:
+        async with AsyncExitStack() as stack:
+            connecting = connect(
+                prepared.config.broker,
+                key=prepared.key,
+                network=prepared.network,
+                credentials=prepared.credentials,
+                constitutions=prepared.constitutions,
+                brokers=None if broker is None else [broker],
+            )
+            try:
+                client = await stack.enter_async_context(connecting)
+            except Unavailable as problem:
+                records.note("failed", {"task": "broker", **problem.as_record()})
+            else:
+                yield client
+                return
+        failures += 1
+        await _pause(failures)
+
+
+async def _renew(prepared: PreparedConnector, client: Client, records: Records) -> None:
+    """Show certificates that were put into the folder meanwhile."""
+    shown = {one.id for one in prepared.credentials}
+    fresh: asyncio.Queue[tuple[SignedCertificate, ...]] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watching(prepared.config.credentials, fresh.put_nowait, records))
+        while True:
+            found = [one for one in await fresh.get() if one.id not in shown]
+            with suppress(MaiaError):
+                await client.show(found)
+                shown.update(one.id for one in found)
+
+
+# ------------------------------------------------------------ small change
+
+
+async def _report(stores: Sequence[StoreTask], releases: Sequence[ReleaseTask], records: Records) -> None:
+    """Write one line a minute about what was done in it."""
+    before = (0, 0)
+    while True:
+        await asyncio.sleep(_REPORT_S)
+        now = sum(one.stored for one in stores), sum(one.published for one in releases)
+        if now != before:
+            records.note("worked", {"stored": now[0] - before[0], "published": now[1] - before[1]})
+            before = now
+
+
+async def _again(work: Callable[[], Awaitable[_Found]], records: Records, what: str) -> _Found:
+    failures = 0
+    while True:
+        try:
+            return await work()
+        except (psycopg.Error, OSError) as problem:
+            shown = _shown(problem)
+            if isinstance(shown, Unavailable):
+                failures += 1
+                records.note("failed", {"task": what, **shown.as_record()})
+                await _pause(failures)
+                continue
+            raise shown from None
+
+
+async def _pause(failures: int) -> None:
+    await asyncio.sleep(jittered(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S), os.urandom))

@@ -1,0 +1,418 @@
+"""What does a connector put into a database, and is it there?
+
+For each release an outbox `out_NAME` with a column for each attribute. A trigger on the released table
+copies written rows into it, within the writer's own transaction: a row of a transaction that does not commit
+is never seen. Applications need no rights here: the triggers run with the rights of the role that installed
+them, and their text is fixed.
+
+**The order of commits.** A number that a row takes when it is written says nothing about which
+transaction commits first. So each transaction that releases something leaves one row in `commits`, whose
+position is taken by a deferred trigger, at the very end of the transaction, under a lock that is held until
+the commit is visible. Positions are therefore in the order of commits, and a reader that sees one sees all
+below it. NOTIFY, which wakes the connector, makes such transactions commit one after the other in any case
+(`docs/decisions/postgres.md`).
+
+**Frames.** `frames` says which rows left together, and under which number, before they leave. What is
+published again after a crash is the same frame under the same number, and the broker drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from maia.errors import BadInput
+from maia.events import Attribute, Kind
+from maia.postgres.config import PreparedConnector, Release, Store, TableName
+from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection
+from maia.views.schema import POSTGRES_TYPES
+
+__all__ = [
+    "FORMAT",
+    "NotInstallable",
+    "RowsWaiting",
+    "channel",
+    "columns_of_table",
+    "function_body",
+    "install",
+    "outbox_columns",
+    "remove",
+    "store_columns",
+    "table_sql",
+    "trigger_name",
+]
+
+FORMAT: Final = 1
+_EVENT_BYTES_MAX: Final = 2 << 20
+_OUTBOX_OWN: Final = {
+    "maia_xid": "xid8",
+    "maia_started": "timestamp with time zone",
+    "maia_row": "bigint",
+    "maia_size": "integer",
+}
+_STORE_OWN: Final = {
+    "maia_position": "bigint",
+    "maia_row": "integer",
+    "maia_publisher": "text",
+    "maia_published_at": "timestamp with time zone",
+}
+
+
+class NotInstallable(BadInput):
+    """A table that is to be stored into or released does not fit the type."""
+
+    code = "INPUT-POSTGRES-TABLE"
+
+
+class RowsWaiting(BadInput):
+    """Rows wait to be published, and what was asked for would lose them."""
+
+    code = "INPUT-POSTGRES-ROWS-WAITING"
+
+
+def channel(schema: str) -> str:
+    """Return the channel on which a commit wakes the connector."""
+    return f"maia_{schema}"
+
+
+def trigger_name(schema: str, release: str, event: str) -> str:
+    """Return what the trigger on a released table is called."""
+    return f"maia_{schema}_{release}_{event}"
+
+
+def table_sql(table: TableName) -> sql.Identifier:
+    """Return a table as an SQL identifier."""
+    return sql.Identifier(table.schema, table.table)
+
+
+# ------------------------------------------------------------ what belongs to every database
+
+
+def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]:
+    statements = (
+        "CREATE SCHEMA IF NOT EXISTS {s}",
+        "REVOKE ALL ON SCHEMA {s} FROM PUBLIC",
+        """CREATE TABLE IF NOT EXISTS {s}.connection (
+            is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only), format integer NOT NULL,
+            incarnation uuid NOT NULL, system_identifier bigint NOT NULL, database oid NOT NULL,
+            broker text)""",
+        "CREATE SEQUENCE IF NOT EXISTS {s}.positions",
+        "CREATE TABLE IF NOT EXISTS {s}.turn ()",
+        """CREATE TABLE IF NOT EXISTS {s}.commits (
+            release text NOT NULL, xid xid8 NOT NULL, started timestamptz NOT NULL, position bigint,
+            PRIMARY KEY (release, xid, started))""",
+        "CREATE INDEX IF NOT EXISTS commits_in_order ON {s}.commits (release, position)",
+        """CREATE TABLE IF NOT EXISTS {s}.releases (
+            name text PRIMARY KEY, next_frame bigint NOT NULL DEFAULT 0,
+            planned_position bigint NOT NULL DEFAULT 0, planned_row bigint NOT NULL DEFAULT 0,
+            refused bigint NOT NULL DEFAULT 0)""",
+        """CREATE TABLE IF NOT EXISTS {s}.frames (
+            release text NOT NULL, number bigint NOT NULL, upto_position bigint NOT NULL,
+            upto_row bigint NOT NULL, PRIMARY KEY (release, number))""",
+        """CREATE TABLE IF NOT EXISTS {s}.stores (
+            name text PRIMARY KEY, position bigint NOT NULL DEFAULT 0, stored bigint NOT NULL DEFAULT 0,
+            missed bigint NOT NULL DEFAULT 0)""",
+        # A derived row comes through here as well: the trigger is on the outbox itself.
+        """CREATE OR REPLACE FUNCTION {s}.mark() RETURNS trigger LANGUAGE plpgsql
+            SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+            BEGIN
+                IF EXISTS (SELECT FROM released) THEN
+                    INSERT INTO {s}.commits (release, xid, started)
+                        VALUES (TG_ARGV[0], pg_current_xact_id(), transaction_timestamp())
+                        ON CONFLICT DO NOTHING;
+                END IF;
+                RETURN NULL;
+            END $$""",
+        """CREATE OR REPLACE FUNCTION {s}.take_position() RETURNS trigger LANGUAGE plpgsql
+            SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+            BEGIN
+                LOCK TABLE {s}.turn IN SHARE ROW EXCLUSIVE MODE;
+                UPDATE {s}.commits SET position = nextval({positions})
+                    WHERE release = NEW.release AND xid = NEW.xid AND started = NEW.started;
+                PERFORM pg_notify({channel}, '');
+                RETURN NULL;
+            END $$""",
+        "REVOKE ALL ON FUNCTION {s}.mark(), {s}.take_position() FROM PUBLIC",
+        "DROP TRIGGER IF EXISTS take_position ON {s}.commits",
+        """CREATE CONSTRAINT TRIGGER take_position AFTER INSERT ON {s}.commits
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {s}.take_position()""",
+    )
+    positions = sql.Literal(f"{schema.as_string(None)}.positions")
+    for text in statements:
+        yield sql.SQL(text).format(s=schema, positions=positions, channel=sql.Literal(channel_name))
+
+
+# ------------------------------------------------------------ releases
+
+
+def outbox_columns(release: Release) -> dict[str, str]:
+    """Return the columns of a release's outbox, with their types as `format_type` calls them."""
+    return {
+        **_OUTBOX_OWN,
+        **{one.name: _format_type(one.kind) for one in release.event_type.attributes},
+    }
+
+
+def _format_type(kind: Kind) -> str:
+    return "timestamp with time zone" if kind is Kind.TIMESTAMP else POSTGRES_TYPES[kind]
+
+
+def _column(attribute: Attribute) -> sql.Composable:
+    name, check = sql.Identifier(attribute.name), CHECKS.get(attribute.kind)
+    column = sql.SQL("{} {}").format(name, sql.SQL(POSTGRES_TYPES[attribute.kind]))
+    if check is None:
+        return column
+    return sql.SQL("{} CONSTRAINT {} CHECK ({})").format(column, name, sql.SQL(check).format(name))
+
+
+def _outbox(schema: sql.Identifier, release: Release) -> Iterable[sql.Composed]:
+    attributes = release.event_type.attributes
+    long = [one for one in attributes if one.kind in (Kind.STRING, Kind.BYTES)]
+    size = sql.SQL(" + ").join(
+        [
+            sql.SQL("0"),
+            *(sql.SQL("coalesce(octet_length({}), 0)").format(sql.Identifier(one.name)) for one in long),
+        ]
+    )
+    out = sql.Identifier(f"out_{release.name}")
+    columns = [
+        sql.SQL("maia_xid xid8 NOT NULL DEFAULT pg_current_xact_id()"),
+        sql.SQL("maia_started timestamptz NOT NULL DEFAULT transaction_timestamp()"),
+        sql.SQL("maia_row bigint GENERATED ALWAYS AS IDENTITY"),
+        *(_column(one) for one in attributes),
+        sql.SQL("maia_size integer GENERATED ALWAYS AS ({}) STORED CHECK (maia_size <= {})").format(
+            size, sql.Literal(_EVENT_BYTES_MAX)
+        ),
+        sql.SQL("PRIMARY KEY (maia_xid, maia_started, maia_row)"),
+    ]
+    yield sql.SQL("CREATE TABLE {}.{} ({})").format(schema, out, sql.SQL(", ").join(columns))
+    yield sql.SQL(
+        "CREATE TRIGGER mark AFTER INSERT ON {s}.{out} REFERENCING NEW TABLE AS released"
+        " FOR EACH STATEMENT EXECUTE FUNCTION {s}.mark({name})"
+    ).format(s=schema, out=out, name=sql.Literal(release.name))
+
+
+def function_body(schema: sql.Identifier, release: Release) -> sql.Composed:
+    """Return what the trigger of a release does with the rows that were written."""
+    names = [one.name for one in release.event_type.attributes]
+    return sql.SQL(
+        "BEGIN INSERT INTO {s}.{out} ({into}) SELECT {found} FROM written; RETURN NULL; END"
+    ).format(
+        s=schema,
+        out=sql.Identifier(f"out_{release.name}"),
+        into=sql.SQL(", ").join(map(sql.Identifier, names)),
+        found=sql.SQL(", ").join(sql.Identifier("written", release.columns[name]) for name in names),
+    )
+
+
+def _trigger(schema: sql.Identifier, release: Release, event: str) -> sql.Composed:
+    assert release.table is not None  # noqa: S101 - a release without a table has no trigger
+    return sql.SQL(
+        "CREATE OR REPLACE TRIGGER {name} AFTER {event} ON {table} REFERENCING NEW TABLE AS written"
+        " FOR EACH STATEMENT EXECUTE FUNCTION {s}.{function}()"
+    ).format(
+        name=sql.Identifier(trigger_name(schema.as_string(None).strip('"'), release.name, event)),
+        event=sql.SQL("INSERT" if event == "insert" else "UPDATE"),
+        table=table_sql(release.table),
+        s=schema,
+        function=sql.Identifier(f"release_{release.name}"),
+    )
+
+
+async def _install_release(connection: Connection, schema: sql.Identifier, release: Release) -> None:
+    own = TableName(schema.as_string(None).strip('"'), f"out_{release.name}")
+    found = await columns_of_table(connection, own)
+    if found and found != outbox_columns(release):
+        # The type has another version: an outbox is made anew while nothing waits in it.
+        if await _has_rows(connection, table_sql(own)):
+            raise RowsWaiting(
+                f"rows of release `{release.name}` wait to be published in the form of another version; "
+                "let the connector publish them, then install"
+            )
+        await connection.execute(sql.SQL("DROP TABLE {}").format(table_sql(own)))
+        found = {}
+    if not found:
+        for statement in _outbox(schema, release):
+            await connection.execute(statement)
+    await connection.execute(
+        sql.SQL("INSERT INTO {}.releases (name) VALUES (%s) ON CONFLICT DO NOTHING").format(schema),
+        [release.name],
+    )
+    await _drop_triggers(connection, own.schema, release.name)
+    if release.table is None:
+        return
+    await _check_released(connection, release)
+    function = sql.Identifier(f"release_{release.name}")
+    await connection.execute(
+        sql.SQL(
+            "CREATE OR REPLACE FUNCTION {s}.{function}() RETURNS trigger LANGUAGE plpgsql"
+            " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {body}"
+        ).format(
+            s=schema,
+            function=function,
+            body=sql.Literal(function_body(schema, release).as_string(connection)),
+        )
+    )
+    await connection.execute(sql.SQL("REVOKE ALL ON FUNCTION {}.{}() FROM PUBLIC").format(schema, function))
+    for event in release.on:
+        await connection.execute(_trigger(schema, release, event))
+
+
+async def _check_released(connection: Connection, release: Release) -> None:
+    assert release.table is not None  # noqa: S101 - asked for such alone
+    found = await columns_of_table(connection, release.table)
+    if not found:
+        raise NotInstallable(f"release `{release.name}`: there is no table `{release.table}`")
+    for attribute in release.event_type.attributes:
+        column = release.columns[attribute.name]
+        allowed = COLUMN_TYPES[attribute.kind]
+        if column not in found:
+            raise NotInstallable(f"release `{release.name}`: `{release.table}` has no column `{column}`")
+        if found[column].partition("(")[0] not in allowed:
+            raise NotInstallable(
+                f"release `{release.name}`: column `{column}` is {found[column]}, and attribute "
+                f"`{attribute.name}` needs {' or '.join(sorted(allowed))}"
+            )
+
+
+async def _has_rows(connection: Connection, table: sql.Composable) -> bool:
+    found = await connection.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table))
+    row = await found.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def _drop_triggers(connection: Connection, schema: str, release: str) -> None:
+    """Drop the triggers of a release, on whichever table they are."""
+    names = [trigger_name(schema, release, event) for event in ("insert", "update")]
+    found = await connection.execute(
+        "SELECT n.nspname, c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = ANY (%s) AND t.tgparentid = 0",
+        [names],
+    )
+    for namespace, table, trigger in await found.fetchall():
+        await connection.execute(
+            sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(trigger), sql.Identifier(namespace, table))
+        )
+
+
+# ------------------------------------------------------------ stores
+
+
+def store_columns(store: Store) -> dict[str, str]:
+    """Return the columns that a table needs so that events can be stored in it."""
+    return {**_STORE_OWN, **{one.name: _format_type(one.kind) for one in store.attributes}}
+
+
+async def _install_store(connection: Connection, schema: sql.Identifier, store: Store) -> None:
+    found = await columns_of_table(connection, store.table)
+    if not found:
+        columns = [
+            sql.SQL("maia_position bigint NOT NULL"),
+            sql.SQL("maia_row integer NOT NULL"),
+            sql.SQL("maia_publisher text NOT NULL"),
+            sql.SQL("maia_published_at timestamptz NOT NULL"),
+            *(
+                sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(POSTGRES_TYPES[one.kind]))
+                for one in store.attributes
+            ),
+            sql.SQL("PRIMARY KEY (maia_position, maia_row)"),
+        ]
+        await connection.execute(
+            sql.SQL("CREATE TABLE {} ({})").format(table_sql(store.table), sql.SQL(", ").join(columns))
+        )
+    for name, wanted in store_columns(store).items():
+        if found and found.get(name) != wanted:
+            raise NotInstallable(
+                f"store `{store.name}`: `{store.table}` needs the column `{name}` of type {wanted}, "
+                f"and has {found.get(name) or 'none'}"
+            )
+    await connection.execute(
+        sql.SQL("INSERT INTO {}.stores (name) VALUES (%s) ON CONFLICT DO NOTHING").format(schema),
+        [store.name],
+    )
+
+
+# ------------------------------------------------------------ all of it
+
+
+async def columns_of_table(connection: Connection, table: TableName) -> dict[str, str]:
+    """Return the columns of a table with their types; nothing if there is no such table."""
+    found = await connection.execute(
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
+        " JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')"
+        " AND a.attnum > 0 AND NOT a.attisdropped",
+        [table.schema, table.table],
+    )
+    return dict(await found.fetchall())
+
+
+async def install(connection: Connection, prepared: PreparedConnector, *, role: str) -> None:
+    """Put into the database what the file declares, as a whole or not at all; `role` runs the connector."""
+    schema = sql.Identifier(prepared.config.schema)
+    async with connection.transaction():
+        for statement in _common(schema, channel(prepared.config.schema)):
+            await connection.execute(statement)
+        await connection.execute(
+            sql.SQL(
+                "INSERT INTO {}.connection (format, incarnation, system_identifier, database)"
+                " SELECT %s, %s, system_identifier, oid FROM pg_control_system(), pg_database"
+                " WHERE datname = current_database() ON CONFLICT DO NOTHING"
+            ).format(schema),
+            [FORMAT, uuid4()],
+        )
+        for release in prepared.releases:
+            await _install_release(connection, schema, release)
+        for store in prepared.stores:
+            await _install_store(connection, schema, store)
+        await _grant(connection, schema, prepared, role)
+
+
+async def _grant(
+    connection: Connection, schema: sql.Identifier, prepared: PreparedConnector, role: str
+) -> None:
+    """Let the role that runs the connector do what it has to, and nothing else."""
+    grants = [
+        "USAGE ON SCHEMA {s}",
+        "SELECT, UPDATE ON {s}.connection, {s}.releases, {s}.stores",
+        "SELECT, INSERT, DELETE ON {s}.frames",
+        "SELECT, DELETE ON {s}.commits",
+    ]
+    statements = [sql.SQL("GRANT " + one + " TO {role}") for one in grants]
+    names = {"s": schema, "role": sql.Identifier(role)}
+    for statement in statements:
+        await connection.execute(statement.format(**names))
+    for release in prepared.releases:
+        out = sql.Identifier(f"out_{release.name}")
+        await connection.execute(
+            sql.SQL("GRANT SELECT, INSERT, DELETE ON {s}.{out} TO {role}").format(**names, out=out)
+        )
+    for store in prepared.stores:
+        await connection.execute(
+            sql.SQL("GRANT SELECT, INSERT ON {table} TO {role}").format(
+                role=names["role"], table=table_sql(store.table)
+            )
+        )
+
+
+async def remove(connection: Connection, schema_name: str, *, force: bool) -> list[str]:
+    """Take everything out but the tables that events were stored in; return the names of the releases."""
+    schema = sql.Identifier(schema_name)
+    async with connection.transaction():
+        try:
+            found = await connection.execute(sql.SQL("SELECT name FROM {}.releases").format(schema))
+        except psycopg.errors.UndefinedTable:
+            raise NotInstallable(f"nothing of a connector is installed in schema `{schema_name}`") from None
+        releases = [name for (name,) in await found.fetchall()]
+        for name in releases:
+            if not force and await _has_rows(connection, sql.Identifier(schema_name, f"out_{name}")):
+                raise RowsWaiting(
+                    f"rows of release `{name}` wait to be published; say `--force` to lose them"
+                )
+            await _drop_triggers(connection, schema_name, name)
+        await connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(schema))
+    return releases

@@ -1,0 +1,157 @@
+"""How do events land in a table, each once, whatever dies in between?
+
+The events that have arrived are copied into the table in one transaction with the position of the last of
+them. Only then are they acknowledged to the broker. What comes again after a crash lies at or below the
+position, and is left out. A derived query runs in the same transaction, over the rows that it stored: what it
+makes is released if and only if they are stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from psycopg import sql
+
+from maia.client import Delivered, GapDetected
+from maia.client.api.client import Client
+from maia.client.api.subscription import Subscription
+from maia.errors import MaiaError
+from maia.events import Value
+from maia.net.observer import Records
+from maia.postgres.config import Store
+from maia.postgres.outbox import ConnectorInUse
+from maia.postgres.positions import Positions
+from maia.postgres.schema import store_columns, table_sql
+from maia.postgres.values import Connection
+
+__all__ = ["StoreTask"]
+
+_FRAMES_AT_ONCE: Final = 64
+_WITHDRAW_S: Final = 5.0
+
+
+class StoreTask:
+    """One store: its subscription lives longer than a connection to the database."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        client: Callable[[], Client],
+        positions: Positions,
+        records: Records,
+    ) -> None:
+        """Subscribe through whichever client is connected."""
+        self.name = f"store {store.name}"
+        self._store, self._client = store, client
+        self._positions, self._records = positions, records
+        self._subscription: Subscription | None = None
+        self._arrived: list[Delivered] = []
+        """Frames that were taken from the subscription and are not known to be stored."""
+        self._missed_upto = 0
+        self.stored = 0
+
+    async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
+        """Store what arrives, until the connection or the right ends."""
+        del incarnation
+        names = {"s": sql.Identifier(schema), "table": table_sql(self._store.table)}
+        found = await connection.execute(
+            sql.SQL("SELECT position FROM {s}.stores WHERE name = %s").format(**names), [self._store.name]
+        )
+        row = await found.fetchone()
+        upto: int = 0 if row is None else row[0]
+        self._positions.check_store(self._store.name, upto)
+        subscription = await self._subscribed()
+        columns = store_columns(self._store)
+        copy = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)").format(
+            **names, columns=sql.SQL(", ").join(map(sql.Identifier, columns))
+        )
+        types = list(columns.values())
+        advance = sql.SQL(
+            "UPDATE {s}.stores SET position = %s, stored = stored + %s, missed = missed + %s"
+            " WHERE name = %s AND position = %s"
+        ).format(**names)
+        derived = [await self._derived(connection, names, *one) for one in self._store.derived]
+        while True:
+            if not self._arrived:
+                self._arrived = await subscription.frames(_FRAMES_AT_ONCE)
+            if not self._arrived:
+                return  # the client was closed
+            last = self._arrived[-1].position or 0
+            fresh = [one for one in self._arrived if (one.position or 0) > upto]
+            if fresh:
+                gaps = [gap for gap in subscription.missed if gap.last > self._missed_upto]
+                rows = sum(one.frame.rows for one in fresh)
+                async with connection.transaction():
+                    moved = await connection.execute(advance, [last, rows, len(gaps), self._store.name, upto])
+                    if moved.rowcount != 1:
+                        raise ConnectorInUse("another connector has stored events of this store meanwhile")
+                    async with connection.cursor() as cursor, cursor.copy(copy) as copying:
+                        copying.set_types(types)
+                        for values in self._rows(fresh):
+                            await copying.write_row(values)
+                    for query in derived:
+                        await connection.execute(query, {"first": upto + 1, "last": last})
+                self.stored, upto = self.stored + rows, last
+                self._note_missed(gaps)
+            self._arrived = []
+            # Outside the database before the broker forgets: a database that is behind this was restored.
+            await asyncio.to_thread(self._positions.acknowledge, self._store.name, upto)
+            subscription.acknowledge(upto)
+
+    async def give_up(self) -> None:
+        """Withdraw the subscription, after an error of the broker or at the end; its name is remembered."""
+        subscription, self._subscription = self._subscription, None
+        self._arrived = []
+        if subscription is not None:
+            with suppress(MaiaError):
+                await subscription.unsubscribe(timeout_s=_WITHDRAW_S)
+
+    async def _subscribed(self) -> Subscription:
+        if self._subscription is None:
+            store = self._store
+            self._subscription = await self._client().subscribe(
+                store.history, store.filter, durable=store.durable, shown_as=store.shown_as or None
+            )
+            self._subscription.acknowledges_itself = False
+        return self._subscription
+
+    def _rows(self, frames: Sequence[Delivered]) -> Iterator[tuple[Value, ...]]:
+        for delivered in frames:
+            frame, missing = delivered.frame, (None,) * delivered.frame.rows
+            columns = [
+                frame.columns[one.uid].values if one.uid in frame.columns else missing
+                for one in self._store.attributes
+            ]
+            position, publisher, at = delivered.position, str(delivered.publisher), delivered.published_at
+            for row, values in enumerate(zip(*columns, strict=True)):
+                yield position, row, publisher, at, *values
+
+    async def _derived(
+        self, connection: Connection, names: Mapping[str, sql.Composable], release: str, query: str
+    ) -> sql.Composed:
+        """Return the statement that puts what a query makes of the rows just stored into an outbox.
+
+        An attribute that the query does not have is missing in the event.
+        """
+        arrived = sql.SQL(
+            "WITH arrived AS (SELECT * FROM {table} WHERE maia_position BETWEEN %(first)s AND %(last)s) "
+        ).format(**names)
+        # The operator's own text, in which a per cent sign is no placeholder.
+        derived = sql.SQL("(" + query.replace("%", "%%") + ") AS derived")
+        found = await connection.execute(
+            arrived + sql.SQL("SELECT * FROM ") + derived + sql.SQL(" LIMIT 0"), {"first": 0, "last": 0}
+        )
+        columns = sql.SQL(", ").join(sql.Identifier(one.name) for one in found.description or ())
+        out = sql.Identifier(f"out_{release}")
+        into = sql.SQL("INSERT INTO {}.{} ({}) SELECT * FROM ").format(names["s"], out, columns)
+        return arrived + into + derived
+
+    def _note_missed(self, gaps: Sequence[GapDetected]) -> None:
+        for gap in gaps:
+            fields = {"store": self._store.name, "first": gap.first, "last": gap.last}
+            self._records.note("failed", {**fields, **gap.problem.as_record()})
+            self._missed_upto = max(self._missed_upto, gap.last)

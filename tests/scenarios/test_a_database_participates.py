@@ -1,0 +1,71 @@
+"""X4: a PostgreSQL database stores events, releases rows, and does both in one transaction."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+
+from support.postgres_clinic import DERIVE, RELEASE, STORE, Clinic, clinic
+from support.processes import until
+
+__all__ = ["clinic"]
+
+PRESCRIPTIONS = "CREATE TABLE prescriptions (patient text, drug varchar(40), dose integer, note text)"
+
+
+def written(*doses: int) -> list[dict[str, object]]:
+    return [{"patient": "P1", "drug": "aspirin", "dose": dose} for dose in doses]
+
+
+def insert(*doses: int) -> str:
+    values = ", ".join(f"('P1', 'aspirin', {dose})" for dose in doses)
+    return f"INSERT INTO prescriptions (patient, drug, dose) VALUES {values}"
+
+
+def test_rows_leave_when_and_only_if_their_transaction_commits_and_in_the_order_of_commits(
+    clinic: Clinic,
+) -> None:
+    clinic.sql(PRESCRIPTIONS)
+    clinic.install(RELEASE)
+    with clinic.broker(), clinic.connector():
+        clinic.subscribe()
+        with psycopg.connect(clinic.database) as first, psycopg.connect(clinic.database) as second:
+            first.execute(insert(1))
+            first.execute("SAVEPOINT s")
+            first.execute(insert(99))
+            first.execute("ROLLBACK TO s")
+            second.execute(insert(2, 3))
+            second.commit()
+            first.execute(insert(4))
+            first.commit()
+            second.execute(insert(98))
+            second.rollback()
+        clinic.sql(insert(5), "UPDATE prescriptions SET note = 'seen'")
+        assert clinic.read(5) == written(2, 3, 1, 4, 5)
+        until(
+            lambda: json.loads(clinic.postgres("check", "--json").stdout)["waiting"] == {"prescriptions": 0}
+        )
+
+
+def test_what_is_prescribed_is_stored_and_its_prescription_leaves_with_the_same_commit(
+    clinic: Clinic,
+) -> None:
+    clinic.sql(
+        "CREATE TABLE treats (doctor text, patient text)",
+        "INSERT INTO treats VALUES ('D1', 'P1'), ('D2', 'P2')",
+    )
+    clinic.install(STORE + DERIVE)
+    with clinic.broker(), clinic.connector():
+        clinic.subscribe()
+        clinic.prescribe(
+            {"doctor": "D1", "patient": "P1", "drug": "aspirin", "dose": 7},
+            {"doctor": "D1", "patient": "P2", "drug": "morphine", "dose": 8},
+            {"doctor": "D2", "patient": "P2", "drug": None, "dose": -(2**63)},
+        )
+        assert clinic.read(2) == [
+            {"patient": "P1", "drug": "aspirin", "dose": 7},
+            {"patient": "P2", "drug": None, "dose": -(2**63)},
+        ]
+    stored = clinic.sql("SELECT doctor, patient, dose FROM prescribed ORDER BY maia_position, maia_row")
+    assert stored == [("D1", "P1", 7), ("D1", "P2", 8), ("D2", "P2", -(2**63))]

@@ -1,0 +1,282 @@
+"""A clinic: a broker that records, a database with a connector, doctors who prescribe, a pharmacy that reads.
+
+The broker and the connector are processes, and so is the database's server where a test wants to kill it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+import maia
+from maia.config.input_files import read_certificates, read_definition, read_principal
+from maia.credentials import NetworkName
+from maia.keystore.key_files import load_signing_key
+from support import postgres as server
+from support.network_process import NETWORK, config, issue, lets_connect, make_keys
+from support.nursery import Forked
+from support.ports import free_ports
+from support.processes import Answer, running_maia, until
+from support.processes import maia as command
+
+__all__ = ["Clinic", "KillableServer", "clinic", "killable_server"]
+
+TYPES = {
+    "Prescribe": ("doctor:string", "patient:string", "drug:string", "dose:int"),
+    "Prescription": ("patient:string", "drug:string", "dose:int"),
+}
+RIGHTS = {
+    "broker": {"Prescribe": "subscribe", "Prescription": "subscribe"},
+    "connector": {"Prescribe": "subscribe", "Prescription": "publish"},
+    "doctor": {"Prescribe": "publish"},
+    "pharmacy": {"Prescription": "subscribe"},
+}
+STORE = """
+[[store]]
+name = "prescribed"
+definition = "prescribe.type"
+table = "prescribed"
+"""
+RELEASE = """
+[[release]]
+name = "prescriptions"
+definition = "prescription.type"
+table = "prescriptions"
+"""
+DERIVE = """
+[[release]]
+name = "prescriptions"
+definition = "prescription.type"
+
+[[derive]]
+store = "prescribed"
+release = "prescriptions"
+query = '''
+SELECT a.patient, a.drug, a.dose FROM arrived a JOIN treats t ON (t.doctor, t.patient) = (a.doctor, a.patient)
+ORDER BY a.maia_position, a.maia_row
+'''
+"""
+
+
+@dataclass
+class Clinic:
+    """The files of the clinic, and what runs in it."""
+
+    home: Path
+    database: str
+    broker_address: str
+    starts: dict[str, int] = field(default_factory=dict)
+
+    # -------------------------------------------------------- processes
+
+    @contextmanager
+    def broker(self) -> Iterator[Forked]:
+        """Run the broker, which records durably."""
+        with self._process("broker", "broker", "-c", "../broker.toml") as process:
+            self._until_said("broker", "listening on")
+            yield process
+
+    @contextmanager
+    def connector(self, *, ready: bool = True) -> Iterator[Forked]:
+        """Run the connector, and wait until it is ready."""
+        with self._process("connector", "postgres", "run", "-c", "../connector.toml") as process:
+            if ready:
+                self._until_said("connector", "connected to")
+            yield process
+
+    @contextmanager
+    def _process(self, who: str, *words: object) -> Iterator[Forked]:
+        folder = self.home / who
+        folder.mkdir(exist_ok=True)
+        self.starts[who] = self.starts.get(who, 0) + 1
+        with running_maia(*words, cwd=folder) as process:
+            yield process
+
+    def _until_said(self, who: str, line: str) -> None:
+        out = self.home / who / "out.log"
+        try:
+            until(lambda: out.read_text().count(line) >= self.starts[who], seconds=60)
+        except AssertionError as problem:
+            raise AssertionError((self.home / who / "err.log").read_text()[-3000:]) from problem
+
+    def errors(self, who: str) -> str:
+        """Return what a process wrote to its log."""
+        return (self.home / who / "err.log").read_text()
+
+    # -------------------------------------------------------- the database
+
+    def postgres(self, *words: object) -> Answer:
+        """Run one of the connector's commands to its end."""
+        return command("postgres", *words, "-c", "connector.toml", cwd=self.home)
+
+    def install(self, declared: str) -> None:
+        """Declare stores and releases, and install them."""
+        self.declare(declared)
+        done = self.postgres("install")
+        assert done.returncode == 0, done.stderr
+
+    def declare(self, declared: str) -> None:
+        """Write the connector's file."""
+        head = (
+            config("connector").replace('listen = "127.0.0.1:0"\n', "").replace('"data"', '"connector-data"')
+        )
+        (self.home / "connector.toml").write_text(
+            f'database = "{self.database}"\nbroker = "{self.broker_address}"\n{head}{declared}'
+        )
+
+    def sql(self, *statements: str) -> list[tuple[object, ...]]:
+        """Run statements in one transaction; return the rows of the last."""
+        with psycopg.connect(self.database) as connection:
+            for statement in statements:
+                found = connection.execute(statement)
+            return found.fetchall() if found.description else []
+
+    # -------------------------------------------------------- members
+
+    def member(self, who: str):
+        """Connect a member of the clinic to the broker."""
+        return maia.connect(
+            self.broker_address,
+            key=load_signing_key(self.home / f"{who}.key"),
+            network=NetworkName(read_principal(str(self.home / "pito.pub")), NETWORK),
+            credentials=read_certificates([self.home / f"{who}-certs"]),
+            types=[self.definition(name) for name in TYPES],
+            dial_again_s=0.05,
+        )
+
+    def definition(self, name: str):
+        """Return the definition of a type."""
+        return read_definition(self.home / f"{name.lower()}.type")
+
+    def prescribe(self, *events: dict[str, object]) -> None:
+        """Let the doctor publish, until the broker has recorded everything."""
+
+        async def publish() -> None:
+            async with self.member("doctor") as doctor:
+                publisher = await doctor.advertise("Prescribe")
+                await publisher.publish_many(events)
+                await publisher.flush()
+
+        asyncio.run(publish())
+
+    def subscribe(self) -> None:
+        """Let the pharmacy begin at the end of the log."""
+        assert self.read(0) == []
+
+    def read(self, count: int, *, more_s: float = 0.3) -> list[dict[str, object]]:
+        """Let the pharmacy read until it has so many events; anything that still follows is read as well."""
+
+        async def take() -> list[dict[str, object]]:
+            async with self.member("pharmacy") as pharmacy:
+                subscription = await pharmacy.subscribe("Prescription", durable="pharmacy")
+                taken: list[dict[str, object]] = []
+                async with asyncio.timeout(120):
+                    while len(taken) < count:
+                        taken += [dict(one) for one in await subscription.some(1000, timeout_s=30)]
+                while more := await subscription.some(1000, timeout_s=more_s):
+                    taken += [dict(one) for one in more]
+                await subscription.unsubscribe()
+                return taken
+
+        return asyncio.run(take())
+
+
+def prepare(home: Path, database: str) -> Clinic:
+    """Make keys, types, certificates and the broker's file."""
+    make_keys(home, *RIGHTS)
+    lets_connect(home, *RIGHTS)
+    for name, attributes in TYPES.items():
+        words = [word for one in attributes for word in ("-a", one)]
+        made = command(
+            "type", "define", "-k", "pito.key", "--name", name, *words, "-o", f"{name.lower()}.type", cwd=home
+        )
+        assert made.returncode == 0, made.stderr
+    for who, rights in RIGHTS.items():
+        for name, action in rights.items():
+            issue(home, who, action, "-d", f"{name.lower()}.type", name=f"{action}-{name}")
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    log = '[log]\nfolder = "log"\n'
+    (home / "broker.toml").write_text(config("broker", log).replace("127.0.0.1:0", address))
+    return Clinic(home, database, address)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, postgres_server: str) -> Iterator[Clinic]:
+    """A clinic with a database of its own on the suite's server."""
+    name = f"clinic_{uuid4().hex[:12]}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield prepare(tmp_path, postgres_server.replace("dbname=postgres", f"dbname={name}"))
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+# ------------------------------------------------------------ a server that can be killed
+
+
+class KillableServer:
+    """A PostgreSQL server whose crash loses nothing that was committed."""
+
+    def __init__(self, folder: Path, binaries: Path) -> None:
+        self.folder, self._binaries = folder, binaries
+        self.address = f"host={folder} user=maia dbname=postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, again after a crash."""
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                server.server_command(self._binaries, self.folder),
+                stderr=log,
+                **server.ownership(server.unprivileged_user(), self.folder),
+            )
+        server.wait_for(self._process, self.address, self.folder / "log")
+
+    def kill(self) -> None:
+        """Kill the server and every backend, as a crash of the machine does."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        self._process.kill()
+        self._process.wait()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in order, so that its folder can be copied."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=60)
+
+
+@pytest.fixture
+def killable_server() -> Iterator[KillableServer]:
+    """A server of the test's own, running."""
+    folder = Path(tempfile.mkdtemp(prefix="maia-pg-", dir="/tmp"))
+    try:
+        user = server.unprivileged_user()
+        if user is not None:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        binaries = server.reachable(server.postgres_binaries(), user, folder)
+        server.make_cluster(binaries, folder, user)
+        running = KillableServer(folder, binaries)
+        running.start()
+        try:
+            yield running
+        finally:
+            running.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
