@@ -50,6 +50,7 @@ class Story(Enum):
     COALITION = "coalition"
     CITY = "city"
     TICKER = "ticker"
+    HOMECARE = "homecare"
 
 
 def demo(
@@ -57,7 +58,8 @@ def demo(
         Story,
         typer.Argument(
             help="numberplate: police and cameras. coalition: identity, requirements, routers. "
-            "city: sensors, exact and coarse. ticker: flows of trades that are paid for."
+            "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
+            "homecare: prescriptions, with PostgreSQL."
         ),
     ] = Story.NUMBERPLATE,
     rows: Annotated[

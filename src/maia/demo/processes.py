@@ -1,7 +1,8 @@
 """How does a node of a story come to run as a process of its own?
 
 From a folder with its files it does exactly what `maia broker --config
-broker.toml` or `maia domain serve --config domain.toml` does. On a quiet
+broker.toml`, `maia domain serve --config domain.toml` or `maia postgres run
+--config connector.toml` does. On a quiet
 machine it is forked from the present process, which has everything loaded
 already; where other threads run, a new interpreter is started with
 `python -m maia.demo.processes HOME`. No caller waits for one node
@@ -31,6 +32,7 @@ from maia.keystore.key_files import create_key_file
 
 __all__ = [
     "BROKER_FILE",
+    "CONNECTOR_FILE",
     "DOMAIN_FILE",
     "RECEIVED_FILE",
     "Child",
@@ -45,6 +47,7 @@ __all__ = [
 
 BROKER_FILE: Final = "broker.toml"
 DOMAIN_FILE: Final = "domain.toml"
+CONNECTOR_FILE: Final = "connector.toml"
 RECEIVED_FILE: Final = "received"
 """If a broker's folder has this file, the broker records there what it receives."""
 
@@ -131,8 +134,12 @@ def write_node(
     network: NetworkName,
     certificates: Iterable[SignedCertificate],
     settings: Mapping[str, object],
+    tables: str = "",
 ) -> None:
-    """Write what a node needs: the files that an operator would have. `file` says what it is."""
+    """Write what a node needs: the files that an operator would have. `file` says what it is.
+
+    A setting that is None is left out; `tables` comes after all settings, as TOML.
+    """
     (home / "certs").mkdir(parents=True)
     create_key_file(home / "node.key", key)
     for number, signed in enumerate(certificates):
@@ -147,8 +154,9 @@ def write_node(
         "log_format": "json",
         **settings,
     }
-    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
-    (home / file).write_text(text, encoding="utf-8")
+    kept = {name: value for name, value in lines.items() if value is not None}
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in kept.items())
+    (home / file).write_text(text + tables, encoding="utf-8")
 
 
 def start(name: str, home: Path) -> Starting:
@@ -232,7 +240,8 @@ def run_node(home: Path, ready: int) -> None:
     """Be the node whose files are in `home`; say on the descriptor `ready` where it listens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
     parent = os.getppid()
-    run = _be_a_broker if (home / BROKER_FILE).exists() else _be_a_domain
+    kinds = {BROKER_FILE: _be_a_broker, DOMAIN_FILE: _be_a_domain, CONNECTOR_FILE: _be_a_connector}
+    run = next(be for file, be in kinds.items() if (home / file).exists())
 
     def say(address: str, interface: str | None = None, statement: str | None = None) -> None:
         import asyncio
@@ -293,6 +302,22 @@ def _be_a_domain(home: Path, say: Callable[..., None]) -> None:
         prepared = prepare_domain(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)
         asyncio.run(serve_domain(prepared, telemetry, lambda ready: say(ready.address, ready.api)))
+
+
+def _be_a_connector(home: Path, say: Callable[..., None]) -> None:
+    import asyncio
+
+    from maia.clock import system_now
+    from maia.keystore.key_files import load_signing_key
+    from maia.net.telemetry import Telemetry
+    from maia.postgres.config import prepare, read_config
+    from maia.postgres.process import serve
+
+    with (home / "connector.log").open("w", encoding="utf-8") as log:
+        config = read_config(home / CONNECTOR_FILE, flags={}, environment={})
+        prepared = prepare(config, now=system_now(), open_key=load_signing_key)
+        telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)
+        asyncio.run(serve(prepared, telemetry, lambda ready: say(ready.broker)))
 
 
 if __name__ == "__main__":

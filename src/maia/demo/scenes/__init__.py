@@ -23,5 +23,11 @@ def _ticker() -> Scene:
     return TICKER
 
 
-SCENES: Final[dict[str, Callable[[], Scene]]] = {"city": _city, "ticker": _ticker}
+def _homecare() -> Scene:
+    from maia.demo.scenes.homecare import HOMECARE
+
+    return HOMECARE
+
+
+SCENES: Final[dict[str, Callable[[], Scene]]] = {"city": _city, "ticker": _ticker, "homecare": _homecare}
 """The scenes by name; each is loaded when it is played."""

@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
-from maia.demo.scenes.scene import HOLDER, Happening, Reader, Scene, Wallet
+from maia.demo.scenes.scene import Happening, Reader, Scene, Wallet
 from maia.demo.scenes.world import World
 from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant, Value
+from maia.expressions import TransformationKeys
 from maia.policy import View
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Published:
     """An event as it was published, and who has to see what of it, as the kernel says."""
 
     by: str
+    type_name: str
     event: Happening
     expected: dict[str, Happening]
     is_probe: bool = False
@@ -75,6 +77,25 @@ class Attempted:
     code: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Showing:
+    """What the kernel shows to each reader at one moment."""
+
+    stage: Stage
+    views: Mapping[str, View]
+    keys: TransformationKeys
+
+    def published(self, by: str, type_name: str, event: Happening) -> Published:
+        """Return an event with what each reader has to see of it."""
+        seen = {}
+        for reader in self.stage.scene.readers:
+            if reader.type_name == type_name and reader.name in self.views:
+                shown = self.stage.world.cast.seen(reader, self.views[reader.name], event, self.keys)
+                if shown is not None:
+                    seen[reader.name] = shown
+        return Published(by, type_name, event, seen)
+
+
 @dataclass(slots=True)
 class Stage:
     """What an act works with, and what the acts before it have left."""
@@ -95,6 +116,10 @@ class Stage:
     """What each reader has to see of all probes so far."""
     rounds: int = 0
     """How often probes were published; each time they are a day older, so that each is known by its time."""
+    rows: set[tuple[str, str]] = field(default_factory=set)
+    """What the database's table holds, as the acts know it."""
+    lost: set[str] = field(default_factory=set)
+    """The readers that have lost a right."""
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -176,33 +201,45 @@ class Stage:
         return found
 
     def expected(self, by: str, events: Sequence[Happening]) -> list[Published]:
-        """Return events as they will be published, and what each reader has to see of them."""
-        cast, now, keys, views = self.world.cast, system_now(), self.world.transformation_keys(), self.views()
+        """Return events as they will be published, what the database will make of them, and who sees what."""
+        cast, now = self.world.cast, system_now()
+        showing = _Showing(self, self.views(), self.world.transformation_keys())
         type_name = next(one.type_name for one in self.scene.publishers if one.name == by)
-        readers = [one for one in self.scene.readers if one.type_name == type_name and one.name in views]
         found = []
         for event in events:
             written = cast.written(by, event, now=now)
-            seen = {one.name: cast.seen(one, views[one.name], written, keys) for one in readers}
-            shown = {name: outcome for name, outcome in seen.items() if outcome is not None}
-            found.append(Published(by, written, shown))
+            found.append(showing.published(by, type_name, written))
+            for made_of, derived in cast.derived(type_name, written, self.rows):
+                assert self.scene.database is not None  # noqa: S101 - it has derived something
+                found.append(showing.published(self.scene.database.name, made_of, derived))
         return found
 
     # ------------------------------------------------------------ what happens
 
     async def publish(self, by: str, events: Sequence[Happening], *, is_close_up: bool = False) -> int:
-        """Publish, and wait until all that has to arrive has arrived, and whatever else is under way."""
-        expected = [replace(one, is_close_up=is_close_up) for one in self.expected(by, events)]
-        self.published += expected
-        before = sum(len(inbox.events) for inbox in self.inboxes.values())
+        """Publish, and wait until everything has arrived; return how many deliveries there were."""
+        before = self.deliveries()
+        await self.send(by, events, is_close_up=is_close_up)
+        await self.receive()
+        return self.deliveries() - before
+
+    async def send(self, by: str, events: Sequence[Happening], *, is_close_up: bool = False) -> None:
+        """Publish, until the publisher's broker has accepted everything."""
+        self.published += [replace(one, is_close_up=is_close_up) for one in self.expected(by, events)]
         await self.advertised[by].publish_many([dict(event) for event in events])
         await self.advertised[by].flush()
+
+    async def receive(self) -> None:
+        """Wait until all that has to arrive has arrived, and whatever else is under way."""
         deadline = time.monotonic() + _ARRIVE_S
         while any(len(self.inboxes[who].events) < count for who, count in self._awaited().items()):
             if not await self._something(deadline):
                 break  # what is missing is reported by the comparison
         await self._probe_reaches(deadline)
-        return sum(len(inbox.events) for inbox in self.inboxes.values()) - before
+
+    def deliveries(self) -> int:
+        """Return how many events all readers have received, without probes."""
+        return sum(len(inbox.events) for inbox in self.inboxes.values())
 
     def _awaited(self) -> Counter[str]:
         return Counter(who for one in self.published if not one.is_probe for who in one.expected)
@@ -219,12 +256,13 @@ class Stage:
         self.rounds += 1
         moment, wanted = Instant(self.rounds * _DAY), []
         for by, event in self.scene.probes:
-            (one,) = self.expected(by, [{**event, "time": moment}])
-            self.published.append(replace(one, is_probe=True))
-            for who, seen in one.expected.items():
-                self.probed[who].add(repr(dict(seen)))
-                wanted.append((who, repr(dict(seen))))
-            await self.advertised[by].publish(dict(one.event))
+            probe = {**event, "time": moment}
+            for one in self.expected(by, [probe]):
+                self.published.append(replace(one, is_probe=True))
+                for who, seen in one.expected.items():
+                    self.probed[who].add(repr(dict(seen)))
+                    wanted.append((who, repr(dict(seen))))
+            await self.advertised[by].publish(probe)
             await self.advertised[by].flush()
         while missing := [who for who, seen in wanted if seen not in self.inboxes[who].probes]:
             if not await self._something(deadline):
@@ -244,18 +282,27 @@ class Stage:
             return True
         return True
 
-    async def retract(self, reader: str, fact: str, *arguments: str) -> str | None:
-        """Let a reader's organisation withdraw a fact; return the code with which its subscription ends."""
+    async def retract(self, reader: str, fact: str, *arguments: str) -> None:
+        """Let a reader's organisation withdraw a fact, and the rights that depend on it."""
         one = self.scene.reader(reader)
-        statement = await asyncio.to_thread(self.world.retract, one, fact, (HOLDER, *arguments))
+        self.lost.add(reader)
+        statement = await asyncio.to_thread(self.world.retract, one, fact, arguments)
         # Every reader of this organisation is judged by its newest statement from now on.
         for name, wallet in self.wallets.items():
             if self.scene.reader(name).organisation == one.organisation:
                 self.wallets[name] = replace(wallet, statements=(*wallet.statements, statement))
+
+    async def ending_of(self, reader: str) -> str | None:
+        """Wait until the subscription of a reader ends; return the code, None if it goes on."""
         deadline = time.monotonic() + _ARRIVE_S
         while self.inboxes[reader].ended is None and await self._something(deadline):
             pass
         return self.inboxes[reader].ended
+
+    async def forget_row(self, row: tuple[str, str]) -> None:
+        """Delete a row of the table that the database's queries ask."""
+        await asyncio.to_thread(self.world.forget_row, row)
+        self.rows.discard(row)
 
     async def attempt(self, title: str, trying: Awaitable[object]) -> None:
         """Try what has to be refused, and note the code."""
@@ -282,6 +329,12 @@ class Stage:
         """Return what the kernel says that a reader has to see, in order."""
         return [one.expected[reader] for one in self.published if not one.is_probe and reader in one.expected]
 
+    def on_record(self, reader: Reader) -> list[Happening]:
+        """Return what the kernel says that a reader sees of the log with the rights that it has now."""
+        showing = _Showing(self, self.views(), self.world.transformation_keys())
+        again = (showing.published(one.by, one.type_name, one.event) for one in self.published)
+        return [one.expected[reader.name] for one in again if reader.name in one.expected]
+
     def values_seen(self, reader: str) -> dict[str, set[Value]]:
         """Return all values of each attribute that reached a reader."""
         found: dict[str, set[Value]] = {}
@@ -297,6 +350,8 @@ async def play(world: World, say: Say) -> Stage:
     """Play all acts of a scene on a world that is at work."""
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         stage = Stage(world, say, stack, group)
+        if stage.scene.database is not None:
+            stage.rows |= stage.scene.database.rows
         try:
             await stage.connect_all()
             for act in stage.scene.acts:

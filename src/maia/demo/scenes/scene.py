@@ -9,7 +9,7 @@ calculated here with the kernel alone, and compared with what arrives.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +55,8 @@ __all__ = [
     "HOLDER",
     "Act",
     "Cast",
+    "Database",
+    "Derived",
     "Happening",
     "Held",
     "Organisation",
@@ -106,6 +108,32 @@ class Publisher:
     name: str
     broker: str
     type_name: str
+    where: str = "true"
+    """What it may publish; a value that is asked for alone is filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a database makes of events that it stores, in the same transaction."""
+
+    type_name: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A PostgreSQL database that takes part: it stores a type, and releases what its queries make of it."""
+
+    name: str
+    broker: str
+    stores: str
+    derives: tuple[Derived, ...]
+    table: str
+    """The table that the queries ask, with two columns of text."""
+    columns: tuple[str, str]
+    rows: frozenset[tuple[str, str]]
+    model: Callable[[Happening, Collection[tuple[str, str]]], list[tuple[str, Happening]]]
+    """Says without SQL what the queries have to make of an event while the table holds these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +173,7 @@ class Scene:
     """By whom, and events of which each reader sees one at least, with their time: they show when all are
     connected, and that nothing is under way any more. They are from 1970."""
     acts: tuple[Act, ...]
+    database: Database | None = None
     secrets_of: str | None = None
     """The organisation whose policy has pseudonyms or noise, if one has."""
 
@@ -199,6 +228,18 @@ class Cast:
         shown = see(view, to_transit(event, self.types[reader.type_name]), keys)
         return None if shown is None else from_transit(shown, self.types[reader.shown_as or reader.type_name])
 
+    def derived(
+        self, type_name: str, event: Happening, rows: Collection[tuple[str, str]]
+    ) -> list[tuple[str, Happening]]:
+        """Return what the database has to make of an event of a type, each with its own type."""
+        database = self.scene.database
+        if database is None or database.stores != type_name:
+            return []
+        made = database.model(event, rows)
+        return [
+            (name, from_transit(to_transit(one, self.types[name]), self.types[name])) for name, one in made
+        ]
+
     def _view(
         self,
         who: str,
@@ -220,6 +261,8 @@ def assemble(scene: Scene, seed: bytes, *, now: Instant) -> Cast:
     """Make the keys of all participants, the types, and the certificates that the owner issues."""
     organisations = [one.name for one in scene.organisations]
     clients = [*(one.name for one in scene.publishers), *(one.name for one in scene.readers)]
+    if scene.database is not None:
+        clients.append(scene.database.name)
     keys = {who: key_of(who, seed) for who in (scene.owner, *scene.brokers, *organisations, *clients)}
     owner = keys[scene.owner]
     network = NetworkName(owner.principal, scene.network)
@@ -236,11 +279,19 @@ def assemble(scene: Scene, seed: bytes, *, now: Instant) -> Cast:
         for held in one.held:
             certificates[one.name].append(issuing.held(one.name, types[held.type_name], held))
     for publisher in scene.publishers:
-        of_type = TypePattern(owner.principal, exact_name(publisher.type_name), None)
-        publish = frozenset({Action.PUBLISH})
-        certificates[publisher.name].append(issuing.granted(publisher.name, of_type, publish))
-    kept = {who: tuple(found) for who, found in certificates.items()}
-    return Cast(scene, keys, network, definitions, types, kept)
+        written = types[publisher.type_name]
+        may = issuing.on_type(publisher.name, written, Action.PUBLISH, where=publisher.where)
+        certificates[publisher.name].append(may)
+    if scene.database is not None:
+        kept, made = types[scene.database.stores], [types[one.type_name] for one in scene.database.derives]
+        may_store = issuing.on_type(scene.database.name, kept, Action.SUBSCRIBE)
+        may_release = [issuing.on_type(scene.database.name, one, Action.PUBLISH) for one in made]
+        certificates[scene.database.name] += [may_store, *may_release]
+        # The broker that records for the database subscribes by itself.
+        recorder = scene.brokers[0]
+        certificates[recorder] += [issuing.on_type(recorder, one, Action.SUBSCRIBE) for one in (kept, *made)]
+    issued = {who: tuple(found) for who, found in certificates.items()}
+    return Cast(scene, keys, network, definitions, types, issued)
 
 
 def _defined(name: str, listed: Sequence[tuple[str, Kind]], owner: SigningKey) -> SignedDefinition:
@@ -262,15 +313,24 @@ class _Issuing:
     def granted(self, who: str, what: ResourcePattern, actions: frozenset[Action]) -> SignedCertificate:
         return self._issued(who, Authority(what, actions), may_delegate=False)
 
+    def on_type(
+        self, who: str, event_type: VerifiedType, action: Action, *, where: str = "true"
+    ) -> SignedCertificate:
+        restriction = parse_predicate(where, event_type.vocabulary)
+        authority = Authority(self._pattern(event_type), frozenset({action}), ALL_ATTRIBUTES, restriction)
+        return self._issued(who, authority, may_delegate=False)
+
     def held(self, who: str, event_type: VerifiedType, held: Held) -> SignedCertificate:
         attributes: AttributeSet = ALL_ATTRIBUTES
         if held.attributes is not None:
             uids = {one.name: one.uid for one in event_type.attributes}
             attributes = frozenset(uids[name] for name in held.attributes)
-        pattern = TypePattern(self.owner.principal, exact_name(event_type.name.name), None)
         where = parse_predicate(held.where, event_type.vocabulary)
-        authority = Authority(pattern, frozenset({Action.SUBSCRIBE}), attributes, where)
+        authority = Authority(self._pattern(event_type), frozenset({Action.SUBSCRIBE}), attributes, where)
         return self._issued(who, authority, may_delegate=True)
+
+    def _pattern(self, event_type: VerifiedType) -> TypePattern:
+        return TypePattern(self.owner.principal, exact_name(event_type.name.name), None)
 
     def _issued(self, who: str, authority: Authority, *, may_delegate: bool) -> SignedCertificate:
         subject = self.keys[who].principal

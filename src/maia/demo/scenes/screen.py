@@ -18,7 +18,7 @@ from maia.demo.screens.shared import typed_command
 from maia.events import Instant, Value
 
 if TYPE_CHECKING:
-    from maia.demo.scenes.play import Stage
+    from maia.demo.scenes.play import Published, Stage
     from maia.demo.scenes.tables import LogTable
     from maia.demo.scenes.world import Recording, World
 
@@ -76,7 +76,7 @@ def play_scene(
             show_tables(screen, tables, recording)
     broken = list(stage.broken)
     for one in tables:
-        broken += one.broken_claims(is_revoked=stage.inbox(one.reader).ended is not None)
+        broken += one.broken_claims(has_lost_a_right=one.reader in stage.lost)
     record = _record(stage) | {
         "log": {"events": recording.events, "frames": recording.frames},
         "tables": [asdict(one) for one in tables],
@@ -103,7 +103,8 @@ def _played(
 def _processes(world: World) -> str:
     scene = world.cast.scene
     names = " and ".join(one.name for one in scene.organisations)
-    return f"{len(scene.brokers)} brokers and a domain server for {names}, each a process"
+    database = "" if scene.database is None else ", PostgreSQL and its connector"
+    return f"{len(scene.brokers)} brokers, a domain server for {names}{database}, each a process"
 
 
 def after(scene: str) -> list[str]:
@@ -129,29 +130,39 @@ def show_policies(screen: Console, scene: Scene) -> None:
 def show_deliveries(screen: Console, stage: Stage, *, has_details: bool) -> None:
     """Show what each reader saw of the events of the close-up, what was withheld, and who was refused."""
     shown = [one for one in stage.published if one.is_close_up]
-    for one in shown if has_details else shown[:1]:
-        screen.print(f"\nOne event of the {one.by}, and what each reader sees of it; · is withheld:")
-        rows = [["", *one.event], ["as published", *map(_cell, one.event.values())]]
-        for reader in (each for each in stage.scene.readers if each.shown_as is None):
-            seen = one.expected.get(reader.name)
-            if seen is None:
-                rows.append([reader.name, "nothing"])
-            elif seen in stage.inbox(reader.name).events:
-                rows.append([reader.name, *(_cell(seen[name]) for name in one.event)])
-            else:
-                rows.append([reader.name, "MISSING"])
-        _print_aligned(screen, rows)
-        for reader in (each for each in stage.scene.readers if each.shown_as is not None):
-            converted = one.expected.get(reader.name)
-            rows = [["", "nothing"]]
-            if converted is not None:
-                rows = [["", *converted], [reader.name, *map(_cell, converted.values())]]
-            screen.print(f"and to the {reader.name}, as `{reader.shown_as}`:")
-            _print_aligned(screen, rows)
+    names = {one.name for one in stage.scene.publishers}
+    origins = [at for at, one in enumerate(shown) if one.by in names]
+    until = len(shown) if has_details else [*origins, len(shown)][1]
+    for one in shown[:until]:
+        _show_event(screen, stage, one)
     _show_totals(screen, stage)
     screen.print("\nWho tried for more:")
     rows = [[one.title, one.code or "NOTHING STOPPED IT"] for one in stage.attempted]
     _print_aligned(screen, rows)
+
+
+def _show_event(screen: Console, stage: Stage, one: Published) -> None:
+    """Show what each reader of its type sees of one event; those that see another type come after."""
+    readers = [each for each in stage.scene.readers if each.type_name == one.type_name]
+    if one.by in {each.name for each in stage.scene.publishers}:
+        screen.print(f"\n{one.by} publishes one `{one.type_name}`; · is withheld:")
+    else:
+        screen.print(f"and with the same commit the {one.by} releases one `{one.type_name}`:")
+    rows = [["", *one.event], [one.by, *map(_cell, one.event.values())]]
+    for reader in readers:
+        seen = one.expected.get(reader.name)
+        if seen is None:
+            rows.append([reader.name, "nothing"])
+        elif seen not in stage.inbox(reader.name).events:
+            rows.append([reader.name, "MISSING"])
+        elif reader.shown_as is None:
+            rows.append([reader.name, *(_cell(seen[name]) for name in one.event)])
+    _print_aligned(screen, rows)
+    for reader in readers:
+        seen = one.expected.get(reader.name)
+        if seen is not None and reader.shown_as is not None:
+            screen.print(f"which the {reader.name} sees as `{reader.shown_as}`:")
+            _print_aligned(screen, [["", *seen], [reader.name, *map(_cell, seen.values())]])
 
 
 def _print_aligned(screen: Console, rows: list[list[str]]) -> None:
@@ -162,7 +173,7 @@ def _print_aligned(screen: Console, rows: list[list[str]]) -> None:
 
 
 def _show_totals(screen: Console, stage: Stage) -> None:
-    rows = [["", "delivered", "withheld", "never saw", "sees"]]
+    rows = [["", "received", "withheld", "never saw", "sees"]]
     for reader in stage.scene.readers:
         inbox = stage.inbox(reader.name)
         never = [name for name, values in stage.values_seen(reader.name).items() if not values]
@@ -179,7 +190,11 @@ def show_tables(screen: Console, tables: list[LogTable], recording: Recording) -
     screen.print(f"\nThe recorded log has {recording.events:,} events, probes included. Spark reads it for")
     rows = []
     for one in tables:
-        found = f"{one.rows:,} rows, " + ("as received" if one.is_same else "NOT AS RECEIVED")
+        found = f"{one.rows:,} rows, " + (
+            "as received" if one.is_as_received else "fewer than received: a right was lost"
+        )
+        if not one.is_same:
+            found = f"{one.rows:,} rows, NOT WHAT THE KERNEL SAYS"
         if one.refused is not None:
             found = f"refused: {one.refused}"
         if one.application is not None:
@@ -204,9 +219,8 @@ def _cell(value: Value) -> str:
 
 
 def _withheld(stage: Stage, reader: str) -> int:
-    one = stage.scene.reader(reader)
-    of_type = {each.name for each in stage.scene.publishers if each.type_name == one.type_name}
-    published = sum(not each.is_probe and each.by in of_type for each in stage.published)
+    type_name = stage.scene.reader(reader).type_name
+    published = sum(not each.is_probe and each.type_name == type_name for each in stage.published)
     return published - len(stage.inbox(reader).events)
 
 

@@ -132,7 +132,8 @@ async def _some_ask_for_more(stage: Stage) -> None:
 
 
 async def _an_account_is_closed(stage: Stage) -> None:
-    code = await stage.retract("Bob", "account", "basic")
+    await stage.retract("Bob", "account", HOLDER, "basic")
+    code = await stage.ending_of("Bob")
     if code is None:
         stage.broken.append("Bob's account was closed, and his subscription goes on")
     stage.say(f"Bob closes his account at Ashdown; his subscription ends with {code}")
