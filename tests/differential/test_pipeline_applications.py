@@ -12,10 +12,12 @@ from maia.spark.applications import (
     APPLICATIONS,
     BILLING,
     ENVIRONMENT,
+    PRESCRIPTION_AUDIT,
     STATISTICS,
     TICKER,
     TRACKING,
     EnvironmentTerms,
+    PrescriptionTerms,
     TickerTerms,
     TrackingTerms,
     start_stream,
@@ -71,6 +73,7 @@ TERMS = {
     "tracking": TrackingTerms(vehicle=WATCHED_PLATE),
     "ticker": TickerTerms(flows=("shares", "derivatives")),
     "environment": EnvironmentTerms(noise_limit_db=63.0),
+    "prescription-audit": PrescriptionTerms(others_min=3, times=2.5),
 }
 
 
@@ -145,3 +148,16 @@ def test_noise_and_air_are_measured_as_by_hand(spark, tmp_path):
         if noise != 65.0:
             assert rest[4] == is_too_loud
         assert rest[5] == is_too_dirty
+
+
+def test_prescriptions_are_audited_as_by_hand(spark, tmp_path):
+    """D5: doses against the doctor's own others, patients not treated; repeated and unknown ones, too."""
+    events = Events(spark, tmp_path, "prescriptions")
+    odd = [{**events.rows[0], "treated": None}, {**events.rows[1], "dose": None}, events.rows[2]]
+    table = pa.Table.from_pylist([*events.rows, *odd], schema=events.table.schema)
+    terms = PrescriptionTerms(history_days=2, times=2.5, others_min=3)
+    found = PRESCRIPTION_AUDIT.of(spark.createDataFrame(table), terms).toArrow().to_pylist()
+    expected = by_hand.audit([*events.rows, *odd], days=2, times="2.5", others_min=3)
+    assert {tuple(row.values()) for row in found} == expected
+    assert len(found) == len(expected)
+    assert min(sum(row[name] for row in found) for name in ("untreated", "unusual")) > 5

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from math import asin, cos, log10, radians, sin, sqrt
 from zoneinfo import ZoneInfo
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Event = Mapping[str, object]
 Row = tuple[object, ...]
@@ -141,6 +143,41 @@ def measured(reports: Sequence[Event], noise: float, pm25: float, no2: float) ->
     dust, gas = (mean([one[name] for one in reports if one[name] is not None]) for name in ("pm25", "no2"))
     is_dirty = (dust is not None and dust > pm25) or (gas is not None and gas > no2)
     return len(reports), sound, dust, gas, sound is not None and sound > noise, is_dirty
+
+
+def audit(
+    events: Iterable[Event],
+    *,
+    classes: Sequence[str] = ("A", "B"),
+    days: int = 28,
+    times: str = "3",
+    others_min: int = 5,
+) -> set[Row]:
+    """Return prescriber, drug, start of the four weeks, day, and what that day comes to."""
+    histories: dict[Row, set[Row]] = defaultdict(set)
+    for event in events:
+        named = ("time", "prescriber", "drug", "dose")
+        if event["drug_class"] in classes and all(event[name] is not None for name in named):
+            since = EPOCH + (event["time"] - EPOCH) // timedelta(days=days) * timedelta(days=days)
+            prescription = (event["time"], Fraction(str(event["dose"])), event["reference"], event["treated"])
+            histories[event["prescriber"], event["drug"], since].add(prescription)
+    return {
+        (*key, day, *audited_day(written, day, Fraction(times), others_min))
+        for key, written in histories.items()
+        for day in {moment.date() for moment, *_ in written}
+    }
+
+
+def audited_day(written: set[Row], day: object, times: Fraction, others_min: int) -> Row:
+    """Say what one day of a history comes to: each dose is compared with all others of the history."""
+    that_day = [one for one in written if one[0].date() == day]
+    unusual = 0
+    for one in that_day:
+        others = [each[1] for each in written if each is not one]
+        unusual += len(others) >= others_min and one[1] > times * sum(others) / len(others)
+    patients = {reference for _, _, reference, _ in that_day}
+    untreated = sum(treated is not True for *_, treated in that_day)
+    return len(that_day), len(patients), float(sum(one[1] for one in that_day)), untreated, unusual
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -21,10 +21,11 @@ from maia.demo.acts import Attempt, LivePlay, Revocation, attempts
 from maia.demo.brokers import CARRIER, add_carrier
 from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
 from maia.demo.live_network import connected
-from maia.demo.live_processes import RECEIVED_FILE, starting_nodes
+from maia.demo.live_processes import starting_nodes
 from maia.demo.met_domain import MET_DOMAIN, add_met_domain
 from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT, city_traffic, close_up, tell_numberplate_story
 from maia.demo.performance import OFFICES, Received, ask, play
+from maia.demo.processes import RECEIVED_FILE
 from maia.events import Instant
 from maia.policy import Denial, Permit
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type

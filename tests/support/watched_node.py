@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from maia.broker import Broker
 from maia.credentials import SigningKey
-from maia.demo.live_processes import run_node
+from maia.demo.processes import run_node
 from maia.domain import KeyServer
 from maia.sealing.keys import delivery
 from maia.sealing.keys.secrets import Secret

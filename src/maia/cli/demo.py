@@ -1,6 +1,7 @@
 """`maia demo`: stories played for real, with the proof of who did not see what.
 
-The numberplate story is that of the dissertation, the coalition that of the Gismo paper.
+The numberplate story and the stock ticker are those of the dissertation, the
+coalition that of the Gismo paper, the city's sensors and homecare those of OASIS'08.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = ["EXAMPLES", "demo"]
 EXAMPLES: Final = (
     "Examples: maia demo; maia demo --rows 100000; maia demo --rows 0 --json   (without Spark); "
     "maia demo --keep   (the network stays, until Ctrl-C); maia demo coalition   (three nations, six routers)"
+    "; maia demo city --details"
 )
 _FORMS: Final = (".png", ".svg", ".pdf")
 
@@ -46,12 +48,19 @@ class Story(Enum):
 
     NUMBERPLATE = "numberplate"
     COALITION = "coalition"
+    CITY = "city"
+    TICKER = "ticker"
+    HOMECARE = "homecare"
 
 
 def demo(
     story: Annotated[
         Story,
-        typer.Argument(help="numberplate: police and cameras. coalition: identity, requirements, routers."),
+        typer.Argument(
+            help="numberplate: police and cameras. coalition: identity, requirements, routers. "
+            "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
+            "homecare: prescriptions, with PostgreSQL."
+        ),
     ] = Story.NUMBERPLATE,
     rows: Annotated[
         int, typer.Option(min=0, max=100_000_000, help="Generated sightings for Spark; 0 leaves Spark out.")
@@ -64,6 +73,10 @@ def demo(
         bool,
         typer.Option("--keep", help="Leave the network running, with a sighting a second, until Ctrl-C."),
     ] = False,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Policies, and each event of the close-up (city, ticker, homecare)."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
     ] = False,
@@ -71,6 +84,8 @@ def demo(
     """Play a story on a real network: with a crash, a revocation and Spark, or with attested routers."""
     if story is Story.COALITION:
         return _coalition(as_json=as_json)
+    if story is not Story.NUMBERPLATE:
+        return _scene(story.value, has_spark=rows > 0, has_details=details, as_json=as_json)
     if rows and not keep:
         _check_picture(plot)
     if not as_json:
@@ -97,6 +112,25 @@ def _coalition(*, as_json: bool) -> int:
     with _ending_on_sigterm(), _folder() as folder:
         record, failed = play_coalition(folder, seed=seed, now=now, started_at=started_at, quiet=as_json)
     answer([f"FAILED: {claim}" for claim in failed] or after(), record | {"failed": failed}, as_json=as_json)
+    return ANSWER_NO if failed else 0
+
+
+def _scene(name: str, *, has_spark: bool, has_details: bool, as_json: bool) -> int:
+    from maia.clock import system_now
+    from maia.demo.scenes import SCENES
+    from maia.demo.scenes.screen import Showing, after, play_scene
+    from maia.demo.screens.live import process_started_at
+
+    scene = SCENES[name]()
+    if not as_json:
+        sys.stdout.write(f"{scene.before}\n")
+        sys.stdout.flush()
+    started_at, now, seed = process_started_at(), system_now(), os.urandom(32)
+    with _ending_on_sigterm(), _folder() as folder:
+        showing = Showing(started_at, has_spark=has_spark, has_details=has_details, quiet=as_json)
+        record, failed = play_scene(scene, folder, showing, seed=seed, now=now)
+    lines = [f"FAILED: {claim}" for claim in failed] or after(name)
+    answer(lines, record | {"failed": failed}, as_json=as_json)
     return ANSWER_NO if failed else 0
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.credentials import AuthorisationCertificate, SignedCertificate, TypePattern
-from maia.demo.live_processes import RECEIVED_FILE
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_ATTRIBUTES, NumberplateStory
 from maia.demo.performance import OFFICES
+from maia.demo.processes import RECEIVED_FILE
 from maia.events import Instant, Value
 
 if TYPE_CHECKING:

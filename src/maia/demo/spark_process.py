@@ -9,21 +9,17 @@ same seed, so no key is handed over.
 
 from __future__ import annotations
 
-import gc
 import json
-import os
-import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from maia.errors import MaiaError
+from maia.demo.spark_start import Tell, work_for_demonstration
 from maia.events import Instant
 
 if TYPE_CHECKING:
@@ -37,36 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_BEHIND_EVERYTHING: Final = 5
-"""How much priority Spark gives up for the live network, in the scale of `nice`."""
-
-Tell = Callable[..., None]
-
 
 def main() -> None:
     """Take orders from standard input, and write steps and results to the output."""
-    os.nice(_BEHIND_EVERYTHING)
-    gc.disable()  # millions of events come and go without a cycle, and to look for one takes as long again
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    order = _Order.from_json(json.loads(sys.stdin.readline()))
-    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Java prints is not our answer
-
-    def tell(**fields: object) -> None:
-        out.write(json.dumps(fields, default=str) + "\n")
-        out.flush()
-
-    try:
-        _work(order, tell)
-    except MaiaError as problem:
-        tell(failed=f"{problem.message} [{problem.code}]")
-
-
-def _end_with(parent: int) -> None:
-    """End this process and its Java when the demonstration is gone, however it ended."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+    work_for_demonstration(lambda order, tell: _work(_Order.from_json(order), tell))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,45 @@
-"""How does Spark get going while the network plays?
+"""How does Spark get going while a network plays?
 
 In a process of its own, behind everything else, from the moment the
-demonstration starts (`spark_process.py`). It is given two orders: what
-to make at once, and where the log lies when the network has played. It
-answers one line of JSON for each step, one for the million sightings, and one
-for the log.
+demonstration starts. It is given two orders, one line of JSON each: what to
+make at once, and where the log lies when the network has played. It answers
+one line for each step and one for each result. The numberplate story's process is
+`spark_process.py`; that of the other stories is `scenes/tables.py`.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.errors import Unavailable
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 
 if TYPE_CHECKING:
     from maia.demo.lake_jobs import LakeOrder, Work
     from maia.demo.million import Comparison
 
-__all__ = ["LakeDone", "MillionDone", "SparkFailed", "SparkRun", "spark_in_background"]
+__all__ = [
+    "LakeDone",
+    "MillionDone",
+    "SparkFailed",
+    "SparkRun",
+    "Tell",
+    "spark_in_background",
+    "spark_running",
+    "work_for_demonstration",
+]
 
 _LOAD_QUICKLY: Final = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """The jars are those of the lock, by their hash; to verify each class again takes Java long."""
@@ -70,14 +82,14 @@ class SparkRun:
         """Wait for what the offices found in the log, and show each step that is still to come."""
         from maia.demo.lake_jobs import Work
 
-        answer = self._answer("lake", show)
+        answer = self.answer("lake", show)
         return LakeDone([Work(**one) for one in answer["lake"]], answer["no_plot"], answer["finished_at"])
 
     def million(self, show: Callable[[str], None]) -> MillionDone:
         """Wait for the comparison of the generated sightings."""
         from maia.demo.million import Comparison
 
-        answer = self._answer("million", show)
+        answer = self.answer("million", show)
         return MillionDone([Comparison(**one) for one in answer["million"]], answer["finished_at"])
 
     def tell(self, order: dict[str, object]) -> None:
@@ -88,7 +100,8 @@ class SparkRun:
             self.process.stdin.flush()
 
     # Any: what was written as JSON by our own process is read as it was written.
-    def _answer(self, name: str, show: Callable[[str], None]) -> dict[str, Any]:
+    def answer(self, name: str, show: Callable[[str], None]) -> dict[str, Any]:
+        """Wait for the line that holds `name`, and show each step before it."""
         assert self.process.stdout is not None  # noqa: S101 - asked for below
         for line in self.process.stdout:
             answer: dict[str, Any] = json.loads(line)
@@ -106,15 +119,23 @@ class SparkRun:
 def spark_in_background(
     *, story_seed: bytes, now: Instant, rows: int, seed: int, folder: Path
 ) -> Iterator[SparkRun | None]:
-    """Start the Spark part, and end it and everything that it started when the body ends.
-
-    It keeps its files in `folder`, so that they go when the folder goes.
-    """
+    """Start the Spark part of the numberplate story, unless no rows are asked for."""
     if not rows:
         yield None
         return
-    process = subprocess.Popen(
-        [sys.executable, "-m", "maia.demo.spark_process"],
+    order: dict[str, object] = {"story_seed": story_seed.hex(), "now": int(now), "rows": rows, "seed": seed}
+    with spark_running("maia.demo.spark_process", order, folder=folder) as run:
+        yield run
+
+
+@contextmanager
+def spark_running(module: str, order: dict[str, object], *, folder: Path) -> Iterator[SparkRun]:
+    """Start a Spark part with its first order, and end it and everything it started when the body ends.
+
+    It keeps its files in `folder`, so that they go when the folder goes.
+    """
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("MAIA_DEMO_SPARK_LOG") else subprocess.DEVNULL,
@@ -126,7 +147,7 @@ def spark_in_background(
     )
     try:
         run = SparkRun(process)
-        run.tell({"story_seed": story_seed.hex(), "now": int(now), "rows": rows, "seed": seed})
+        run.tell(order)
         yield run
     finally:
         _end(process)
@@ -146,3 +167,40 @@ def _end(process: subprocess.Popen[str]) -> None:
         if pipe is not None:
             with suppress(BrokenPipeError):
                 pipe.close()
+
+
+# ------------------------------------------------------------ in the process that was started
+
+
+_BEHIND_EVERYTHING: Final = 5
+"""How much priority Spark gives up for the live network, in the scale of `nice`."""
+
+Tell = Callable[..., None]
+"""Writes one answer, from its named fields."""
+
+
+# Any: what was written as JSON by our own process is read as it was written.
+def work_for_demonstration(work: Callable[[dict[str, Any], Tell], None]) -> None:
+    """Take the first order from standard input, and write steps and results to the output."""
+    os.nice(_BEHIND_EVERYTHING)
+    gc.disable()  # millions of events come and go without a cycle, and to look for one takes as long again
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    order = json.loads(sys.stdin.readline())
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Java prints is not our answer
+
+    def tell(**fields: object) -> None:
+        out.write(json.dumps(fields, default=str) + "\n")
+        out.flush()
+
+    try:
+        work(order, tell)
+    except MaiaError as problem:
+        tell(failed=f"{problem.message} [{problem.code}]")
+
+
+def _end_with(parent: int) -> None:
+    """End this process and its Java when the demonstration is gone, however it ended."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from maia.demo.live_processes import BROKER_FILE, NodeNotStarted, start, stop_all
+from maia.demo.processes import BROKER_FILE, NodeNotStarted, start, stop_all
 from maia.demo.screens.shared import BEFORE, after, typed_command
 from maia.demo.screens.tables import show_summary
 

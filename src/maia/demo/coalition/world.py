@@ -8,7 +8,6 @@ chip (swtpm) where one is installed; all others are in software.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,14 +18,21 @@ from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.client import DomainClient
 from maia.api.requests import written
-from maia.credentials import SignedCertificate, certificate_to_text
 from maia.credentials.appointments import Argument
 from maia.credentials.identity import SignedIdentity, identity_from_bytes, identity_to_bytes, identity_to_text
 from maia.demo.coalition.cast import COMMUNITY, DEMAND, NATIONS, PEOPLE, ROUTERS, Cast
-from maia.demo.live_processes import BROKER_FILE, DOMAIN_FILE, Child, Starting, start, stop_all
+from maia.demo.processes import (
+    BROKER_FILE,
+    DOMAIN_FILE,
+    Child,
+    Starting,
+    home_of,
+    start,
+    stop_all,
+    write_node,
+)
 from maia.errors import MaiaError
 from maia.events import AttributeUid
-from maia.keystore.key_files import create_key_file
 from maia.keystore.tpm import Tpm, prove_boot
 from maia.testing.software_tpm import Maker, SoftwareTpm, registers
 from maia.testing.swtpm import EmulatedMachine, LocalAuthority, missing_emulator
@@ -152,7 +158,7 @@ class World:
         provider = self.provider_of(router)
         refused = provider.prove(router, self.tpms[router])
         self.statements[router] = provider.statement(router)
-        file = self.folder / _home(router) / "router.identity"
+        file = home_of(self.folder, router) / "router.identity"
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name("router.identity.part")
         part.write_text(identity_to_text(self.statements[router]), encoding="utf-8")
@@ -185,14 +191,10 @@ def world_at_work(cast: Cast, folder: Path, say: Say) -> Iterator[World]:
         yield world
 
 
-def _home(name: str) -> str:
-    return name.replace(" ", "-").lower()
-
-
 def _start_providers(world: World) -> dict[str, Starting]:
     starting: dict[str, Starting] = {}
     for nation in NATIONS:
-        home = world.folder / _home(nation)
+        home = home_of(world.folder, nation)
         settings: dict[str, object] = {
             "api.listen": "127.0.0.1:0",
             "identity.community": COMMUNITY,
@@ -208,7 +210,7 @@ def _register(world: World) -> None:
     for who, person in PEOPLE.items():
         world.provider_of(who).register(who, person.identifier, person.attributes)
     for router in ROUTERS:
-        world.provider_of(router).register(router, f"{_home(router)}.routers", {})
+        world.provider_of(router).register(router, f"{router.replace(' ', '-').lower()}.routers", {})
     for nation in NATIONS.values():
         for guest in nation.hosts:
             world.providers[nation.name].trust(guest)
@@ -234,7 +236,7 @@ def _make_machines(world: World, stack: ExitStack) -> list[bytes]:
 def _start_routers(world: World) -> None:
     """Start the routers one after the other: of two neighbours, the later one names the earlier."""
     for router, one in ROUTERS.items():
-        home = world.folder / _home(router)
+        home = home_of(world.folder, router)
         (home / "types").mkdir(parents=True, exist_ok=True)
         (home / "types" / "contact.type").write_text(
             definition_to_text(world.cast.definition), encoding="utf-8"
@@ -259,21 +261,11 @@ def _start_routers(world: World) -> None:
 
 
 def _write(cast: Cast, home: Path, name: str, file: str, settings: Mapping[str, object]) -> None:
-    """Write what a node needs: the files that an operator would have."""
-    (home / "certs").mkdir(parents=True)
-    create_key_file(home / "node.key", cast.keys[name])
-    shown: tuple[SignedCertificate, ...] = cast.certificates[name]
-    for number, signed in enumerate(shown):
-        (home / "certs" / f"{number}.cert").write_text(certificate_to_text(signed), encoding="utf-8")
-    lines = {
-        "key": "node.key",
-        "network": cast.network.name,
-        "coordinator": str(cast.network.owner),
-        "credentials": "certs",
-        "listen": "127.0.0.1:0",
-        "data": "data",
-        "log_format": "json",
-        **settings,
-    }
-    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
-    (home / file).write_text(text, encoding="utf-8")
+    write_node(
+        home,
+        file=file,
+        key=cast.keys[name],
+        network=cast.network,
+        certificates=cast.certificates[name],
+        settings=settings,
+    )

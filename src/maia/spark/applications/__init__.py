@@ -7,6 +7,11 @@ from typing import Any, Final
 from maia.spark.applications.application import Application, BadTerm, MissingColumn, StreamRun, start_stream
 from maia.spark.applications.billing import BILLING, ChargingTerms, congestion_charges
 from maia.spark.applications.environment import ENVIRONMENT, EnvironmentTerms, city_environment
+from maia.spark.applications.prescription_audit import (
+    PRESCRIPTION_AUDIT,
+    PrescriptionTerms,
+    prescription_audit,
+)
 from maia.spark.applications.statistics import STATISTICS, StatisticsTerms, traffic_statistics
 from maia.spark.applications.ticker import TICKER, TickerTerms, prices_per_minute
 from maia.spark.applications.tracking import TRACKING, TrackingTerms, vehicle_path
@@ -15,6 +20,7 @@ __all__ = [
     "APPLICATIONS",
     "BILLING",
     "ENVIRONMENT",
+    "PRESCRIPTION_AUDIT",
     "STATISTICS",
     "TICKER",
     "TRACKING",
@@ -23,11 +29,13 @@ __all__ = [
     "MissingColumn",
     "ChargingTerms",
     "EnvironmentTerms",
+    "PrescriptionTerms",
     "StatisticsTerms",
     "TickerTerms",
     "TrackingTerms",
     "city_environment",
     "congestion_charges",
+    "prescription_audit",
     "prices_per_minute",
     "traffic_statistics",
     "vehicle_path",
@@ -37,5 +45,6 @@ __all__ = [
 
 # Any: each application has terms of its own.
 APPLICATIONS: Final[dict[str, Application[Any]]] = {
-    application.name: application for application in (BILLING, STATISTICS, TRACKING, TICKER, ENVIRONMENT)
+    application.name: application
+    for application in (BILLING, STATISTICS, TRACKING, TICKER, ENVIRONMENT, PRESCRIPTION_AUDIT)
 }

@@ -27,6 +27,7 @@ __all__ = ["FORMS", "BadPlot", "PlotsUnavailable", "draw"]
 FORMS: Final = ("png", "svg", "pdf")
 _POINTS_MAX: Final = 20_000
 _LINES_MAX: Final = 5
+_BARS_MAX: Final = 20
 
 # Any: rows of Spark have columns of any type.
 _Rows = Sequence[Any]
@@ -197,6 +198,27 @@ def _paint_noise(axes: Axes, rows: _Rows) -> None:
     _legend(axes)
 
 
+# ------------------------------------------------------------ prescription audit
+
+
+def _busiest_prescribers(days: DataFrame) -> DataFrame:
+    names = ("prescriptions", "untreated", "unusual")
+    sums = (F.sum(name).alias(name) for name in names)
+    suspicious = F.col("untreated") + F.col("unusual")
+    return days.groupBy("prescriber").agg(*sums).orderBy(F.desc(suspicious), "prescriber").limit(_BARS_MAX)
+
+
+def _paint_prescribers(axes: Axes, rows: _Rows) -> None:
+    names = [row.prescriber for row in rows]
+    untreated = [row.untreated for row in rows]
+    axes.bar(names, untreated, label="patient not treated")
+    axes.bar(names, [row.unusual for row in rows], bottom=untreated, label="unusual dose")
+    axes.set_ylabel("prescriptions of controlled drugs")
+    axes.tick_params("x", rotation=60)
+    axes.set_title("Prescribers with the most to ask about; no patient was read")
+    _legend(axes)
+
+
 def _legend(axes: Axes) -> None:
     if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize="small", ncols=2)
@@ -208,4 +230,5 @@ _PICTURES: Final[Mapping[str, _Picture]] = {
     "tracking": _Picture(_steps_in_order, _paint_path),
     "ticker": _Picture(_busiest_instruments, _paint_prices),
     "environment": _Picture(_noise_by_hour, _paint_noise),
+    "prescription-audit": _Picture(_busiest_prescribers, _paint_prescribers),
 }

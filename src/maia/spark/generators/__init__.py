@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from maia.spark.generators.generator import PER_DAY, ROWS_MAX, BadGeneration, Generator, Order, generated
+from maia.spark.generators.prescriptions import DRUGS, PRESCRIPTIONS
 from maia.spark.generators.sensors import DISTRICTS, SENSORS
 from maia.spark.generators.sightings import CAMERAS, SIGHTINGS, WATCHED_PLATE
 from maia.spark.generators.trades import BROKERAGES, FLOWS, STOCKS, TRADES
 
 __all__ = [
     "GENERATORS",
+    "PRESCRIPTIONS",
     "SENSORS",
     "SIGHTINGS",
     "TRADES",
@@ -23,9 +25,10 @@ __all__ = [
     "BROKERAGES",
     "CAMERAS",
     "DISTRICTS",
+    "DRUGS",
     "FLOWS",
     "STOCKS",
     "WATCHED_PLATE",
 ]
 
-GENERATORS: Final = {generator.name: generator for generator in (SIGHTINGS, TRADES, SENSORS)}
+GENERATORS: Final = {generator.name: generator for generator in (SIGHTINGS, TRADES, SENSORS, PRESCRIPTIONS)}

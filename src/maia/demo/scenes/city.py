@@ -1,0 +1,213 @@
+"""A city's sensors: exact for the operator, coarse for the public (OASIS'08, section 2.1).
+
+Residents have sensors for noise and air at their houses. The council owns the
+data; citizens see it in real time, planners keep it for history. Where a
+sensor hangs and when its resident is at home is not for everybody: the public
+gets kilometre squares, whole hours and round figures, unless the air is
+dangerous. Researchers can follow a sensor without knowing which it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from maia.demo.scenes.scene import HOLDER, Happening, Organisation, Publisher, Reader, Scene
+from maia.events import SECOND, Instant, Kind
+
+if TYPE_CHECKING:
+    from maia.demo.scenes.play import Stage
+
+__all__ = ["CITY"]
+
+_READING: Final = "city.Reading"
+_COUNCIL: Final = "council"
+_SENSORS: Final = "sensor gateway"
+_ROWS: Final = 480
+"""How many generated readings there are beside the ones that are shown."""
+_SEED: Final = 2008
+_DANGEROUS: Final = 50.0
+"""From here on the policy shows dust as it is."""
+
+_POLICY: Final = """\
+policy "City council"
+
+type Reading = city.Reading
+fact works_as(who: principal, what: string)
+fact hosts(who: principal, sensor: string)
+
+role operator
+role planner
+role researcher
+role resident(sensor: string)
+role citizen
+
+rule operator
+    while works_as(holder, "operator")
+    for 1 days
+rule planner
+    while works_as(holder, "planner")
+    for 1 days
+rule researcher
+    while works_as(holder, "researcher")
+    for 1 days
+rule resident(s)
+    while hosts(holder, s)
+    for 1 days
+rule citizen
+    while works_as(holder, "citizen")
+    for 1 days
+
+grant operator
+    may subscribe Reading(*)
+grant planner
+    may subscribe Reading(time, district, noise_db, pm25, no2)
+grant researcher
+    may subscribe Reading(time, district, sensor, noise_db, pm25, no2)
+grant resident(s)
+    may subscribe Reading(*)
+    where sensor == $s
+grant citizen
+    may subscribe Reading(time, district, easting, northing, noise_db, pm25)
+
+# Planners keep history by the hour.
+transform Reading for planner
+    set time := truncate(time, "hour")
+
+# A researcher can follow a sensor, and does not learn which it is.
+transform Reading for researcher
+    set sensor := pseudonym(sensor)
+    set noise_db := perturb(noise_db, 1.0)
+
+# The public sees a kilometre square, the hour and round figures; dangerous air is shown as it is.
+transform Reading for citizen
+    set time := truncate(time, "hour")
+    set easting := bucket(easting, 1000)
+    set northing := bucket(northing, 1000)
+    set noise_db := round_to(noise_db, 5.0)
+    set pm25 := round_to(pm25, 5.0) when pm25 < 50.0
+end
+"""
+
+
+def _reading(sensor: str, at: str, east: int, north: int, *, noise: float, pm25: float) -> Happening:
+    return {
+        "time": Instant.parse(f"2026-11-02T{at}Z"),
+        "district": sensor.rpartition(" ")[0],
+        "sensor": sensor,
+        "easting": east,
+        "northing": north,
+        "noise_db": noise,
+        "pm25": pm25,
+        "no2": 31.5,
+    }
+
+
+_SHOWN: Final = (
+    _reading("Camden 7", "08:17:23", 529_312, 184_077, noise=63.4, pm25=11.8),
+    _reading("Hackney 3", "08:41:09", 534_986, 185_240, noise=71.2, pm25=18.3),
+    _reading("Camden 7", "23:52:48", 529_312, 184_077, noise=41.7, pm25=63.9),
+)
+
+
+def _generated() -> list[Happening]:
+    """Return a day of the generated sensors, with a place for each of them."""
+    from maia.spark.generators import SENSORS
+
+    rows = SENSORS.rows(rows=_ROWS, seed=_SEED, per_day=_ROWS).to_pylist()
+    return [
+        {
+            **row,
+            "time": Instant.from_datetime(row["time"]),
+            "easting": 525_000 + sum(map(ord, row["sensor"])) * 7 % 12_000,
+            "northing": 176_000 + sum(map(ord, row["sensor"])) * 13 % 9_000,
+        }
+        for row in rows
+    ]
+
+
+async def _sensors_report(stage: Stage) -> None:
+    await stage.publish(_SENSORS, _SHOWN, is_close_up=True)
+    stage.say("three readings: a morning in Camden, one in Hackney, and dangerous air at night")
+
+
+async def _a_day_passes(stage: Stage) -> None:
+    delivered = await stage.publish(_SENSORS, _generated())
+    stage.say(f"{_ROWS} more readings of a day in ten districts: {delivered:,} deliveries")
+
+
+async def _some_ask_for_more(stage: Stage) -> None:
+    definition = stage.world.cast.definitions[_READING]
+    citizen, planner = stage.clients["citizen app"], stage.clients["planning office"]
+    await stage.attempt(
+        "the citizen app asks for one sensor", citizen.subscribe(definition, 'sensor == "Camden 7"')
+    )
+    await stage.attempt(
+        "the planning office asks for one square", planner.subscribe(definition, "easting == 529312")
+    )
+    await stage.attempt("the citizen app publishes a reading", citizen.advertise(definition))
+
+
+async def _nothing_exact_leaked(stage: Stage) -> None:
+    """Search what the public received for what it must not hold."""
+    seen = stage.values_seen("citizen app")
+    exact = {
+        "sensor": seen["sensor"],
+        "easting": {one for one in seen["easting"] if isinstance(one, int) and one % 1000},
+        "time": {one for one in seen["time"] if isinstance(one, Instant) and one % (3600 * SECOND)},
+        "pm25": {one for one in seen["pm25"] if isinstance(one, float) and one < _DANGEROUS and one % 5.0},
+    }
+    stage.broken += [f"the citizen app saw an exact {name}" for name, values in exact.items() if values]
+
+
+def _reader(name: str, broker: str, what: str, sees: str, application: str | None = None) -> Reader:
+    facts = (("works_as", (HOLDER, what)),)
+    return Reader(name, _COUNCIL, broker, facts, _READING, sees, application=application)
+
+
+CITY: Final = Scene(
+    name="city",
+    before="""\
+Residents of a city have sensors for noise and air at their houses. The council
+runs the brokers and writes one policy. By that policy
+  the operator         sees every reading as it is
+  the planning office  sees values by district and hour, never a place
+  the researcher       follows a sensor by a pseudonym, with a little noise added
+  Mrs Okafor           sees the sensor at her own house
+  the citizen app      sees kilometre squares, hours and round figures,
+                       and the exact dust when it is dangerous
+""",
+    network="City sensors",
+    owner=_COUNCIL,
+    types={
+        _READING: (
+            ("time", Kind.TIMESTAMP),
+            ("district", Kind.STRING),
+            ("sensor", Kind.STRING),
+            ("easting", Kind.INT),
+            ("northing", Kind.INT),
+            ("noise_db", Kind.FLOAT),
+            ("pm25", Kind.FLOAT),
+            ("no2", Kind.FLOAT),
+        )
+    },
+    brokers=("gateway broker", "council broker", "public broker"),
+    organisations=(Organisation(_COUNCIL, "council broker", _POLICY),),
+    publishers=(Publisher(_SENSORS, "gateway broker", _READING),),
+    readers=(
+        _reader("operator", "council broker", "operator", "everything", "environment"),
+        _reader("planning office", "council broker", "planner", "by district and hour", "environment"),
+        _reader("researcher", "public broker", "researcher", "sensors by pseudonym"),
+        Reader(
+            "Mrs Okafor",
+            _COUNCIL,
+            "public broker",
+            (("hosts", (HOLDER, "Camden 7")),),
+            _READING,
+            "her own sensor",
+        ),
+        _reader("citizen app", "public broker", "citizen", "squares, hours, round figures"),
+    ),
+    probes=((_SENSORS, _reading("Camden 7", "00:00:00", 529_312, 184_077, noise=50.0, pm25=10.0)),),
+    acts=(_sensors_report, _a_day_passes, _some_ask_for_more, _nothing_exact_leaked),
+    secrets_of=_COUNCIL,
+)
