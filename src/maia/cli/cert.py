@@ -123,7 +123,7 @@ def issue(
     ] = None,
     result: Annotated[
         Path | None,
-        typer.Option("--as", help="Show events as this type, by its definition; it has what is --set."),
+        typer.Option("--shown-as", help="Show events as this type, by its definition; it has what is --set."),
     ] = None,
     domain: OwnDomain = None,
     condition: Annotated[
