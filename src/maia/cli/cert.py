@@ -128,7 +128,7 @@ def issue(
     ] = None,
     result: Annotated[
         Path | None,
-        typer.Option("--as", help="Show, or publish, events as this type; it has what is --set."),
+        typer.Option("--shown-as", help="Show, or publish, events as this type; it has what is --set."),
     ] = None,
     every: Annotated[
         str | None,

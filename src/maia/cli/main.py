@@ -28,6 +28,12 @@ INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "org": "organisation.org.app",
+    "member": "organisation.member.app",
+    "grant": "organisation.grant.grant",
+    "revoke": "organisation.revoke.revoke",
+    "up": "organisation.up.up",
+    "profile": "organisation.profile.app",
     "login": "login.login",
     "explain": "explain.explain",
     "broker": "broker.broker",
@@ -91,8 +97,12 @@ def _run(words: list[str]) -> object:
     """Run a command; of the errors of tasks that ended together, print one."""
     import typer  # not before: it takes a moment, in which Ctrl-C is to end in one line, too
 
+    from maia.cli.profile_option import offer_profiles
+
     try:
-        status: object = commands_for(words)(args=words, prog_name="maia", standalone_mode=False)
+        command = typer.main.get_command(commands_for(words))
+        offer_profiles(command, words)
+        status: object = command.main(args=words, prog_name="maia", standalone_mode=False)
     except BaseExceptionGroup as group:
         raise _one_of(group) from group
     except typer.Abort as problem:

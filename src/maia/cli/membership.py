@@ -39,6 +39,8 @@ __all__ = [
     "CredentialFiles",
     "Definition",
     "IdentityPath",
+    "NamedType",
+    "TypePlaces",
     "Membership",
     "Network",
     "Previous",
@@ -46,12 +48,22 @@ __all__ = [
     "WaitS",
     "WalletPath",
     "history_of",
+    "meant_history",
     "membership",
     "verified",
 ]
 
 Definition: TypeAlias = Annotated[
-    Path, typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`.")
+    Path | None,
+    typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`."),
+]
+NamedType: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(metavar="[TYPE]", help="The event type: its name among --types, or its file."),
+]
+TypePlaces: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--types", help="Where types are found by name: files, or folders of *.type."),
 ]
 Previous: TypeAlias = Annotated[
     list[Path] | None,
@@ -103,6 +115,12 @@ Providers: TypeAlias = Annotated[
 WaitS: TypeAlias = Annotated[
     float, typer.Option("--wait", min=0.1, max=3600.0, help="Seconds to wait for a broker and for answers.")
 ]
+
+
+class NoTypeNamed(BadInput):
+    """No event type was named, or a name without a place to look for it."""
+
+    code = "INPUT-NO-TYPE"
 
 
 class LinkWithoutIdentity(BadInput):
@@ -235,6 +253,31 @@ def _statement_links(file: IdentityFile, peers: dict[str, Principal]) -> Stateme
 def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:
     """Read a definition after those it was made from."""
     return [read_definition(path) for path in [*(previous or ()), definition]]
+
+
+def meant_history(
+    named: str | None,
+    definition: Path | None,
+    previous: list[Path] | None,
+    places: list[Path] | None,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+) -> list[SignedDefinition]:
+    """Return the type that is meant, by its name or its file, after those it was made from."""
+    from maia.profile.profile import types_named
+
+    if (named is None) == (definition is None):
+        raise NoTypeNamed("name one event type: by its name, or by its file with `--definition`")
+    if definition is None and named is not None and Path(named).is_file():
+        definition = Path(named)
+    if definition is not None:
+        return history_of(definition, previous)
+    if not places:
+        raise NoTypeNamed(
+            f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
+            "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
+        )
+    found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
+    return [one.signed for one in found]
 
 
 def verified(

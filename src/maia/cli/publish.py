@@ -23,12 +23,14 @@ from maia.cli.membership import (
     Definition,
     IdentityPath,
     Membership,
+    NamedType,
     Network,
     Previous,
     Providers,
+    TypePlaces,
     WaitS,
     WalletPath,
-    history_of,
+    meant_history,
     membership,
     verified,
 )
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "publish"]
 
 EXAMPLES: Final = (
-    "Examples: maia publish -d numberplate.type -k camera.key --credentials certs "
+    "Examples: maia publish LabResult --as lab.maia --set patient=P-17 --set ward=3 --set taken=now; "
+    "maia publish -d numberplate.type -k camera.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
     "--set 'numberplate=AE05 XYZ' --set timestamp=now; "
     "… < sightings.jsonl   (one JSON object a line); "
@@ -60,12 +63,14 @@ _LAST_FLUSH_S: Final = 5.0
 
 
 def publish(
-    definition: Definition,
     key: KeyFile,
     credentials: CredentialFiles,
     network: Network,
     coordinator: Coordinator,
     broker: Brokers,
+    named: NamedType = None,
+    definition: Definition = None,
+    types: TypePlaces = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One attribute; without any, read standard input."),
@@ -122,7 +127,7 @@ def publish(
         identity=identity,
         providers=provider,
     )
-    history = history_of(definition, previous)
+    history = meant_history(named, definition, previous, types, member.constitutions)
     event_type = verified(history, member.constitutions)
     fixed = {} if topic is None else _on_topic(topic, payload, event_type)
     if payload is not None and topic is None:

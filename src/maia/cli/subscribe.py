@@ -19,12 +19,15 @@ from maia.cli.membership import (
     Definition,
     IdentityPath,
     Membership,
+    NamedType,
     Network,
     Previous,
     Providers,
+    TypePlaces,
     WaitS,
     WalletPath,
     history_of,
+    meant_history,
     membership,
     verified,
 )
@@ -40,7 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "subscribe"]
 
 EXAMPLES: Final = (
-    "Examples: maia subscribe -d numberplate.type -k billing.key --credentials certs "
+    "Examples: maia subscribe LabResult --as dashboard.maia --filter 'value > 100'; "
+    "maia subscribe -d numberplate.type -k billing.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
     "--filter 'prefix(numberplate, \"AE\")' --count 10; "
     "maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network' "
@@ -69,12 +73,14 @@ class NothingToForget(BadInput):
 
 
 def subscribe(
-    definition: Definition,
     key: KeyFile,
     credentials: CredentialFiles,
     network: Network,
     coordinator: Coordinator,
     broker: Brokers,
+    named: NamedType = None,
+    definition: Definition = None,
+    types: TypePlaces = None,
     where: Annotated[
         str, typer.Option("--filter", help="Only events that this admits, in the filter language.")
     ] = "true",
@@ -107,7 +113,7 @@ def subscribe(
     ] = False,
     shown_as: Annotated[
         Path | None,
-        typer.Option("--as", help="The definition of the type that your right converts events into."),
+        typer.Option("--shown-as", help="The definition of the type that your right converts events into."),
     ] = None,
     previous: Previous = None,
     wallet: WalletPath = None,
@@ -134,7 +140,7 @@ def subscribe(
         identity=identity,
         providers=provider,
     )
-    history = history_of(definition, previous)
+    history = meant_history(named, definition, previous, types, member.constitutions)
     event_type = verified(history, member.constitutions)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")

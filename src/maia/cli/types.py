@@ -20,6 +20,7 @@ from maia.cli.inputs import (
 )
 from maia.cli.key import Force, KeyFile, open_key
 from maia.cli.membership import Membership, WaitS, membership
+from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
 from maia.errors import BadInput
 
@@ -110,15 +111,29 @@ Ledger = Annotated[
 
 
 @app.command(
-    epilog="Examples: maia type define --key pito.key --name uk.gov.pito.Numberplate "
+    epilog="Examples: maia type define LabResult patient:string ward:string value:int --sealed; "
+    "maia type define --key pito.key --name uk.gov.pito.Numberplate "
     "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type; "
     "maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type "
     "-c extend.cert -a fee:int -o charge.type"
 )
 def define(
-    key: KeyFile,
-    name: Annotated[str, typer.Option("--name", help="The readable name, such as uk.gov.pito.Numberplate.")],
-    out: Out,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME ATTRIBUTE...]",
+            help="A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The readable name, such as uk.gov.pito.Numberplate.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write the signed definition to.")
+    ] = None,
     attributes: Annotated[
         list[str] | None,
         typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated."),
@@ -134,6 +149,10 @@ def define(
     blinded: Blinded = False,
     cover: CoverTraffic = None,
     ledger: Ledger = False,
+    is_sealed: Annotated[
+        bool, typer.Option("--sealed", help="A type of your organisation whose attributes travel sealed.")
+    ] = False,
+    org: Org = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -141,6 +160,16 @@ def define(
     from maia.credentials import FIRST_VERSION, TypeName
     from maia.types import TypeDefinition, sign_definition
 
+    if words:
+        if key is not None or name is not None or out is not None:
+            raise typer.BadParameter("give NAME ATTRIBUTE... for an organisation, or -k, --name, -a and -o")
+        _define_for_organisation(org, words, sealing or ("attribute" if is_sealed else None), as_json=as_json)
+        return
+    if key is None or name is None or out is None:
+        raise typer.BadParameter(
+            "say NAME ATTRIBUTE..., such as `LabResult patient:string value:int`, in the folder of an "
+            "organisation; or --key, --name, --attribute and --out"
+        )
     signing_key = open_key(key)
     whose = signing_key.principal if owner is None else read_owner(owner)
     above = tuple(read_definition(path) for path in extends or ())
@@ -156,6 +185,15 @@ def define(
     type_name = TypeName(whose, name, FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
+
+
+def _define_for_organisation(
+    org: Path | None, words: list[str], sealing: str | None, *, as_json: bool
+) -> None:
+    ours = opened(org)
+    signed = ours.define(words[0], *words[1:], sealed=sealing is not None, level=sealing or "attribute")
+    lines = [*_lines(signed.definition), f"written to   {ours.folder / 'types'}"]
+    answer(lines, _record(signed.definition) | {"id": signed.id.hex()}, as_json=as_json)
 
 
 @app.command(

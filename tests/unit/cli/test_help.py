@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from maia.cli.main import commands_for
+from maia.cli.profile_option import offer_profiles
+from maia.profile import Profile
+from maia.profile.profile import ProfileSettings
 
 SAID_ONCE = {
     "MAIA_SERVER": "127.0.0.1:7600",
@@ -17,6 +21,15 @@ SAID_ONCE = {
     "MAIA_KEY": "smith.key",
 }
 """What a person who calls a domain all day says once, in the environment; examples leave it out."""
+PROFILE = Profile(
+    "lab",
+    Path("lab.maia"),
+    ProfileSettings(
+        key=Path("lab.key"), credentials=(Path("certs"),), network="hospital", coordinator="hospital.pub",
+        brokers=("127.0.0.1:7400",), types=(Path("types"),)
+    ),
+)  # fmt: skip
+"""What an example means by `--as`."""
 REMARK = re.compile(r"\s+\([^']*\)$")
 
 
@@ -27,7 +40,9 @@ def below(command: object, *words: str) -> Iterator[tuple[tuple[str, ...], objec
         yield from below(one, *words, name)
 
 
-TREE = list(below(get_command(commands_for([]))))
+WHOLE = get_command(commands_for([]))
+offer_profiles(WHOLE, [])
+TREE = list(below(WHOLE))
 LEAVES = [(words, command) for words, command in TREE if not hasattr(command, "commands")]
 BY_WORDS = [pytest.param(words, command, id=" ".join(words)) for words, command in LEAVES]
 
@@ -63,6 +78,7 @@ def test_everything_answers_programs_too() -> None:
 def test_an_example_is_something_that_the_command_takes(words, command, monkeypatch) -> None:
     for name, value in SAID_ONCE.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("maia.profile.find_profile", lambda _word: PROFILE)
     typed = [shlex.split(one) for one in examples(command)]
     whole = [one for one in typed if "…" not in one]  # the others go on as one before them does
     assert whole

@@ -49,7 +49,7 @@ def test_no_help_loads_what_only_work_needs() -> None:
 
 
 def test_only_the_command_that_is_named_is_loaded() -> None:
-    others = [f"maia.cli.{where.partition('.')[0]}" for name, where in COMMANDS.items() if name != "key"]
+    others = [f"maia.cli.{where.rpartition('.')[0]}" for name, where in COMMANDS.items() if name != "key"]
     assert told(HELP_OF_EACH, words=[["key", "--help"]], heavy=others) == [[0], []]
 
 

@@ -1,0 +1,124 @@
+"""`--as PROFILE` of every command that connects to a network or to a domain.
+
+A profile fills the options that were not given. `--as` is an option of the
+command, so it is stronger than the environment; a profile that comes from
+`MAIA_PROFILE` or `maia profile use` is weaker than the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from maia.profile import Profile
+
+__all__ = ["VARIABLE", "offer_profiles", "used_profile", "used_profile_file"]
+
+VARIABLE: Final = "MAIA_PROFILE"
+_PATH_MAX: Final = 4096
+
+_FILLED: Final = {
+    "--key": "key",
+    "--credentials": "credentials",
+    "--network": "network",
+    "--coordinator": "coordinator",
+    "--broker": "brokers",
+    "--types": "types",
+    "--server": "server",
+    "--domain": "domain",
+    "--wallet": "wallet",
+    "--identity": "identity",
+    "--provider": "providers",
+    "--log": "log",
+    "--keys-at": "keys",
+}
+"""Which setting of a profile is the default of which option."""
+
+_COMMANDS: Final = frozenset({"publish", "subscribe", "login", "type fetch", "cert revoke"})
+_GROUPS: Final = ("domain ", "pipeline ")
+_NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})
+"""Commands that configure a server, or that need no participant."""
+
+
+def takes_profile(path: str, options: Sequence[str]) -> bool:
+    """Say whether a command, by its path, takes what a participant needs from a profile."""
+    if path in _NOT or not any(one in _FILLED for one in options):
+        return False
+    return path in _COMMANDS or path.startswith(_GROUPS)
+
+
+# Any: Typer carries a copy of Click inside, whose classes have no public names.
+def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
+    """Give `--as PROFILE` to each command that takes a profile."""
+    for name, below in getattr(command, "commands", {}).items():
+        offer_profiles(below, words, f"{path} {name}".strip())
+    by_flag = {flag: one for one in command.params for flag in one.opts if flag in _FILLED}
+    if hasattr(command, "commands") or not takes_profile(path, list(by_flag)):
+        return
+    if "--from" in words and any(flag == "--from" for one in command.params for flag in one.opts):
+        by_flag.pop("--log", None)  # events come from elsewhere
+
+    def chosen(context: typer.Context, given: str | None) -> None:
+        from maia.profile import find_profile
+
+        profile = find_profile(given) if given is not None else used_profile()
+        if profile is None:
+            return
+        defaults: dict[str, object] = dict(context.default_map or {})
+        for flag, parameter in by_flag.items():
+            value = getattr(profile.settings, _FILLED[flag])
+            if value is None or value == ():
+                continue
+            defaults[parameter.name] = [str(one) for one in value] if isinstance(value, tuple) else str(value)
+            if given is not None:
+                parameter.envvar = None
+        context.default_map = defaults
+
+    command.params.insert(0, _option(chosen))
+
+
+def _option(chosen: Callable[[typer.Context, str | None], None]) -> object:
+    """Return the option `--as`, as Typer makes it for a command of its own."""
+    whole = typer.Typer(add_completion=False)
+
+    def command(
+        profile: str | None = typer.Option(
+            None,
+            "--as",
+            metavar="PROFILE",
+            is_eager=True,
+            expose_value=False,
+            callback=chosen,
+            help=f"Take what is not given from this profile; default: {VARIABLE}, or `maia profile use`.",
+        ),
+    ) -> None:
+        del profile
+
+    whole.command()(command)
+    return next(one for one in typer.main.get_command(whole).params if "--as" in one.opts)
+
+
+def used_profile() -> Profile | None:
+    """Return the profile of the environment, or the one that was chosen with `maia profile use`."""
+    from maia.profile import find_profile, read_profile
+
+    given = os.environ.get(VARIABLE)
+    if given:
+        return find_profile(given)
+    try:
+        with used_profile_file().open(encoding="utf-8") as file:
+            chosen = file.read(_PATH_MAX).strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return read_profile(Path(chosen)) if chosen else None
+
+
+def used_profile_file() -> Path:
+    """Return the file that remembers the profile of this user."""
+    configured = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configured) if configured else Path.home() / ".config") / "maia" / "profile"

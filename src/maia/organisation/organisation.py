@@ -1,0 +1,549 @@
+"""What is in an organisation's folder, and how does it change?
+
+    hospital/organisation.toml     network, addresses, brokers to join
+    hospital/hospital.key, .pub    the organisation's key: it owns its types, and its server runs with it
+    hospital/types/*.type          event types, its own and those that it was granted
+    hospital/certs/*.cert          what others granted to the organisation
+    hospital/broker.key, broker-certs/, broker.toml, domain.toml    its servers
+    hospital/issued/*.cert         what it granted to others, for `maia revoke`
+    hospital/lab.maia/             the profile of a member
+
+Commands and programs change an organisation through this class. A broker gets
+the rights that the members behind it need, in the moment in which they do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from maia.clock import system_now
+from maia.config.input_files import BadFile, read_certificates, read_definitions, read_owner, read_principal
+from maia.config.settings import Address, Addresses, PrincipalWord, Text, build, from_file, settings_of
+from maia.credentials import (
+    FIRST_VERSION,
+    Action,
+    AuthorisationCertificate,
+    NetworkName,
+    NetworkPattern,
+    Principal,
+    SignedCertificate,
+    TypeName,
+    certificate_to_text,
+)
+from maia.credentials.names import NamePattern
+from maia.errors import BadInput
+from maia.events import SECOND, Attribute, BadAttribute, Kind, attribute_uid
+from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key, public_half
+from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
+from maia.organisation.rights import Right, Signing, check_held, narrowed, parse_right, reaches_network
+from maia.private_files import create_private, exposure, make_private_folder
+from maia.profile.profile import (
+    ORGANISATION_FILE,
+    PROFILE_FILE,
+    PROFILE_SUFFIX,
+    Profile,
+    checked_profile_name,
+    read_profile,
+    toml_text,
+    types_named,
+    write_profile,
+)
+from maia.types import (
+    Sealing,
+    SealingLevel,
+    SignedDefinition,
+    TypeDefinition,
+    VerifiedType,
+    definition_to_text,
+    sign_definition,
+)
+
+if TYPE_CHECKING:
+    from maia.api.responses import RevokedAnswer
+    from maia.credentials import SigningKey
+
+__all__ = ["NoOrganisation", "Organisation", "find_organisation"]
+
+MEMBER_DAYS: Final = 90
+SERVER_DAYS: Final = 365
+_DAY: Final = 86_400 * SECOND
+_PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_CONNECT: Final = frozenset({Action.CONNECT})
+_INSTALL: Final = frozenset({Action.INSTALL})
+
+
+class NoOrganisation(BadInput):
+    """There is no organisation here, there are several, or there is one already."""
+
+    code = "INPUT-ORGANISATION"
+
+
+class NotForUs(BadInput):
+    """A grant was made for another organisation."""
+
+    code = "INPUT-GRANT-FOR-ANOTHER"
+
+
+class _Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """An organisation's settings as they are written."""
+
+    name: Text
+    network: Text
+    coordinator: PrincipalWord
+    broker: Address
+    """Where its broker listens."""
+    keys: Address
+    """Where its domain's server runs the keys of its sealed types."""
+    server: Address
+    """Where its domain's server answers."""
+    join: Addresses = ()
+    """Brokers of other organisations, through which its broker joins the network."""
+    hear: tuple[PrincipalWord, ...] = ()
+    """Organisations whose revocations count here."""
+
+
+_KNOWN: Final = settings_of(_Settings)
+
+
+def find_organisation(word: str | Path | None = None, *, at: Path | None = None) -> Organisation:
+    """Return the organisation that is meant: a folder, the one around here, or the only one below."""
+    if word is not None:
+        return Organisation(word)
+    here = Path.cwd() if at is None else at
+    around = next((one for one in (here, *here.parents) if (one / ORGANISATION_FILE).is_file()), None)
+    if around is not None:
+        return Organisation(around)
+    below = [one.parent for one in sorted(here.glob(f"*/{ORGANISATION_FILE}"))]
+    if len(below) > 1:
+        names = ", ".join(one.name for one in below[:20])
+        raise NoOrganisation(f"there are several organisations here ({names}): say which with `--org`")
+    if not below:
+        raise NoOrganisation("there is no organisation here; `maia org new NAME` makes one")
+    return Organisation(below[0])
+
+
+class Organisation:
+    """An organisation by its folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Open the organisation in a folder."""
+        self.folder = Path(folder)
+        file = self.folder / ORGANISATION_FILE
+        if not file.is_file():
+            raise NoOrganisation(f"`{self.folder}` is no organisation: it has no `{ORGANISATION_FILE}`")
+        exposed = exposure(self.folder)
+        if exposed is not None:
+            raise NoOrganisation(f"the organisation cannot be used: {exposed}")
+        self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
+        checked_profile_name(self._settings.name)
+
+    @classmethod
+    def create(cls, folder: str | Path, *, host: str = "127.0.0.1") -> Organisation:
+        """Make an organisation with a key of its own, and a network that it owns, in a new folder."""
+        path = Path(folder)
+        name = checked_profile_name(path.name)
+        if path.exists():
+            raise NoOrganisation(f"`{path}` is already there; an organisation gets a new folder")
+        make_private_folder(path)
+        for inner in ("types", "certs", "issued", "broker-certs", "server-certs"):
+            make_private_folder(path / inner)
+        for key_name in (name, "broker"):
+            _new_key(path / f"{key_name}.key")
+        broker, keys, server = _free_addresses(host, 3)
+        settings = {
+            "name": name, "network": name, "coordinator": f"{name}.pub",
+            "broker": broker, "keys": keys, "server": server,
+        }  # fmt: skip
+        _write(path / ORGANISATION_FILE, toml_text(settings))
+        made = cls(path)
+        made.prepare_servers()
+        return made
+
+    # -------------------------------------------------------- what there is
+
+    @property
+    def name(self) -> str:
+        """Return the organisation's own name for itself."""
+        return self._settings.name
+
+    @property
+    def principal(self) -> Principal:
+        """Return the organisation's key."""
+        return public_half(self.folder / f"{self.name}.key")
+
+    @property
+    def network(self) -> NetworkName:
+        """Return the network that its broker is a part of."""
+        return NetworkName(read_owner(self._settings.coordinator), self._settings.network)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Return where its broker, the keys of its types and its domain's server are."""
+        return {one: getattr(self._settings, one) for one in ("broker", "keys", "server")}
+
+    def members(self) -> list[Profile]:
+        """Return the profiles of the members."""
+        return [
+            read_profile(one.parent) for one in sorted(self.folder.glob(f"*{PROFILE_SUFFIX}/{PROFILE_FILE}"))
+        ]
+
+    def definitions(self) -> list[SignedDefinition]:
+        """Return the definitions of its types and of those that it was granted; nothing is verified yet."""
+        return read_definitions([self.folder / "types"])
+
+    def event_type(self, name: str) -> VerifiedType:
+        """Return a type by its name, verified."""
+        return self._lineage(name)[-1]
+
+    # -------------------------------------------------------- types
+
+    def define(
+        self, name: str, *attributes: str, sealed: bool = False, level: str = "attribute", **kinds: str
+    ) -> SignedDefinition:
+        """Define an event type: `define("LabResult", patient="string", value="int", sealed=True)`.
+
+        Attributes may also be written as `"patient:string"`. The events of a sealed type travel as
+        ciphertext, each attribute under keys of its own unless the `level` is `event`.
+        """
+        shape = tuple(
+            [_attribute(*words.partition(":")[::2]) for words in attributes]
+            + [_attribute(attribute, kind) for attribute, kind in kinds.items()]
+        )
+        if not shape:
+            raise BadAttribute(f"`{name[:64]}` has no attributes: say `name:kind`, as in `patient:string`")
+        sealing = None
+        if sealed:
+            sealing = Sealing(SealingLevel(level), self.principal, (self._settings.keys,))
+        type_name = TypeName(self.principal, name, FIRST_VERSION)
+        key = self._key()
+        signed = sign_definition(TypeDefinition(type_name, None, shape, (), sealing), key)
+        self.keep_definition(signed, is_new=True)
+        return signed
+
+    def keep_definition(self, signed: SignedDefinition, *, is_new: bool = False) -> Path:
+        """Keep a definition among the types of the organisation."""
+        name = signed.definition.name
+        label = name.name if _FILE_NAME.fullmatch(name.name) else signed.id.hex()[:16]
+        own = "" if name.owner == self.principal else f"-{signed.id.hex()[:8]}"
+        version = "" if name.version == FIRST_VERSION else f"-{signed.id.hex()[:12]}"
+        file = self.folder / "types" / f"{label}{own}{version}.type"
+        if is_new and file.exists():
+            raise BadFile(
+                f"`{file}` is already there: `{name.name}` has been defined; see `maia type change`"
+            )
+        _write(file, definition_to_text(signed))
+        self.prepare_servers()
+        return file
+
+    # -------------------------------------------------------- members, and what they may do
+
+    def add_member(
+        self,
+        name: str,
+        *,
+        may: str | Iterable[str] = (),
+        only: Sequence[str] = (),
+        where: str | None = None,
+        days: int = MEMBER_DAYS,
+    ) -> Profile:
+        """Make a member with a key and a profile of its own, or give a member more rights."""
+        folder = self.folder / f"{checked_profile_name(name)}{PROFILE_SUFFIX}"
+        rights = self._rights(may, only, where)  # before anything is made: a wrong one leaves no trace
+        for inner in ("certs", "types"):
+            make_private_folder(folder / inner)
+        if not (folder / f"{name}.key").exists():
+            _new_key(folder / f"{name}.key")
+        subject = public_half(folder / f"{name}.key")
+        signing = self._signing()
+        given = [signing.right(right, subject, days=days) for right in rights]
+        for right in rights:
+            check_held(right, subject, [*self._held(), *given], issuer=self.name, now=signing.now)
+        self._hand_out(folder / "certs", given)
+        for right in rights:
+            self._let_broker(right, signing)
+            for version in self._lineage(right.event_type.name.name):
+                _write(folder / "types" / f"{version.id.hex()[:24]}.type", definition_to_text(version.signed))
+        self._write_member(folder, name)
+        self.prepare_servers()
+        return read_profile(folder)
+
+    def grant(
+        self,
+        subject: Principal | str | Path,
+        *,
+        may: str | Iterable[str],
+        only: Sequence[str] = (),
+        where: str | None = None,
+        delegable: bool = False,
+        days: int = MEMBER_DAYS,
+    ) -> Grant:
+        """Grant another organisation, or a single participant, rights to types; `save` writes the file."""
+        whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
+        rights = self._rights(may, only, where)
+        if not rights:
+            raise BadGrantFile("a grant is about something: say `publish:TYPE` or `subscribe:TYPE`")
+        signing = self._signing()
+        given = [signing.right(right, whom, days=days, may_delegate=delegable) for right in rights]
+        for right in rights:
+            check_held(right, whom, [*self._held(), *given], issuer=self.name, now=signing.now)
+        given.append(signing.network(self.network, _CONNECT, whom, days=days, may_delegate=delegable))
+        if delegable:
+            # An organisation publishes its own lists of what it revokes, on a stream of its own.
+            given.append(signing.network(self.network, _INSTALL, whom, days=days))
+        self._keep(self.folder / "issued", given)
+        names = {right.event_type.name.name for right in rights}
+        return Grant(
+            issued_by=self.name,
+            domain=self.principal,
+            subject=whom,
+            network=self.network.name,
+            coordinator=self.network.owner,
+            brokers=(self._settings.broker, *self._settings.join),
+            keys=(self._settings.keys,),
+            server=self._settings.server,
+            certificates=(*self._held(), *given),
+            definitions=tuple(one.signed for name in sorted(names) for one in self._lineage(name)),
+        )
+
+    def join(self, path: str | Path) -> Grant:
+        """Use what another organisation granted: take its network over, and keep certificates and types."""
+        grant = read_grant(Path(path))
+        if grant.subject != self.principal:
+            raise NotForUs(
+                f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`"
+            )
+        network, now = NetworkName(grant.coordinator, grant.network), system_now()
+        pool = [*self._held(), *grant.certificates]
+        if not reaches_network(network, self.principal, pool, now=now):
+            raise BadGrantFile(f"`{path}` does not let `{self.name}` connect to `{grant.network[:64]}` now")
+        self._take_types(grant)
+        self._keep(self.folder / "certs", grant.certificates)
+        settings = msgspec.structs.replace(
+            self._settings,
+            network=network.name,
+            coordinator=PrincipalWord(str(network.owner)),
+            join=tuple(dict.fromkeys((*self._settings.join, *grant.brokers))),
+            hear=tuple(dict.fromkeys((*self._settings.hear, PrincipalWord(str(grant.domain))))),
+        )
+        self._save_settings(settings)
+        for member in self.members():
+            self._write_member(member.path, member.name)
+        self.prepare_servers()
+        return grant
+
+    def revoke(self, what: str | Path, *, reason: str = "") -> RevokedAnswer:
+        """Revoke what a grant, a certificate or a member has from this organisation, at its own server."""
+        from maia.api.client import DomainClient, new_once
+        from maia.api.requests import Revocation
+        from maia.api.responses import RevokedAnswer
+        from maia.credentials import certificate_to_bytes
+
+        mine = [one for one in self._meant(what) if one.certificate.issuer == self.principal]
+        if not mine:
+            raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`")
+        body = Revocation([], reason, [certificate_to_bytes(one) for one in mine])
+        with DomainClient(self._settings.server, domain=self.principal, key=self._key()) as client:
+            return client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
+
+    # -------------------------------------------------------- servers
+
+    def prepare_servers(self) -> None:
+        """Write the settings of the broker and of the domain's server; renew what lets them connect."""
+        self._let_connect(public_half(self.folder / "broker.key"), self.folder / "broker-certs")
+        self._keep(self.folder / "broker-certs", self._held())
+        self._keep(self.folder / "server-certs", self._held())
+        given, sealed = self._settings, [one for one in self.definitions() if self._runs_keys_of(one)]
+        coordinator = self._settings.coordinator
+        shared = {
+            "network": given.network,
+            "coordinator": os.path.relpath(coordinator, self.folder)
+            if not coordinator.startswith(("ed25519:", "quorum:"))
+            else coordinator,
+        }
+        broker_settings: dict[str, object] = {
+            "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
+            "join": given.join, "data": "broker-data", "types": "types", "keys": [given.keys],
+            "log": {"folder": "log"},
+            "statements": {"fetch_from": [given.server]},
+        }  # fmt: skip
+        history = [f"types/{one.name}" for one in self._files_of(sealed)]
+        domain_settings: dict[str, object] = {
+            "key": f"{self.name}.key", **shared, "credentials": ["server-certs"], "listen": given.keys,
+            "data": "domain-data", "history": history,
+            "api": {"listen": given.server, "public": given.server},
+            "broker": {"addresses": [given.broker], "hear": list(given.hear)},
+            "policy": {"types": ["types"], "held": ["certs"]},
+        }  # fmt: skip
+        for file, settings in (("broker.toml", broker_settings), ("domain.toml", domain_settings)):
+            text = toml_text(settings)
+            path = self.folder / file
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                _write(path, text)
+
+    # -------------------------------------------------------- inside
+
+    def _key(self) -> SigningKey:
+        return load_signing_key(self.folder / f"{self.name}.key", os.environ.get(_PASSPHRASE))
+
+    def _signing(self) -> Signing:
+        return Signing(self._key(), f"https://{self._settings.server}/v1/statements", system_now())
+
+    def _held(self) -> list[SignedCertificate]:
+        """Return what others granted to the organisation."""
+        return read_certificates([self.folder / "certs"])
+
+    def _lineage(self, name: str) -> tuple[VerifiedType, ...]:
+        return types_named(name, [self.folder / "types"], at=system_now())
+
+    def _rights(self, may: str | Iterable[str], only: Sequence[str], where: str | None) -> list[Right]:
+        parsed = [parse_right(one) for one in ([may] if isinstance(may, str) else may)]
+        return [narrowed(action, self.event_type(name), only=only, where=where) for action, name in parsed]
+
+    def _let_broker(self, right: Right, signing: Signing) -> None:
+        """Let the broker do what a member behind it may do; its certificate is cut by what we hold."""
+        broker = public_half(self.folder / "broker.key")
+        label = f"{right.action.value}-{right.event_type.type_id.hex()[:24]}.cert"
+        given = signing.right(right.whole, broker, days=SERVER_DAYS, is_tested=False)
+        _write(self.folder / "broker-certs" / label, certificate_to_text(given))
+
+    def _hand_out(self, folder: Path, given: Sequence[SignedCertificate]) -> None:
+        self._keep(folder, [*self._held(), *given])
+        self._keep(self.folder / "issued", given)
+
+    @staticmethod
+    def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
+        """Keep certificates under names that are made of their ids, and of nothing that is in them."""
+        for one in certificates:
+            file = folder / f"{one.id.hex()[:24]}.cert"
+            if not file.exists():
+                _write(file, certificate_to_text(one))
+
+    def _let_connect(self, subject: Principal, folder: Path) -> None:
+        """Keep a certificate in a folder by which a broker or a member connects; renew it in good time."""
+        file, signing = folder / "connect.cert", self._signing()
+        if file.exists():
+            held = read_certificates([file])[0].certificate
+            wanted = NetworkPattern(self.network.owner, NamePattern(self.network.name))
+            ends = held.validity.not_after
+            is_ours = isinstance(held, AuthorisationCertificate) and held.authority.resources == wanted
+            if is_ours and ends is not None and ends - signing.now > SERVER_DAYS * _DAY // 2:
+                return
+        connect = signing.network(self.network, _CONNECT, subject, days=SERVER_DAYS)
+        _write(file, certificate_to_text(connect))
+
+    def _write_member(self, folder: Path, name: str) -> None:
+        """Write a member's profile, and let it connect to the organisation's network."""
+        self._keep(folder / "certs", self._held())
+        self._let_connect(public_half(folder / f"{name}.key"), folder / "certs")
+        settings: Mapping[str, object] = {
+            "key": f"{name}.key",
+            "credentials": ["certs"],
+            "types": ["types"],
+            "network": self.network.name,
+            "coordinator": str(self.network.owner),
+            "brokers": [self._settings.broker],
+            "server": self._settings.server,
+            "domain": str(self.principal),
+            "log": "../log",
+        }
+        write_profile(folder, settings)
+
+    def _take_types(self, grant: Grant) -> None:
+        """Keep the types of a grant that their owners have signed; refuse all if one was not."""
+        from maia.config.type_folder import verified_lineage
+
+        now = system_now()
+        names = {(one.definition.name.owner, one.definition.name.name) for one in grant.definitions}
+        found = [
+            version
+            for owner, name in sorted(names, key=str)
+            for version in verified_lineage(grant.definitions, owner=owner, name=name, version=None, at=now)
+        ]
+        for version in found:
+            self.keep_definition(version.signed)
+
+    def _meant(self, what: str | Path) -> list[SignedCertificate]:
+        """Return the certificates in a grant, in a file or in a member's profile."""
+        path = Path(what)
+        member = self.folder / f"{path.name}{PROFILE_SUFFIX}"
+        if not path.exists() and member.is_dir():
+            path = member
+        if path.is_dir():
+            subject = read_profile(path).key()
+            issued = read_certificates([self.folder / "issued"])
+            mine = public_half(subject)
+            return [
+                one
+                for one in issued
+                if isinstance(one.certificate, AuthorisationCertificate) and one.certificate.subject == mine
+            ]
+        if path.suffix == ".cert":
+            return read_certificates([path])
+        return list(read_grant(path).certificates)
+
+    def _runs_keys_of(self, signed: SignedDefinition) -> bool:
+        sealing = signed.definition.sealing
+        return sealing is not None and sealing.manager == self.principal
+
+    def _files_of(self, definitions: Sequence[SignedDefinition]) -> list[Path]:
+        wanted = {one.id for one in definitions}
+        files = sorted((self.folder / "types").glob("*.type"))
+        return [file for file in files if read_definitions([file])[0].id in wanted]
+
+    def _save_settings(self, settings: _Settings) -> None:
+        record = {one.name: getattr(settings, one.name) for one in msgspec.structs.fields(settings)}
+        _write(self.folder / ORGANISATION_FILE, toml_text(record))
+        self._settings = settings
+
+
+def _attribute(name: str, kind: str) -> Attribute:
+    from uuid import uuid4
+
+    word, _, uid = kind.partition(":")
+    try:
+        found = Kind(word)
+    except ValueError:
+        kinds = ", ".join(one.value for one in Kind)
+        raise BadAttribute(f"`{name[:64]}:{kind[:32]}` is not `name:kind` with a kind of {kinds}") from None
+    return Attribute(name, attribute_uid(uid or str(uuid4())), found)
+
+
+def _new_key(file: Path) -> None:
+    key = new_signing_key()
+    create_key_file(file, key)
+    _write(file.with_suffix(".pub"), f"{key.principal}\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in its place at once: a server that runs reads the old one or the new one."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with create_private(beside) as file:
+            file.write(text.encode())
+        beside.replace(path)
+    except OSError as problem:
+        raise BadFile(f"`{path}` cannot be written: {problem.strerror}") from problem
+
+
+def _free_addresses(host: str, count: int) -> list[str]:
+    """Find ports that are free now; they are remembered, so that others can go on finding the servers."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sockets = [socket.socket(family, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind((host, 0))
+        shown = f"[{host}]" if family == socket.AF_INET6 else host
+        return [f"{shown}:{one.getsockname()[1]}" for one in sockets]
+    except OSError as problem:
+        raise BadFile(f"cannot listen at `{host[:64]}`: {problem.strerror}") from problem
+    finally:
+        for one in sockets:
+            one.close()

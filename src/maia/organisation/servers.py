@@ -1,0 +1,166 @@
+"""How do the broker and the domain's server of an organisation run together?
+
+Both are the processes of `maia broker` and `maia domain serve`, with the
+settings in the organisation's folder. Their logs come together, each line with
+the name of its server. Settings that change, as after `maia org join`, start
+the server anew; a server that ends by itself is started again after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from maia.back_off import doubled
+from maia.errors import Unavailable
+from maia.net.signals import until_told_to_stop
+from maia.organisation.organisation import Organisation
+
+__all__ = ["run_servers"]
+
+_LOOK_S: Final = 0.5
+_AGAIN_S: Final = 1.0
+_AGAIN_MOST_S: Final = 30.0
+_STOP_S: Final = 20.0
+_LINE_MAX: Final = 1 << 20
+
+
+class ServerDidNotStart(Unavailable):
+    """A server of the organisation ended before it was ready; its own error is above."""
+
+    code = "UNAVAILABLE-SERVER"
+
+
+async def run_servers(ours: Organisation, *, ready: Callable[[], None], as_json: bool = False) -> None:
+    """Run both servers until SIGTERM or Ctrl-C; call `ready` once, when both are."""
+    broker = _Server("broker", ("broker", "--config"), ours.folder / "broker.toml", as_json)
+    domain = _Server("domain", ("domain", "serve", "--config"), ours.folder / "domain.toml", as_json)
+    stop = asyncio.create_task(until_told_to_stop())
+    running = [asyncio.create_task(broker.run())]
+    try:
+        await _first(stop, *running, ready=broker.ready)
+        if not stop.done():
+            running.append(asyncio.create_task(domain.run()))
+            await _first(stop, *running, ready=domain.ready)
+        if not stop.done():
+            ready()
+            await _first(stop, *running)
+    finally:
+        for task in (*running, stop):
+            task.cancel()
+        await asyncio.gather(*running, stop, return_exceptions=True)
+
+
+async def _first(*waits: asyncio.Task[None], ready: asyncio.Event | None = None) -> None:
+    """Wait for the first of several, or until a server is ready; raise if it was one that did not start."""
+    is_ready = None if ready is None else asyncio.create_task(ready.wait())
+    try:
+        tasks: set[asyncio.Task[None] | asyncio.Task[Literal[True]]] = set(waits)
+        await asyncio.wait(tasks | ({is_ready} if is_ready else set()), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if is_ready is not None:
+            is_ready.cancel()
+    for one in waits:
+        if one.done():
+            one.result()
+
+
+@dataclass(slots=True)
+class _Server:
+    """One server process, started again when its settings change or when it ends."""
+
+    name: str
+    words: tuple[str, ...]
+    config: Path
+    as_json: bool
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            settings = self._settings()
+            was_ready = self.ready.is_set()
+            status, is_changed = await self._once(settings)
+            if is_changed:
+                self._say("settings changed: starting again")
+                failures = 0
+                continue
+            if not was_ready and not self.ready.is_set():
+                raise ServerDidNotStart(f"the {self.name} ended with status {status} before it was ready")
+            failures += 1
+            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
+            self._say(f"ended with status {status}; starting again in {wait_s:g} s")
+            await asyncio.sleep(wait_s)
+
+    async def _once(self, settings: bytes) -> tuple[int, bool]:
+        """Run the process until it ends, or until its settings have changed; say which."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "maia.cli", *self.words, str(self.config),
+            "--log-format", "json" if self.as_json else "text",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE_MAX,
+        )  # fmt: skip
+        assert process.stdout is not None  # noqa: S101 - a pipe
+        assert process.stderr is not None  # noqa: S101 - a pipe
+        copying = [
+            asyncio.create_task(self._copy(process.stdout, is_answer=True)),
+            asyncio.create_task(self._copy(process.stderr, is_answer=False)),
+        ]
+        is_changed = False
+        try:
+            while not is_changed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await process.wait()
+                        break
+                is_changed = self._settings() != settings
+        finally:
+            await _stopped(process)
+            await asyncio.gather(*copying, return_exceptions=True)
+        return process.returncode or 0, is_changed
+
+    async def _copy(self, source: asyncio.StreamReader, *, is_answer: bool) -> None:
+        """Copy lines to our standard error; the first answer says that the server is ready."""
+        while True:
+            try:
+                line = await source.readline()
+            except ValueError:  # longer than the limit: what was read of it is gone
+                continue
+            if not line:
+                return
+            text = line.decode(errors="backslashreplace").rstrip("\n")
+            if is_answer:
+                self.ready.set()
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n" if self.as_json else f"{self.name:<6} | {text}\n")
+        sys.stderr.flush()
+
+    def _settings(self) -> bytes:
+        try:
+            return self.config.read_bytes()
+        except OSError:
+            return b""
+
+
+async def _stopped(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to end, and end it if it does not."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
