@@ -30,6 +30,7 @@ from maia.cli.membership import (
     TypePlaces,
     WaitS,
     WalletPath,
+    history_of,
     meant_history,
     membership,
     verified,
@@ -99,7 +100,9 @@ def publish(
     previous: Previous = None,
     published_as: Annotated[
         Path | None,
-        typer.Option("--as", help="The type that your right converts these events into, by its definition."),
+        typer.Option(
+            "--published-as", help="The type that your right converts these events into, by its definition."
+        ),
     ] = None,
     wallet: WalletPath = None,
     identity: IdentityPath = None,
