@@ -87,8 +87,8 @@ Bound: TypeAlias = Annotated[str | None, typer.Option(help="A moment, or 'unboun
     "maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#' "
     "--action publish --days 30 -o desk.cert; "
     "maia cert issue -k city.key --subject public.pub -d reading.type --shown-as area.type "
-    "--action subscribe --every '5 minutes at least 5' --per 'area := first(place, 3)' --set 'mean_level := mean(level, 0.1)' "
-    "--set 'readings := count()' --days 30 -o public.cert"
+    "--action subscribe --every '5 minutes at least 5' --per 'area := first(place, 3)' "
+    "--set 'mean_level := mean(level, 0.1)' --set 'readings := count()' --days 30 -o public.cert"
 )
 def issue(
     key: KeyFile,
