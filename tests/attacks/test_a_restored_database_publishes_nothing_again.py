@@ -77,7 +77,7 @@ def test_a_copy_of_a_database_does_not_publish_what_the_original_publishes(clini
         assert (copy.returncode, "is a copy" in copy.stderr) == (3, True), copy.stderr
         clinic.database = original
         clinic.declare(RELEASE)
-        shutil.rmtree(clinic.home / "connector-data" / "positions")
+        shutil.rmtree(clinic.home / "connector-data" / "database")
         lost = clinic.postgres("run")
         assert (lost.returncode, "does not know this database" in lost.stderr) == (3, True), lost.stderr
 
