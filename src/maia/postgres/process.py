@@ -58,6 +58,7 @@ class _Task(Protocol):
     """A store or a release."""
 
     name: str
+    is_serving: asyncio.Event
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
         """Work until the connection or the right ends."""
@@ -105,6 +106,8 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
                 group.create_task(_listen(prepared, releases, records))
                 group.create_task(_renew(prepared, client, records))
                 group.create_task(_report(stores, releases, records))
+                for task in tasks:
+                    await task.is_serving.wait()
                 names = (
                     tuple(one.name for one in prepared.stores),
                     tuple(one.name for one in prepared.releases),
