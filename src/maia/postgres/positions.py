@@ -10,8 +10,11 @@ disagree, nothing is published until the operator says what is to become of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import struct
+import weakref
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -19,18 +22,21 @@ from uuid import uuid4
 from psycopg import sql
 
 from maia.errors import BadInput, Refusal
-from maia.net.stores import FolderStore
-from maia.postgres.schema import FORMAT
+from maia.net.stores import FolderStore, StoreUnavailable
+from maia.postgres.schema import FORMAT, installed_releases
 from maia.postgres.values import Connection
+from maia.private_files import make_private_folder, sync_folder
 
 __all__ = [
     "Accepted",
     "BadPositions",
     "Identity",
     "NotInstalled",
+    "OtherBroker",
     "Positions",
     "RestoredDatabase",
     "accept",
+    "bind",
     "identity_of",
 ]
 
@@ -41,6 +47,12 @@ class RestoredDatabase(Refusal):
     """The database is an older copy of the one that has published, or a copy on another server."""
 
     code = "REFUSED-POSTGRES-RESTORED"
+
+
+class OtherBroker(Refusal):
+    """Another broker answers than the one that the database is bound to."""
+
+    code = "REFUSED-POSTGRES-BROKER"
 
 
 class NotInstalled(BadInput):
@@ -63,7 +75,9 @@ class Identity:
     is_copy: bool
     """Whether it was installed on another server, or as another database."""
     broker: str | None
-    """The broker that it is connected to, once it was."""
+    """The broker that it is bound to, once it was connected."""
+    may_rebind: bool
+    """Whether the broker that answers next is the one from then on."""
     is_fresh: bool
     """Whether nothing was stored or released yet."""
 
@@ -79,7 +93,7 @@ async def identity_of(connection: Connection, schema: str) -> Identity:
             "SELECT format, incarnation::text, broker,"
             " (own.system_identifier, own.database) IS DISTINCT FROM (control.system_identifier, here.oid),"
             " NOT EXISTS (SELECT FROM {s}.releases WHERE next_frame > 0)"
-            " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0)"
+            " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0), may_rebind"
             " FROM {s}.connection own, pg_control_system() control, pg_database here"
             " WHERE here.datname = current_database()"
         ).format(s=sql.Identifier(schema))
@@ -87,21 +101,44 @@ async def identity_of(connection: Connection, schema: str) -> Identity:
     row = await found.fetchone()
     if row is None or row[0] != FORMAT:
         raise NotInstalled(f"schema `{schema}` is of another version: run `maia postgres install`")
-    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[4]))
+    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
+
+
+async def bind(connection: Connection, schema_name: str, broker: str) -> None:
+    """Bind the database to the broker that has answered, and to no other from then on.
+
+    Positions are those of one broker's log. A store that has come some way in one cannot go on in another.
+    """
+    schema = sql.Identifier(schema_name)
+    async with connection.transaction():
+        found = await connection.execute(
+            sql.SQL(
+                "SELECT name FROM {s}.stores, {s}.connection"
+                " WHERE position > 0 AND broker IS DISTINCT FROM %s ORDER BY name"
+            ).format(s=schema),
+            [broker],
+        )
+        row = await found.fetchone()
+        if row is not None:
+            raise OtherBroker(
+                f"store `{row[0]}` has events of another broker's log; to store events of this one, "
+                "declare it anew, with another name and table"
+            )
+        await connection.execute(
+            sql.SQL("UPDATE {}.connection SET broker = %s, may_rebind = false").format(schema), [broker]
+        )
 
 
 class Positions:
     """What may have left the database, and what was acknowledged, kept outside it."""
 
     def __init__(self, data: Path) -> None:
-        """Read what is kept in the connector's data folder."""
-        self._kept = FolderStore(data / "positions")
-        found: Mapping[str, bytes] = self._kept.load()
-        self._incarnation = found[_INCARNATION].decode() if _INCARNATION in found else None
-        try:
-            self._upto = {name: int(value) for name, value in found.items() if name != _INCARNATION}
-        except ValueError:
-            raise BadPositions(f"`{data / 'positions'}` holds something that is no position") from None
+        """Read which database the connector's data folder belongs to."""
+        self._folder = data / "positions"
+        self._kept = FolderStore(data / "database")
+        found = self._kept.load().get(_INCARNATION)
+        self._incarnation = None if found is None else found.decode()
+        self._counters: dict[str, _Counter] = {}
 
     def check(self, identity: Identity, *, adopt: bool = True) -> None:
         """Take a fresh database on; refuse one that this folder does not belong to."""
@@ -111,10 +148,9 @@ class Positions:
                 "`maia postgres accept` makes it a participant of its own"
             )
         if self._incarnation is None and identity.is_fresh:
-            if not adopt:
-                return
-            self._kept.keep({_INCARNATION: identity.incarnation.encode()})
-            self._incarnation = identity.incarnation
+            if adopt:
+                self.begin_anew(identity.incarnation)
+            return
         if self._incarnation != identity.incarnation:
             raise RestoredDatabase(
                 "the data folder does not know this database, so what has left it is unknown; "
@@ -123,7 +159,7 @@ class Positions:
 
     def check_release(self, release: str, next_frame: int) -> None:
         """Refuse a database that does not know of frames that have left it."""
-        used = self._upto.get(f"release/{release}", -1)
+        used = self._counter(f"release-{release}").upto
         if next_frame <= used:
             raise RestoredDatabase(
                 f"the database was restored: it knows {next_frame} frames of release `{release}`, and "
@@ -132,7 +168,7 @@ class Positions:
 
     def check_store(self, store: str, position: int) -> None:
         """Refuse a database that does not know of events that it has acknowledged."""
-        upto = self._upto.get(f"store/{store}", 0)
+        upto = self.acknowledged(store)
         if position < upto:
             raise RestoredDatabase(
                 f"the database was restored: store `{store}` is at position {position}, and events up to "
@@ -141,28 +177,79 @@ class Positions:
 
     def use(self, release: str, number: int) -> None:
         """Keep that frames up to this number may leave, before any does."""
-        self._put(f"release/{release}", number)
+        self._counter(f"release-{release}").raise_to(number)
 
     def acknowledge(self, store: str, position: int) -> None:
         """Keep that events up to this position are in the database, before the broker forgets them."""
-        self._put(f"store/{store}", position)
-
-    def begin_anew(self, incarnation: str, stored: Mapping[str, int]) -> None:
-        """Belong to a database from now on, of which nothing has left."""
-        changes: dict[str, bytes | None] = dict.fromkeys(self._upto)
-        changes |= {f"store/{name}": b"%d" % position for name, position in stored.items()}
-        self._kept.keep({**changes, _INCARNATION: incarnation.encode()})
-        self._incarnation = incarnation
-        self._upto = {f"store/{name}": position for name, position in stored.items()}
+        self._counter(f"store-{store}").raise_to(position)
 
     def acknowledged(self, store: str) -> int:
         """Return up to which position events were acknowledged."""
-        return self._upto.get(f"store/{store}", 0)
+        return self._counter(f"store-{store}").upto
 
-    def _put(self, name: str, upto: int) -> None:
-        if upto > self._upto.get(name, -1):
-            self._kept.keep({name: b"%d" % upto})
-            self._upto[name] = upto
+    def begin_anew(self, incarnation: str) -> None:
+        """Belong to a database from now on, of which nothing has left."""
+        self._kept.keep({_INCARNATION: incarnation.encode()})
+        self._incarnation, self._counters = incarnation, {}
+
+    def _counter(self, name: str) -> _Counter:
+        if name not in self._counters:
+            # Each incarnation has counters of its own: those of an earlier one are never taken for them.
+            folder = self._folder / (self._incarnation or "none")
+            self._counters[name] = _Counter(folder / name)
+        return self._counters[name]
+
+
+class _Counter:
+    """A number that only grows, in a file that is overwritten in place and synchronised.
+
+    It is written into two places in turns, each with a check sum, so that one of them is whole whenever the
+    power fails.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, -1
+        try:
+            data = path.read_bytes() if path.exists() else b""
+        except OSError as problem:
+            raise StoreUnavailable(f"`{path}` cannot be read: {problem.strerror}") from problem
+        slots = [data[start : start + _SLOT.size] for start in (0, _SLOT.size)]
+        whole = [number for slot in slots if (number := _number_in(slot)) is not None]
+        if data and not whole:
+            raise BadPositions(f"`{path}` holds no position")
+        self.upto: int = max(whole, default=-1)
+        self._next = 1 if whole and _number_in(slots[0]) == self.upto else 0
+
+    def raise_to(self, upto: int) -> None:
+        """Return when the number is on the disk."""
+        if upto <= self.upto:
+            return
+        try:
+            if self._file < 0:
+                make_private_folder(self._path.parent)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._path, flags, 0o600)
+                weakref.finalize(self, os.close, self._file)
+                sync_folder(self._path.parent)
+            os.pwrite(self._file, _SLOT.pack(upto, _check_sum(upto)), self._next * _SLOT.size)
+            os.fdatasync(self._file)
+        except OSError as problem:
+            raise StoreUnavailable(f"a position cannot be kept: {problem.strerror}") from problem
+        self.upto, self._next = upto, 1 - self._next
+
+
+_SLOT: Final = struct.Struct("!q8s")
+
+
+def _check_sum(number: int) -> bytes:
+    return sha256(b"maia/1/position\0%d" % number).digest()[:8]
+
+
+def _number_in(slot: bytes) -> int | None:
+    if len(slot) != _SLOT.size:
+        return None
+    number, check = _SLOT.unpack(slot)
+    return int(number) if check == _check_sum(number) else None
 
 
 # ------------------------------------------------------------ an operator decides
@@ -191,8 +278,7 @@ async def accept(
     kept: dict[str, int] = {}
     discarded: dict[str, int] = {}
     async with connection.transaction():
-        found = await connection.execute(sql.SQL("SELECT name FROM {}.releases").format(schema))
-        for (name,) in await found.fetchall():
+        for name in await installed_releases(connection, schema_name):
             out = sql.Identifier(schema_name, f"out_{name}")
             if publish:
                 counted = await connection.execute(sql.SQL("SELECT count(*) FROM {}").format(out))
@@ -211,7 +297,7 @@ async def accept(
         )
         await connection.execute(
             sql.SQL(
-                "UPDATE {}.connection SET incarnation = %s, broker = NULL,"
+                "UPDATE {}.connection SET incarnation = %s, may_rebind = true,"
                 " (system_identifier, database) = (SELECT system_identifier, oid FROM pg_control_system(),"
                 " pg_database WHERE datname = current_database())"
             ).format(schema),
@@ -224,5 +310,5 @@ async def accept(
         for name, position in stored.items()
         if (upto := positions.acknowledged(name)) > position
     }
-    positions.begin_anew(incarnation, stored)
+    positions.begin_anew(incarnation)
     return Accepted(kept, discarded, lost)

@@ -31,6 +31,9 @@ _LOOK_S: Final = 30.0
 """How long to wait for a notification before the outbox is read all the same."""
 _WITHDRAW_S: Final = 5.0
 _AGAIN_S: Final = 1.0
+_FEW_ROWS: Final = 64
+_GATHER_S: Final = 0.02
+"""How long small batches are apart at least, so that writers that commit row by row share one."""
 
 
 def stream_of(incarnation: str, release: str, type_id: bytes) -> bytes:
@@ -54,6 +57,8 @@ class ReleaseTask:
         """The number of the next frame that the publisher sends."""
         self.woken = asyncio.Event()
         """Set when a transaction that releases something has committed."""
+        self.is_serving = asyncio.Event()
+        """Set once the broker has accepted the advertisement."""
         self.published = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
@@ -63,8 +68,13 @@ class ReleaseTask:
         self._positions.check_release(self._release.name, outbox.next_frame)
         first = batch[0].number if batch else outbox.next_frame
         publisher = await self._advertised(Numbering(self._stream(incarnation), first))
+        self.is_serving.set()
         done: int | None = None
+        loop, began, rows = asyncio.get_running_loop(), 0.0, 0
         while True:
+            if rows < _FEW_ROWS:
+                await asyncio.sleep(max(0.0, began + _GATHER_S - loop.time()))
+            began, rows = loop.time(), sum(frame.rows for frame in batch)
             if not batch:
                 self.woken.clear()
                 batch, done = await outbox.plan(done), None
