@@ -85,9 +85,10 @@ def in_spark(rows: int, *, quick: bool) -> Iterator[Case]:
         ours = to_spark(shown, KINDS, ATTRIBUTES)
 
         def by_hand(table: DataFrame) -> DataFrame:
+            nearest = F.col("9007") + F.lit(5)
             ready = {
                 "location": F.substring(F.col("9003"), 1, 8),
-                "speed": F.floor((F.col("9007") + 5) / 10).cast("long") * 10,
+                "speed": nearest - F.pmod(nearest, F.lit(10)),
             }
             return table.select(*(ready.get(one.name, F.col(one.uid)).alias(one.name) for one in ATTRIBUTES))
 
