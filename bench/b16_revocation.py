@@ -80,6 +80,7 @@ from maia.wire.messages import (
     Published,
 )
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.stream_numbers import frame_label
 
 BROKERS = 3
 PER_CLIENT = 500
@@ -119,7 +120,7 @@ class Listener(MaiaConnection):
         """Connect under a key of its own."""
         super().__init__(world, broker, world.key(name), credentials)
         self.ended_at: dict[int, float] = {}
-        self.sequences: list[int] = []
+        self.labels: set[bytes] = set()
 
     def stands(self, filters: Sequence[Predicate]) -> list[int]:
         """Subscribe, as often as the broker says that it waits for a statement."""
@@ -168,8 +169,8 @@ class Listener(MaiaConnection):
         match message:
             case Ended(ref=ref):
                 self.ended_at[ref] = now
-            case Deliver(sequence=sequence):
-                self.sequences.append(sequence)
+            case Deliver(label=label):
+                self.labels.add(label)
             case Ping(nonce=nonce):
                 self.socket.setblocking(True)
                 self.say(Pong(nonce))
@@ -298,7 +299,7 @@ class Place:
         self._read_until_ended(waiting)
         self._hang_up(waiting)
         here = victims[0][0]
-        return sum(one >= after for one in here.sequences)
+        return len(here.labels & after)
 
     def _hang_up(self, listeners: Iterable[Listener]) -> None:
         for one in listeners:
@@ -316,17 +317,17 @@ class Place:
             self._selector.register(listener, selectors.EVENT_READ)
             yield listener, right, refs
 
-    def _publish(self, frames: int) -> int:
-        """Publish events that every victim would get, and return the number of the first."""
-        first: int | None = None
+    def _publish(self, frames: int) -> set[bytes]:
+        """Publish events that every victim would get, and return the labels of their frames."""
+        labels: set[bytes] = set()
+        publisher = self.publisher
         for _ in range(frames):
             block, _ = self.publisher.next_block()
             self.publisher.socket.sendall(block)
             published = self.publisher.wait_for(Published)
             assert isinstance(published, Published)
-            first = published.sequence if first is None else first
-        assert first is not None
-        return first
+            labels.add(frame_label(publisher.key.principal.key, publisher.stream, published.sequence))
+        return labels
 
     def _read_until_ended(self, waiting: dict[Listener, list[int]]) -> None:
         until = time.monotonic() + PATIENCE_S

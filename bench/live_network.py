@@ -41,6 +41,7 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     SigningKey,
+    Transformation,
     TypeName,
     TypePattern,
     Validity,
@@ -50,6 +51,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value, attribute_uid, frame_of
+from maia.expressions import parse_rule
 from maia.keystore.key_files import create_key_file
 from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, Predicate, parse_predicate
@@ -153,10 +155,17 @@ class World:
         action: Action,
         attributes: frozenset[AttributeUid] | AllAttributes = ALL_ATTRIBUTES,
         restriction: Predicate = ALWAYS,
+        rules: Sequence[str] = (),
     ) -> SignedCertificate:
-        """Return a certificate about the type: what may be done, with which attributes of which events."""
+        """Return a certificate about the type: what may be done, with which attributes of which events.
+
+        Rules say what is made of them before they are shown.
+        """
         pattern = TypePattern(self.owner.principal, exact_name(self.event_type.name.name), None)
-        return self._issued(subject, Authority(pattern, frozenset({action}), attributes, restriction))
+        made = tuple(parse_rule(text, self.event_type.vocabulary) for text in rules)
+        steps = (Transformation(self.owner.principal, made),) if made else ()
+        authority = Authority(pattern, frozenset({action}), attributes, restriction, transformations=steps)
+        return self._issued(subject, authority)
 
     def filter(self, text: str) -> Predicate:
         """Return a filter in the names of the type."""
@@ -458,11 +467,17 @@ def maia_line(
     rows: int = FRAME_ROWS,
     filter_: str = EVERY_EVENT,
     restriction: str = 'region == "Greater London"',
+    rules: Sequence[str] = (),
 ) -> Iterator[Line]:
-    """Connect a publisher and a subscriber that sees all attributes of the events its restriction admits."""
+    """Connect a publisher and a subscriber that sees all attributes of the events its restriction admits.
+
+    Rules transform them before.
+    """
     publisher = new_publisher(world, broker, rows=rows)
     key = world.key("subscriber")
-    right = world.type_right(key.principal, Action.SUBSCRIBE, restriction=_filter(world, restriction))
+    right = world.type_right(
+        key.principal, Action.SUBSCRIBE, restriction=_filter(world, restriction), rules=rules
+    )
     subscriber = MaiaConnection(world, broker, key, [world.connect_right(key.principal), right])
     subscriber.subscribe(_filter(world, filter_))
     with closing(Line(publisher, [subscriber])) as line:

@@ -72,7 +72,7 @@ TOO_SOON: list[Message] = [
 ]
 NEVER_TO_A_BROKER: list[Message] = [
     Published(1, 1, 0),
-    Deliver([1], KEY, TOKEN, 1, int(NOW), 1, []),
+    Deliver([1], KEY, TOKEN, TOKEN, int(NOW), 1, []),
 ]
 
 

@@ -40,7 +40,7 @@ BEFORE_THE_END: dict[str, Message] = {
     "ping": Ping(1),
     "welcome": Welcome(60),
     "greeting": Greeting(1, b"", [], bytes(16)),
-    "deliver": Deliver([1], bytes(32), bytes(16), 0, 0, 1, []),
+    "deliver": Deliver([1], bytes(32), bytes(16), bytes(16), 0, 1, []),
     "carried": Carried(bytes(32), bytes(32), bytes(16), 0, 0, 1, [], []),
     "resync": Resync(),
 }

@@ -301,7 +301,7 @@ def test_a_reader_of_the_super_type_hears_the_same_as_of_any_sighting() -> None:
             camera.publish(offer, event, kinds=kinds)
         heard.append(
             [
-                (message.refs, message.sequence, message.rows, message.columns, len(encode(message)))
+                (message.refs, len(message.label), message.rows, message.columns, len(encode(message)))
                 for message in office.all_heard(Deliver)
             ]
         )

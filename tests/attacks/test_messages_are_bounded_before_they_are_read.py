@@ -156,8 +156,8 @@ KEY, TOKEN = b"k" * 32, b"t" * 16
         lambda n: Publish(1, 1, n if abs(n) > 2**62 else 2**62, 1, []),
         lambda n: Publish(1, 1, 0, n, []),
         lambda n: Publish(1, 1, 0, 1, [WireColumn("a", n, b"")]),
-        lambda n: Deliver([n], KEY, TOKEN, 1, 0, 1, []),
-        lambda n: Deliver([1], KEY, TOKEN, n, 0, 1, []),
+        lambda n: Deliver([n], KEY, TOKEN, TOKEN, 0, 1, []),
+        lambda n: Deliver([1], KEY, TOKEN, TOKEN, 0, n, []),
         lambda n: Carried(KEY, KEY, TOKEN, 1, 0, 1, [n], []),
         lambda n: Carried(KEY, KEY, TOKEN, n, 0, 1, [], []),
     ],
@@ -221,7 +221,7 @@ def test_one_attribute_twice_is_refused_and_not_overwritten():
 def test_lists_of_a_message_are_bounded():
     """A76: credentials, references and kept rows beyond their number are refused with the message."""
     for message in (
-        Deliver([1] * 65_537, KEY, TOKEN, 1, 0, 1, []),
+        Deliver([1] * 65_537, KEY, TOKEN, TOKEN, 0, 1, []),
         Carried(KEY, KEY, TOKEN, 1, 0, 1, [0] * 65_537, []),
     ):
         with pytest.raises(BadMessage):

@@ -26,6 +26,7 @@ from maia.wire.messages import (
     SealedWithAuthor,
 )
 from maia.wire.names import filter_to_bytes
+from maia.wire.stream_numbers import frame_label
 from support.broker import NOW, SECOND
 from support.coalition import TRUST, TamperingNet, member, plates, publish, statement
 from support.sealed_publications import the_three
@@ -88,7 +89,8 @@ def signed(client, ref, plate, requires, *, is_default):
     frame = frame_of([{NUMBERPLATE: plate, LOCATION: "Soho"}], NUMBERPLATE_KINDS)
     columns, now = frame_to_columns(frame), int(client.net.now)
     type_id, seed = client.net.type_id, b"seed".ljust(32, b".")
-    about = Publishing(type_id, client.stream, client.next_sequence, now, requires)
+    label = frame_label(client.principal.key, client.stream, client.next_sequence)
+    about = Publishing(type_id, label, now, requires)
     sequence, client.next_sequence = client.next_sequence, client.next_sequence + 1
     signature = sign_as_author(frame, about, client.key, seed)
     return PublishSigned(ref, sequence, now, 1, columns, signature, seed, None if is_default else requires)

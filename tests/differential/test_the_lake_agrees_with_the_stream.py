@@ -24,6 +24,7 @@ from maia.policy import PolicyRefusal
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.views.schema import spark_type
+from maia.wire.stream_numbers import frame_label, stream_label
 from support.agreement import RandomReader, Seen, World
 
 FIRST = 48_113
@@ -78,7 +79,8 @@ def unpacked(rows: Iterable[object], cases: dict[str, Case]) -> dict[str, list[S
         values = {name: (kind.name, _read(kind, v)) for kind in Kind for name, v in row[kind.name].items()}
         ordered = tuple((name, *values[name]) for name in sorted(values))
         publisher, stream = bytes(row["_publisher"]), bytes(row["_stream"])
-        seen = (publisher, stream, row["_sequence"], row["_published_at"], ordered)
+        labels = stream_label(publisher, stream), frame_label(publisher, stream, row["_sequence"])
+        seen = (publisher, *labels, row["_published_at"], ordered)
         found[row["case"]].append((row["_sequence"], row["_row"], seen))
     return {name: [seen for *_, seen in sorted(rows, key=lambda x: x[:2])] for name, rows in found.items()}
 

@@ -6,6 +6,7 @@ from maia.client.entries import EntryStage
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.testing.simulation import Weather
 from maia.wire.effects import Close
+from maia.wire.stream_numbers import frame_label
 from support.overheard import overhear
 from support.seeds import with_seeds
 from support.simulated_city import City, Office
@@ -49,5 +50,7 @@ def test_a_frame_that_was_held_up_on_its_way_is_not_shown_after_a_later_one(seed
     assert office.seen == [second]
     move_on(city, office)
     city.network.run_for(2 * HELD_UP_S)
-    assert overheard.delivered[:2] == [1, 0]  # the first one came, and came too late
+    key, stream = city.key(camera.name).principal.key, camera.entry.stream
+    late = [frame_label(key, stream, number) for number in (1, 0)]
+    assert overheard.delivered[:2] == late  # the first one came, and came too late
     assert office.seen == [second]

@@ -11,6 +11,7 @@ from maia.client import Delivered
 from maia.ledger.records import LedgerReader, from_ranges, records_from_bytes
 from maia.policy import see
 from maia.testing.simulation import Trouble, Troublemaker
+from maia.wire.stream_numbers import frame_label
 from support.seeds import with_seeds
 from support.simulated_city import City
 
@@ -30,7 +31,7 @@ def received_in(city: City) -> Counter:
                 whom = city.key(office.name).principal.key, notice.publisher.key
                 for event in notice.frame.events():
                     shown = frozenset(uid for uid, value in event.items() if value is not None)
-                    received[(*whom, notice.stream, notice.sequence, shown)] += 1
+                    received[(*whom, notice.label, shown)] += 1
 
         office.client.on_notice = on_notice
 
@@ -45,8 +46,8 @@ def on_record(city: City) -> Counter:
         reader = LedgerReader()
         for entry in city.network.host(name).ledger:
             for one in reader.read(records_from_bytes(entry)):
-                shown, frame = frozenset(one.attributes), (one.publisher, one.stream, one.sequence)
-                found[(one.recipient, *frame, shown)] += sum(1 for _ in from_ranges(one.ranges))
+                shown, label = frozenset(one.attributes), frame_label(one.publisher, one.stream, one.sequence)
+                found[(one.recipient, one.publisher, label, shown)] += sum(1 for _ in from_ranges(one.ranges))
                 assert one.certificates, "a delivery is on record without the certificates behind it"
     return found
 

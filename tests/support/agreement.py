@@ -69,6 +69,7 @@ from maia.types.topics import TOPIC, topic_attributes
 from maia.wire.codec import decode_recorded
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.messages import Deliver, Identify, PublishTo
+from maia.wire.stream_numbers import frame_label
 from support.broker import NOW, SECOND, Client, Running, connect_right
 from support.coalition import TRUST, random_attributes, random_requirement, statement
 from support.recording import RecordingNet
@@ -84,8 +85,8 @@ PHASES = (0, 20, 45)
 LATER_S = 1.5
 TOPICS = ("/world", "/world/#", "/world/a/#", "/world/+", "/world/+/b", "/world/+/+/#", "/world/a/b")
 
-Seen = tuple[bytes, bytes, int, int, tuple[tuple[str, str, Value], ...]]
-"""Publisher, stream, sequence and moment of a frame, and of one of its rows: name, kind, value."""
+Seen = tuple[bytes, bytes, bytes, int, tuple[tuple[str, str, Value], ...]]
+"""Publisher, labels of stream and frame, and moment of a frame, and of one of its rows: name, kind, value."""
 
 
 def after(seconds: float) -> Instant:
@@ -380,11 +381,11 @@ class World:
         return event
 
     @property
-    def unread(self) -> frozenset[int]:
+    def unread(self) -> frozenset[bytes]:
         """Return the frames of which the readers' broker can open no column; they come to nobody there."""
         found = (decode_recorded(each.data) for each in self.net.log(self.recorded_by).safe)
         return frozenset(
-            frame.sequence
+            frame_label(frame.publisher, frame.stream, frame.sequence)
             for frame in found
             if self.level is SealingLevel.ATTRIBUTE
             and frame.type_id == self.net.type_id
@@ -488,7 +489,7 @@ class Identities:
 def seen_rows(message: Deliver, one: RandomReader) -> list[Seen]:
     """Return the rows of a delivery by the names of the reader's version, all null where nothing came."""
     frame = columns_to_frame(message.columns, message.rows, one.version.kinds)
-    about = message.publisher, message.stream, message.sequence, message.published_at
+    about = message.publisher, message.stream, message.label, message.published_at
     assert frame.columns.keys() <= one.version.kinds.keys()
     return [(*about, named(event, one)) for event in frame.events()]
 

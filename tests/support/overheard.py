@@ -10,18 +10,18 @@ from support.simulated_city import City, Office
 
 
 class Overheard:
-    """A client, and the numbers of the frames that a broker delivered to it."""
+    """A client, and the labels of the frames that a broker delivered to it."""
 
     def __init__(self, client) -> None:
         self._client = client
-        self.delivered: list[int] = []
+        self.delivered: list[bytes] = []
 
     def start(self, now: Instant) -> list[Effect]:
         return self._client.start(now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         if isinstance(happened, Received) and isinstance(message := decode(happened.data), Deliver):
-            self.delivered.append(message.sequence)
+            self.delivered.append(message.label)
         return self._client.handle(happened, now)
 
 

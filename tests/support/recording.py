@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
+from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.recording import LogAtStart, first_to_reread
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
@@ -125,12 +126,34 @@ def durable(
         ref, client.next_ref = client.next_ref, client.next_ref + 1
     request = changes.pop("request", None) or client.request(Action.SUBSCRIBE, filter, **changes)
     definitions = [definition_to_bytes(client.net.story.definition)]
-    client.say(SubscribeDurable(ref, request, shown(client.credentials), definitions, name, seen))
+    sealed = None if seen is None else _sealed(client, seen, name)
+    client.say(SubscribeDurable(ref, request, shown(client.credentials), definitions, name, sealed))
     return ref
 
 
+def _cursors(client: Client) -> Iterator[Cursor]:
+    """Yield the cursors of a client, at whichever broker they are: what they seal, they open."""
+    for running in client.net.brokers.values():
+        log = running.broker._state.recording
+        known = {} if log is None else log.cursors
+        yield from (cursor for (owner, _), cursor in known.items() if owner == client.principal.key)
+
+
+def _sealed(client: Client, position: int, name: str | None = None, ref: int | None = None) -> bytes:
+    for cursor in _cursors(client):
+        if cursor.name == name or (cursor.holder is not None and cursor.holder[1] == ref):
+            return cursor.sealed(position)
+    return bytes(24)  # of no cursor
+
+
 def positions(client: Client) -> list[int]:
-    return [message.position for message in client.all_heard(DeliverLogged)]
+    """Return the numbers in the log of what was delivered, which only the broker can read."""
+    return [opened(client, message.position) for message in client.all_heard(DeliverLogged)]
+
+
+def opened(client: Client, position: bytes) -> int:
+    (number,) = [one for cursor in _cursors(client) if (one := cursor.opened(position)) is not None]
+    return number
 
 
 def logged_events(client: Client) -> list[dict[AttributeUid, Value]]:
@@ -143,7 +166,7 @@ def logged_events(client: Client) -> list[dict[AttributeUid, Value]]:
 
 
 def acknowledge(client: Client, ref: int, position: int) -> None:
-    client.say(Seen(ref, position))
+    client.say(Seen(ref, _sealed(client, position, ref=ref)))
 
 
 def forget(client: Client, ref: int) -> int:

@@ -280,7 +280,7 @@ class CursorOfAnotherType(BadInput):
 
 
 class CursorAhead(Refusal):
-    """A client has had more than the event log holds: it is another log than the one it was served from."""
+    """A client goes on from a position that this event log has not given it: it was served from another."""
 
     code = "REFUSED-DURABLE-OTHER-LOG"
 

@@ -239,10 +239,7 @@ def _print_warning(problem: MaiaError | None, *, as_json: bool) -> None:
 
 def _print_missed(subscription: Subscription) -> None:
     for missed in subscription.missed:
-        how_many = missed.last - missed.first + 1
-        sys.stderr.write(
-            f"missed up to {how_many} frames: {missed.problem.message} [{missed.problem.code}]\n"
-        )
+        sys.stderr.write(f"events may be missing: {missed.problem.message} [{missed.problem.code}]\n")
     if subscription.changed is not None:
         sys.stderr.write(f"note: {subscription.changed.message} [{subscription.changed.code}]\n")
 
@@ -260,7 +257,7 @@ def _print(event: ReceivedEvent, *, as_json: bool) -> None:
             "published_by": _author_record(event.publisher),
             "published_at": str(delivered.published_at),
             "stream": delivered.stream.hex(),
-            "sequence": delivered.sequence,
+            "label": delivered.label.hex(),
         }
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     sys.stdout.flush()

@@ -133,7 +133,8 @@ class Connection(Endpoint[Session]):
     def _ready(self, session: Session, now: Instant) -> list[Effect]:
         self._redialling.succeeded()
         self._book.note(Connected(session.peer))
-        is_another, self._last_broker = session.peer != self._last_broker, session.peer
+        is_another = self._last_broker not in {None, session.peer}
+        self._last_broker = session.peer
         asking = self._book.ask_for_everything(session.lease_s, now, is_another_broker=is_another)
         if self._identity is not None and not self._is_identified:
             # First: what is asked for next may depend on it.

@@ -46,7 +46,7 @@ def _delivered(
         entry
         for ref in message.refs
         if (entry := _wanted(ref, entries)) is not None
-        and entry.seen.remember(message.publisher, message.stream, message.sequence)
+        and entry.seen.remember(message.publisher, message.stream, message.label, message.published_at)
     ]
     if not fresh:
         return None
@@ -62,7 +62,7 @@ def _delivered_logged(
     entry = _wanted(message.ref, entries)
     if entry is None:
         return None
-    if entry.arrived is not None and message.position <= entry.arrived:
+    if message.position == entry.arrived:
         return None  # it was on its way when the link ended, and came again
     entry.arrived = message.position
     return _read(message, (entry.ref,), entry.delivered_type, authors, message.position)
@@ -73,21 +73,19 @@ def _read(
     refs: tuple[int, ...],
     version: VerifiedType,
     authors: AuthorReader,
-    position: int | None = None,
+    position: bytes | None = None,
 ) -> Delivered:
     publisher = principal_from_bytes(message.publisher)
     frame = columns_to_frame(message.columns, message.rows, version.kinds)
     by = None
     if isinstance(message, DeliverWithAuthor | DeliverLoggedWithAuthor):
-        about = Publishing(
-            version.type_id, message.stream, message.sequence, message.published_at, message.author.requires
-        )
+        about = Publishing(version.type_id, message.label, message.published_at, message.author.requires)
         by = authors.read(publisher, message.author, about, frame)
     return Delivered(
         refs,
         publisher,
         message.stream,
-        message.sequence,
+        message.label,
         Instant(message.published_at),
         frame,
         position,
@@ -100,9 +98,8 @@ def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> GapD
     if not isinstance(entry, Subscribed):
         return None
     # What cannot be had is not waited for: it counts as had.
-    entry.arrived = max(entry.arrived or 0, message.last)
-    problem = told_by_broker(message.code, message.message)
-    return GapDetected(message.ref, message.first, message.last, problem)
+    entry.arrived = message.position
+    return GapDetected(message.ref, message.position, told_by_broker(message.code, message.message))
 
 
 def _wanted(ref: int, entries: Mapping[int, RequestEntry]) -> Subscribed | None:

@@ -24,7 +24,7 @@ from maia.predicates import Predicate
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes, verify_definition
 from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
-from maia.wire.stream_numbers import is_late
+from maia.wire.stream_numbers import is_published_late
 
 __all__ = [
     "Advertised",
@@ -87,35 +87,51 @@ def _history(
 
 _STREAM_BYTES: Final = 16
 _NUMBER_MAX: Final = 2**63 - 1
+_LABELS_REMEMBERED: Final = 64
+"""Of each stream: far more frames than come again after a reconnection."""
 
 
 # ------------------------------------------------------------ duplicates and late frames
 
 # After a reconnection or a repair of the network, a frame may arrive twice, or on an old path after a later
-# one on a new path. The application gets each publisher's frames in order and once, so a frame that is not
-# newer than the newest of its stream is dropped. A number far below the newest is not late: either the newest
-# was forged, and must not silence its publisher (A85), or the publisher has begun anew.
+# one on a new path. The application gets each publisher's frames in order and once, so a frame with a known
+# label is dropped, and one that was published before the newest of its stream. One that was published long
+# before it is not late: either the newest was forged, and must not silence its publisher (A85), or the
+# publisher's clock was set back.
 
 
 _Stream: TypeAlias = tuple[bytes, bytes]
 
 
+@dataclass(slots=True)
+class _NewestFrames:
+    """When the newest frame of a stream was published, and the labels of those that came last."""
+
+    published_at: int
+    labels: dict[bytes, None] = field(default_factory=dict)
+
+
 class SeenFrames:
-    """The newest frames of many streams, by publisher's key and stream."""
+    """The newest frames of many streams, by publisher's key and label of the stream."""
 
     __slots__ = ("_newest",)
 
     def __init__(self, streams_max: int) -> None:
         """Remember at most so many streams; the one unused for longest goes first."""
-        self._newest: BoundedMap[_Stream, int] = BoundedMap(streams_max)
+        self._newest: BoundedMap[_Stream, _NewestFrames] = BoundedMap(streams_max)
 
-    def remember(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+    def remember(self, publisher: bytes, stream: bytes, label: bytes, published_at: int) -> bool:
         """Remember a frame unless it is repeated or late in its stream; say whether it was remembered."""
         key = (publisher, stream)
-        newest = self._newest.get(key)
-        if newest is not None and (sequence == newest or is_late(sequence, newest=newest)):
+        newest = self._newest.get(key) or _NewestFrames(published_at)
+        is_late = is_published_late(published_at, newest=newest.published_at)
+        if is_late or label in newest.labels:
             return False
-        self._newest.put(key, sequence)
+        newest.published_at = published_at
+        newest.labels[label] = None
+        if len(newest.labels) > _LABELS_REMEMBERED:
+            del newest.labels[next(iter(newest.labels))]
+        self._newest.put(key, newest)
         return True
 
 
@@ -194,9 +210,9 @@ class Subscribed(RequestEntry):
     seen: SeenFrames = field(default_factory=lambda: SeenFrames(1), repr=False)
     durable: str | None = None
     """The name of its cursor, if what was missed is to come later."""
-    arrived: int | None = None
+    arrived: bytes | None = None
     """The position of the last recorded frame that was handed to the application."""
-    acknowledged: int = 0
+    acknowledged: bytes | None = None
     wants_state: bool = False
     """Whether it asks for the retained state each time it is accepted anew."""
     state_asked: int | None = None

@@ -129,22 +129,23 @@ class Delivered:
     refs: tuple[int, ...]
     publisher: Principal
     stream: bytes
-    sequence: int
+    """What tells the streams of a publisher apart; it names none of them to the network."""
+    label: bytes
+    """What this frame is recognised by when it comes again; labels do not count frames."""
     published_at: Instant
     frame: Frame = field(repr=False)
-    position: int | None = None
-    """The frame's position in the broker's event log, if the subscription is durable."""
+    position: bytes | None = None
+    """Where to go on behind this frame, if the subscription is durable: only its broker can read it."""
     by: PublishedBy | None = field(default=None, repr=False)
     """What came along about the publisher; None if nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
 class GapDetected:
-    """Recorded frames from `first` to `last`, those of all types counted, cannot be had any more."""
+    """The broker's event log is not whole up to this position: something may have been lost, and why."""
 
     ref: int
-    first: int
-    last: int
+    position: bytes
     problem: MaiaError
 
 

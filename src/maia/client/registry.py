@@ -41,6 +41,7 @@ from maia.wire.messages import (
 )
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import type_to_bytes
+from maia.wire.stream_numbers import frame_label
 
 __all__ = ["Book"]
 
@@ -132,10 +133,10 @@ class Book:
         self._answering.showings.add(number)
         return [encode(Identify(number, statement))]
 
-    def acknowledge(self, entry: Subscribed, position: int) -> list[bytes]:
+    def acknowledge(self, entry: Subscribed, position: bytes) -> list[bytes]:
         """Say that the application has had everything up to a position, if that is news."""
         is_wanted = entry.ref in self._wanted.entries
-        if entry.durable is None or position <= entry.acknowledged or not is_wanted:
+        if entry.durable is None or position == entry.acknowledged or not is_wanted:
             return []
         entry.acknowledged = position
         return [encode(Seen(entry.ref, position))] if entry.stage is EntryStage.ACCEPTED else []
@@ -174,7 +175,8 @@ class Book:
         version = entry.known.event_type
         frame = columns_to_frame(message.columns, message.rows, entry.written_type.kinds)
         requires = requirement_to_bytes(entry.requires) if required is None else required
-        about = Publishing(version.type_id, entry.stream, message.sequence, message.published_at, requires)
+        label = frame_label(self._key.principal.key, entry.stream, message.sequence)
+        about = Publishing(version.type_id, label, message.published_at, requires)
         seed = self._random(SEED_BYTES)
         signature = sign_as_author(frame, about, self._key, seed)
         said = (message.ref, message.sequence, message.published_at, message.rows, message.columns)
@@ -197,10 +199,10 @@ class Book:
         return asking
 
     def _forget_positions(self) -> None:
-        """Forget where the last broker's event log stood: another broker's has other numbers."""
+        """Forget where the last broker's event log stood: another broker cannot read it."""
         for entry in self._wanted.entries.values():
             if isinstance(entry, Subscribed):
-                entry.arrived, entry.acknowledged = None, 0
+                entry.arrived, entry.acknowledged = None, None
 
     def link_lost(self) -> None:
         """Remember that nothing is accepted any more; what was to be withdrawn is."""

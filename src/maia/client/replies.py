@@ -158,7 +158,7 @@ class Answering:
         if entry.wants_state:
             entry.state_asked = self._wanted.next_number()
             return [encode(AskState(entry.state_asked, entry.ref))]
-        return [encode(Seen(entry.ref, entry.acknowledged))] if entry.acknowledged else []
+        return [] if entry.acknowledged is None else [encode(Seen(entry.ref, entry.acknowledged))]
 
     def _take_end_of_state(self, number: int, *, is_whole: bool) -> bool:
         """Take note that the state has arrived; say whether it was asked for."""

@@ -119,13 +119,14 @@ class ClientSession:
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
         )
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
         known: KnownVersion,
         filter_: Predicate,
         now: Instant,
         *,
         durable: str | None = None,
+        after: bytes | None = None,
         state: bool = False,
         requires: Predicate = NO_REQUIREMENT,
         shown_as: VerifiedType | None = None,
@@ -133,7 +134,8 @@ class ClientSession:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
         `requires` is what their publishers have to meet. With a `durable` name, the broker
-        goes on where it was acknowledged to be. With `state`, what publishers said last comes first.
+        goes on where it was acknowledged to be, or behind the position `after` that the application has kept
+        itself. With `state`, what publishers said last comes first.
         `shown_as` is the type that the right converts events into, if it does.
         """
         check_durable_name(durable)
@@ -148,6 +150,7 @@ class ClientSession:
             stream,
             seen=seen,
             durable=durable,
+            arrived=after,
             wants_state=state,
             requires=requires,
         )
@@ -156,7 +159,7 @@ class ClientSession:
             self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
         )
 
-    def acknowledge(self, entry: Subscribed, position: int) -> list[Effect]:
+    def acknowledge(self, entry: Subscribed, position: bytes) -> list[Effect]:
         """Say that the application wants nothing up to a position again."""
         return self._connection.sent(self._book.acknowledge(entry, position))
 

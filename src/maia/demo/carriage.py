@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CarriedFrame", "Carriage", "FrameId", "carriage_of", "words_to_look_for"]
 
-FrameId = tuple[str, int]
-"""A stream in hexadecimal, and a number within it: the same at every broker."""
+FrameId = str
+"""The label of a frame in hexadecimal: the same at every broker."""
 
 _EXCERPT_BYTES: Final = 12
 
@@ -137,10 +137,12 @@ def carriage_of(
 
 
 def _carried(message: Sealed, size: int) -> CarriedFrame:
+    from maia.wire.stream_numbers import frame_label
+
     columns = {column.uid: column.sealed for column in message.columns}
     excerpt = columns.get(NUMBERPLATE, b"")[:_EXCERPT_BYTES].hex()
     return CarriedFrame(
-        frame=(message.stream.hex(), message.sequence),
+        frame=frame_label(message.publisher, message.stream, message.sequence).hex(),
         epoch=message.epoch,
         rows=message.rows,
         uids=tuple(columns),

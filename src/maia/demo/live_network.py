@@ -199,7 +199,7 @@ class LiveNetwork:
             else:
                 self.inboxes[office].append(dict(event))
                 if office == WITNESS:
-                    self.frames[str(moment)] = (event.delivered.stream.hex(), event.delivered.sequence)
+                    self.frames[str(moment)] = event.delivered.label.hex()
                 self.tell(office, "sighting", event)
             self.arrived.set()
 

@@ -55,11 +55,18 @@ class SparkView:
     delivered: tuple[Column, ...]
     uids: tuple[AttributeUid, ...] = ()
     """What the columns of `seen` are called."""
+    at_once: tuple[Column, ...] | None = None
+    """The delivered columns over what is stored, if no interest is asked in between."""
+    is_open: bool = False
+    """Whether every row is admitted."""
 
     def of(self, events: DataFrame) -> DataFrame:
         """Return `events`, whose columns are called by uid, as the View shows them."""
         _check_columns(events, self.stored)
-        seen = events.where(self.admits).select(*self.seen)
+        admitted = events if self.is_open else events.where(self.admits)
+        if self.at_once is not None:
+            return admitted.select(*self.at_once)
+        seen = admitted.select(*self.seen)
         wanted = seen if self.interest is None else seen.where(self.interest)
         return wanted.select(*self.delivered)
 
@@ -93,13 +100,22 @@ def _transformed(
 ) -> SparkView:
     found = transformed(view, stored, _SparkAlgebra(keys))
     seen = {uid: kind for uid, (kind, _) in found.seen.items()}
+    named = checked_delivered(delivered, seen)
+    values = {uid: value for uid, (_, value) in found.seen.items()}
+    at_once = tuple(values.get(one.uid, _missing(one.kind)).alias(one.name) for one in named)
+    open_windows = (
+        window.admits == ALWAYS and all(step.restriction == ALWAYS for step in window.transformations)
+        for window in view.windows
+    )
     return SparkView(
         stored=dict(stored),
         admits=found.admits,
         seen=tuple(value.alias(uid) for uid, (_, value) in found.seen.items()),
         interest=_interest(view, seen),
-        delivered=tuple(_delivered_column(a, seen) for a in checked_delivered(delivered, seen)),
+        delivered=tuple(_delivered_column(one, seen) for one in named),
         uids=tuple(seen),
+        at_once=at_once if view.interest == ALWAYS else None,
+        is_open=any(open_windows),
     )
 
 
@@ -132,7 +148,11 @@ def _seen_column(uid: AttributeUid, resolved: ViewPlan, windows: Sequence[Column
 def _delivered_column(attribute: Attribute, seen: Kinds) -> Column:
     if attribute.uid in seen:
         return _column(attribute.uid).alias(attribute.name)
-    return F.lit(None).cast(spark_type(attribute.kind)).alias(attribute.name)
+    return _missing(attribute.kind).alias(attribute.name)
+
+
+def _missing(kind: Kind) -> Column:
+    return F.lit(None).cast(spark_type(kind))
 
 
 class _SparkAlgebra:
@@ -192,7 +212,7 @@ class _SparkAlgebra:
                 assert_never(test)
 
     def literal(self, value: PresentValue | None, kind: Kind) -> Column:
-        return F.lit(None).cast(spark_type(kind)) if value is None else _literal(value, kind)
+        return _missing(kind) if value is None else _literal(value, kind)
 
     def calculated(self, sign: ArithmeticSign, left: Column, right: Column, kind: Kind) -> Column:
         if kind is Kind.FLOAT:

@@ -1,18 +1,20 @@
 """What do transformations make of a whole frame, column by column?
 
 Brokers ask for Views of one window, which most are. Columns that no rule
-touches are passed on as they are, and a keyed result is calculated once for
-each value of a frame. The rows that are given have passed the window's own
-restriction. The answer is that of `see` in `maia.policy.view` for each row.
+touches are passed on as they are, and what a function makes of a value is
+remembered: numberplates, places and hours come again and again. The rows that are
+given have passed the window's own restriction. The answer is that of `see` in
+`maia.policy.view` for each row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, assert_never
+from functools import partial
+from typing import Final, TypeAlias, assert_never, cast
 
-from maia.credentials.authority import Transformation
-from maia.events import AttributeUid, Column, Frame, Kind, Value
+from maia.credentials.authority import AllAttributes, AttributeSet, Transformation
+from maia.events import AttributeUid, Column, Frame, Kind, PresentValue, Value
 from maia.expressions.meaning import KeyView, TransformationKeys, calculated, keyed_result, result_of
 from maia.expressions.syntax import (
     KEYED,
@@ -26,7 +28,7 @@ from maia.expressions.syntax import (
     Take,
     assigned_kinds,
 )
-from maia.policy.view import View, is_among
+from maia.policy.view import View
 from maia.predicates.meaning import RowReader, row_reader
 from maia.predicates.syntax import ALWAYS, Not, Predicate
 from maia.views.plan import checked_view
@@ -38,6 +40,10 @@ Calculate: TypeAlias = Callable[[Columns, int], Sequence[Value]]
 Rows: TypeAlias = Sequence[int]
 SeeFrame: TypeAlias = Callable[[Frame], tuple[Frame | None, Rows]]
 """What is shown of a frame, None for nothing, and of which of its rows."""
+_Make: TypeAlias = Callable[[PresentValue], Value]
+_RESULTS_MAX: Final = 16_384
+_LENGTH_MAX: Final = 256
+"""Longer texts are not remembered: they would take room, and hardly come again."""
 _Step: TypeAlias = Callable[[Frame, Rows], tuple[Frame | None, Rows]]
 
 
@@ -48,7 +54,7 @@ def transforming_frames(view: View, keys: TransformationKeys) -> SeeFrame:
     wanted = _reader(view.interest)
 
     def see(frame: Frame) -> tuple[Frame | None, Rows]:
-        shown: Frame | None = _only(frame, lambda uid: is_among(uid, window.attributes))
+        shown: Frame | None = _only(frame, window.attributes)
         rows: Rows = range(frame.rows)
         for step in steps:
             if shown is not None:
@@ -62,8 +68,10 @@ def _reader(predicate: Predicate) -> RowReader | None:
     return None if predicate == ALWAYS else row_reader(predicate)
 
 
-def _only(frame: Frame, wanted: Callable[[AttributeUid], bool]) -> Frame:
-    return Frame(frame.rows, {uid: column for uid, column in frame.columns.items() if wanted(uid)})
+def _only(frame: Frame, shown: AttributeSet) -> Frame:
+    if isinstance(shown, AllAttributes) or frame.columns.keys() <= shown:
+        return frame
+    return Frame(frame.rows, {uid: column for uid, column in frame.columns.items() if uid in shown})
 
 
 def _narrowed(frame: Frame, numbers: Rows, reader: RowReader | None) -> tuple[Frame | None, Rows]:
@@ -93,7 +101,7 @@ def _step(step: Transformation, keys: KeyView) -> _Step:
                 columns[uid] = Column(kind, (None,) * came.rows)
         for rule in rules:
             rule(came, columns)
-        return _only(Frame(came.rows, columns), lambda uid: is_among(uid, step.attributes)), rows
+        return _only(Frame(came.rows, columns), step.attributes), rows
 
     return run
 
@@ -142,17 +150,18 @@ def _calculator(expression: Expression, keys: KeyView) -> Calculate:
             ]
         case Call(function, inner, operands):
             given = _calculator(inner, keys)
-            if function in KEYED:
-                return lambda columns, rows: _keyed(expression, given(columns, rows), keys)
             if function is Function.FIRST:
                 count = int(operands[0])
+                # The syntax takes a prefix of texts alone.
                 return lambda columns, rows: [
-                    None if value is None else str(value)[:count] for value in given(columns, rows)
+                    None if value is None else value[:count]
+                    for value in cast("Sequence[str | None]", given(columns, rows))
                 ]
-            return lambda columns, rows: [
-                None if value is None else result_of(function, value, operands)
-                for value in given(columns, rows)
-            ]
+            make: _Make = partial(result_of, function, operands=operands)
+            if function in KEYED:
+                make = partial(keyed_result, expression, keys=keys)
+            result = _Results(make).__getitem__
+            return lambda columns, rows: list(map(result, given(columns, rows)))
         case _:
             assert_never(expression)
 
@@ -161,9 +170,20 @@ def _taken(column: Column | None, kind: Kind, rows: int) -> Sequence[Value]:
     return column.values if column is not None and column.kind is kind else (None,) * rows
 
 
-def _keyed(call: Call, values: Sequence[Value], keys: KeyView) -> list[Value]:
-    known: dict[Value, Value] = {None: None}
-    for value in values:
-        if value is not None and value not in known:
-            known[value] = keyed_result(call, value, keys)
-    return [known[value] for value in values]
+class _Results(dict[Value, Value]):
+    """What a function makes of the values of one kind that came last, as far as there is room."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: _Make) -> None:
+        super().__init__({None: None})
+        self._make = make
+
+    def __missing__(self, value: PresentValue) -> Value:
+        made = self._make(value)
+        if len(self) > _RESULTS_MAX:
+            self.clear()
+            self[None] = None
+        if not isinstance(value, str | bytes) or len(value) <= _LENGTH_MAX:
+            self[value] = made
+        return made

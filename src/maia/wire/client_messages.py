@@ -22,6 +22,7 @@ from maia.wire.message_fields import (
     Key,
     Moment,
     Number,
+    Position,
     QuestionBytes,
     RequirementBytes,
     Rows,
@@ -205,7 +206,7 @@ class SubscribeDurable(AnyMessage, tag=18, frozen=True):
     credentials: Credentials
     definitions: Credentials
     name: DurableName
-    seen: Number | None
+    seen: Position | None
 
 
 class Warned(AnyMessage, tag=27, frozen=True):
@@ -274,12 +275,15 @@ class Published(AnyMessage, tag=21, frozen=True):
 
 
 class Deliver(AnyMessage, tag=22, frozen=True):
-    """A frame for one or more subscriptions of this client, as they may see it."""
+    """A frame for one or more subscriptions of this client, as they may see it.
+
+    `stream` and `label` tell streams and frames apart, and count nothing (`stream_numbers.py`).
+    """
 
     refs: Annotated[list[Number], Meta(max_length=65_536)]
     publisher: Key
     stream: Token
-    sequence: Number
+    label: Token
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
@@ -295,10 +299,10 @@ class DeliverLogged(AnyMessage, tag=23, frozen=True):
     """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position."""
 
     ref: Number
-    position: Number
+    position: Position
     publisher: Key
     stream: Token
-    sequence: Number
+    label: Token
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
@@ -314,18 +318,17 @@ class Seen(AnyMessage, tag=24, frozen=True):
     """The client has had everything of a durable subscription up to this position, and wants it no more."""
 
     ref: Number
-    position: Number
+    position: Position
 
 
 class Missed(AnyMessage, tag=25, frozen=True):
-    """Something that a durable subscription should have had is gone: frames from `first` to `last`.
+    """The event log is not whole up to this position, so a durable subscription may lack something, and why.
 
-    Positions count the frames of all types, so no more than `last - first + 1` of them were of this one.
+    How much is not said: the broker cannot look whether it was for this subscriber.
     """
 
     ref: Number
-    first: Number
-    last: Number
+    position: Position
     code: Code
     message: Text
 

@@ -25,6 +25,7 @@ __all__ = [
     "Moment",
     "NOT_FOR_SCREENS",
     "Number",
+    "Position",
     "RequirementBytes",
     "Rows",
     "Signature",
@@ -42,6 +43,8 @@ __all__ = [
 Digest: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Token: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Position: TypeAlias = Annotated[bytes, Meta(min_length=24, max_length=24)]
+"""A place in a broker's event log, sealed: only that broker can read it."""
 Small: TypeAlias = Annotated[bytes, Meta(max_length=1 << 16)]
 # What people read is one line: no control characters, and nothing that turns a line around on a screen.
 TEXT_MAX: Final = 1024

@@ -29,6 +29,7 @@ from maia.wire.messages import (
     StateTold,
     Unblinded,
 )
+from maia.wire.stream_numbers import frame_label, stream_label
 from support.blinded_net import BlindedNet
 from support.broker import sighting
 from support.recording import acknowledge, durable, logged_events
@@ -62,7 +63,9 @@ def test_a_delivery_names_the_publisher_and_its_numbers_as_ever(net):
     office.heard.clear()
     camera.publish(1, sighting("A"))
     said = office.heard[-1]
-    assert (said.publisher, said.stream, said.sequence) == (camera.principal.key, camera.stream, 0)
+    publisher, stream = camera.principal.key, camera.stream
+    assert (said.publisher, said.stream) == (publisher, stream_label(publisher, stream))
+    assert said.label == frame_label(publisher, stream, 0)
     assert said.published_at == int(net.now)
 
 
@@ -280,8 +283,9 @@ def test_a_durable_subscriber_gets_a_blinded_type_from_the_log_of_its_broker():
     camera.publish(1, sighting("B"))
     said = office.all_heard(DeliverLogged)
     assert [event[NUMBERPLATE] for event in logged_events(office)] == ["missed", "B"]
-    assert {(one.publisher, one.stream) for one in said} == {(camera.principal.key, camera.stream)}
-    assert [one.sequence for one in said] == [1, 2]
+    publisher, stream = camera.principal.key, camera.stream
+    assert {(one.publisher, one.stream) for one in said} == {(publisher, stream_label(publisher, stream))}
+    assert [one.label for one in said] == [frame_label(publisher, stream, number) for number in (1, 2)]
 
 
 def test_a_recorder_that_crashed_knows_what_its_log_has_of_a_blinded_type():

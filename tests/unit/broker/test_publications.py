@@ -18,6 +18,7 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Kind, attribute_uid
 from maia.predicates import AnyOf, Comparison, Operator
 from maia.wire.messages import Deliver, Ended, Publish, Published
+from maia.wire.stream_numbers import frame_label, stream_label
 from support.broker import NOW, Net, sighting
 
 
@@ -107,16 +108,17 @@ def test_attributes_without_right_are_left_out(net: Net) -> None:
     assert [set(event) for event in ccs.events()] == [{LOCATION}]
 
 
-def test_a_frame_keeps_publisher_stream_number_and_moment(net: Net) -> None:
+def test_a_delivery_says_publisher_and_moment_and_has_labels_in_place_of_stream_and_number(net: Net) -> None:
     camera, billing = net.client("camera at Victoria"), net.client("billing office")
     billing.subscribe()
     ref = camera.advertise()
     camera.publish(ref, sighting())
     camera.publish(ref, sighting())
     delivered = billing.all_heard(Deliver)
-    assert [message.sequence for message in delivered] == [0, 1]
+    publisher, stream = camera.principal.key, camera.stream
+    assert [message.label for message in delivered] == [frame_label(publisher, stream, one) for one in (0, 1)]
     assert {(one.publisher, one.stream, one.published_at) for one in delivered} == {
-        (camera.principal.key, camera.stream, int(NOW))
+        (publisher, stream_label(publisher, stream), int(NOW))
     }
 
 

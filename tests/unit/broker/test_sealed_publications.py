@@ -17,6 +17,7 @@ from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
+from maia.wire.stream_numbers import frame_label, stream_label
 from support.broker import NOW, SECOND, sighting
 from support.sealed_net import EVERYTHING, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
@@ -46,14 +47,16 @@ def test_nothing_of_a_sealed_type_is_carried_in_clear(level):
     assert not [message for message in net.frames() if isinstance(message, Carried)]
 
 
-def test_a_frame_keeps_its_publisher_stream_number_and_moment():
+def test_a_frame_keeps_its_publisher_labels_and_moment():
     net, _, _, _ = the_three()
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting())
     camera.publish(1, sighting())
     delivered = office.all_heard(Deliver)
-    assert [(one.publisher, one.stream, one.sequence, one.published_at) for one in delivered] == [
-        (camera.principal.key, camera.stream, number, int(NOW)) for number in (0, 1)
+    publisher, stream = camera.principal.key, camera.stream
+    assert [(one.publisher, one.stream, one.label, one.published_at) for one in delivered] == [
+        (publisher, stream_label(publisher, stream), frame_label(publisher, stream, number), int(NOW))
+        for number in (0, 1)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
 from maia.client import Delivered, GapDetected
@@ -39,12 +41,17 @@ def stands(played: Played) -> Subscribed:
     return entry
 
 
-def logged(entry: Subscribed, position: int, sequence: int | None = None) -> DeliverLogged:
-    number = position if sequence is None else sequence
-    return DeliverLogged(entry.ref, position, CAMERA, bytes(16), number, int(NOW), 1, [])
+def at(position: int) -> bytes:
+    """Return a position as a client gets it: 24 bytes that mean nothing to it."""
+    return sha256(position.to_bytes(8)).digest()[:24]
 
 
-def handed_out(played: Played) -> list[int | None]:
+def logged(entry: Subscribed, position: int, label: int | None = None) -> DeliverLogged:
+    number = position if label is None else label
+    return DeliverLogged(entry.ref, at(position), CAMERA, bytes(16), number.to_bytes(16), int(NOW), 1, [])
+
+
+def handed_out(played: Played) -> list[bytes | None]:
     return [notice.position for notice in played.notices() if isinstance(notice, Delivered)]
 
 
@@ -52,6 +59,13 @@ def test_it_asks_under_its_name_and_has_seen_nothing(played: Played) -> None:
     entry = subscribes(played)
     (asked,) = played.said(SubscribeDurable)
     assert (asked.id, asked.name, asked.seen) == (entry.ref, "nightly", None)
+
+
+def test_an_application_that_keeps_the_position_goes_on_behind_it(played: Played) -> None:
+    played.effects += played.session.subscribe(
+        played.known, ALWAYS, played.now, durable="nightly", after=at(7)
+    )[1]
+    assert played.said(SubscribeDurable)[-1].seen == at(7)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "n" * 129, "naïve", "line\nbreak"])
@@ -65,47 +79,46 @@ def test_each_position_is_handed_out_once_also_after_a_reconnection(played: Play
     played.broker_says(logged(entry, 4))
     played.broker_says(logged(entry, 4))
     played.broker_says(logged(entry, 7))
-    assert handed_out(played) == [4, 7]
+    assert handed_out(played) == [at(4), at(7)]
     played.link_closes()
     played.time_passes(60)
     played.is_welcomed()
     asked = played.said(SubscribeDurable)[-1]
-    assert asked.seen == 7
+    assert asked.seen == at(7)
     played.broker_says(Accepted(entry.ref, None))
     played.broker_says(logged(entry, 7))
     played.broker_says(logged(entry, 8))
-    assert handed_out(played) == [8]
+    assert handed_out(played) == [at(8)]
 
 
-def test_frames_of_one_number_in_two_parts_are_both_handed_out(played: Played) -> None:
+def test_frames_of_one_label_in_two_parts_are_both_handed_out(played: Played) -> None:
     entry = stands(played)
-    played.broker_says(logged(entry, 4, sequence=1))
-    played.broker_says(logged(entry, 5, sequence=1))
-    assert handed_out(played) == [4, 5]
+    played.broker_says(logged(entry, 4, label=1))
+    played.broker_says(logged(entry, 5, label=1))
+    assert handed_out(played) == [at(4), at(5)]
 
 
 def test_an_acknowledgement_is_said_once_and_again_where_it_may_have_been_lost(played: Played) -> None:
     entry = stands(played)
     played.broker_says(logged(entry, 4))
-    played.effects += played.session.acknowledge(entry, 4)
-    played.effects += played.session.acknowledge(entry, 4)
-    played.effects += played.session.acknowledge(entry, 3)
-    assert played.said(Seen) == [Seen(entry.ref, 4)]
+    played.effects += played.session.acknowledge(entry, at(4))
+    played.effects += played.session.acknowledge(entry, at(4))
+    assert played.said(Seen) == [Seen(entry.ref, at(4))]
     played.link_closes()
-    played.effects += played.session.acknowledge(entry, 5)
+    played.effects += played.session.acknowledge(entry, at(5))
     played.time_passes(60)
     played.is_welcomed()
     assert played.said(Seen) == []
     played.broker_says(Accepted(entry.ref, None))
-    assert played.said(Seen) == [Seen(entry.ref, 5)]
+    assert played.said(Seen) == [Seen(entry.ref, at(5))]
 
 
 def test_what_is_missed_is_told_and_not_waited_for(played: Played) -> None:
     entry = stands(played)
-    played.broker_says(MissedMessage(entry.ref, 1, 9, "UNAVAILABLE-LOG-REMOVED", "too long ago"))
+    played.broker_says(MissedMessage(entry.ref, at(9), "UNAVAILABLE-LOG-REMOVED", "too long ago"))
     (missed,) = [notice for notice in played.notices() if isinstance(notice, GapDetected)]
-    assert (missed.first, missed.last, missed.problem.code) == (1, 9, "UNAVAILABLE-LOG-REMOVED")
-    assert entry.arrived == 9
+    assert (missed.position, missed.problem.code) == (at(9), "UNAVAILABLE-LOG-REMOVED")
+    assert entry.arrived == at(9)
 
 
 @pytest.mark.parametrize(("forget", "kind"), [(True, ForgetDurable), (False, Unsubscribe)])
@@ -119,7 +132,7 @@ def test_to_end_and_to_forget_are_two_things(played: Played, forget: bool, kind:
 def test_nothing_is_acknowledged_of_a_subscription_without_a_name(played: Played) -> None:
     entry = played.subscribes()
     played.broker_says(Accepted(entry.ref, None))
-    assert played.session.acknowledge(entry, 4) == []
+    assert played.session.acknowledge(entry, at(4)) == []
 
 
 def test_positions_of_one_broker_mean_nothing_to_another() -> None:
@@ -128,7 +141,7 @@ def test_positions_of_one_broker_mean_nothing_to_another() -> None:
     played.is_welcomed()
     entry = stands(played)
     played.broker_says(logged(entry, 400))
-    played.effects += played.session.acknowledge(entry, 400)
+    played.effects += played.session.acknowledge(entry, at(400))
     played.session._connection._last_broker = SigningKey.from_seed(bytes(32)).principal  # it was another one
     played.link_closes()
     played.time_passes(60)
@@ -137,5 +150,5 @@ def test_positions_of_one_broker_mean_nothing_to_another() -> None:
     played.said(Seen)
     played.broker_says(Accepted(entry.ref, None))
     played.broker_says(logged(entry, 3))
-    assert handed_out(played) == [400, 3]
+    assert handed_out(played) == [at(400), at(3)]
     assert played.said(Seen) == []

@@ -203,11 +203,17 @@ def test_a_frame_is_given_to_the_application_once():
     played.notices()
 
     def deliver(*refs: int, sequence: int) -> Deliver:
-        return Deliver(list(refs), STORY.principal("CCS").key, b"s" * 16, sequence, 5, 1, [])
+        return Deliver(
+            list(refs), STORY.principal("CCS").key, b"s" * 16, bytes([sequence] * 16), sequence, 1, []
+        )
 
     played.broker_says(deliver(one.ref, sequence=7), deliver(one.ref, sequence=7))
     played.broker_says(deliver(one.ref, other.ref, sequence=7), deliver(one.ref, sequence=6))
-    given = [(notice.refs, notice.sequence) for notice in played.notices() if isinstance(notice, Delivered)]
+    given = [
+        (notice.refs, int(notice.published_at))
+        for notice in played.notices()
+        if isinstance(notice, Delivered)
+    ]
     assert given == [((one.ref,), 7), ((other.ref,), 7)]  # 6 was overtaken: order was promised, 6 was not
     # Across a reconnection too.
     played.link_closes()
@@ -215,13 +221,13 @@ def test_a_frame_is_given_to_the_application_once():
     played.is_welcomed()
     played.notices()
     played.broker_says(deliver(one.ref, sequence=7), deliver(one.ref, sequence=8))
-    assert [notice.sequence for notice in played.notices()] == [8]
+    assert [int(notice.published_at) for notice in played.notices()] == [8]
 
 
 def test_deliveries_for_strangers_are_dropped(played):
     played.is_welcomed()
     played.notices()
-    played.broker_says(Deliver([99], STORY.principal("CCS").key, bytes(16), 0, 5, 1, []))
+    played.broker_says(Deliver([99], STORY.principal("CCS").key, bytes(16), bytes(16), 5, 1, []))
     assert played.notices() == []
 
 

@@ -31,7 +31,7 @@ def subscribes(played: Played, *, state: bool = True) -> Subscribed:
 
 
 def last_word(entry: Subscribed) -> Deliver:
-    return Deliver([entry.ref], CAMERA, bytes(16), 7, int(NOW), 1, [])
+    return Deliver([entry.ref], CAMERA, bytes(16), bytes(16), int(NOW), 1, [])
 
 
 def told(played: Played) -> list[StateKnown]:

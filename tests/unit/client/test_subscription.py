@@ -38,7 +38,7 @@ def subscription(home: Home) -> Subscription:
 
 def delivered(sequence: int, rows: int = 1) -> Delivered:
     plates = Column(Kind.STRING, tuple(f"{sequence}-{row}" for row in range(rows)))
-    return Delivered((1,), CAMERA, bytes(16), sequence, NOW, Frame(rows, {NUMBERPLATE: plates}))
+    return Delivered((1,), CAMERA, bytes(16), sequence.to_bytes(16), NOW, Frame(rows, {NUMBERPLATE: plates}))
 
 
 @in_a_loop
@@ -192,6 +192,6 @@ async def test_whoever_leaves_acknowledges_what_was_taken(durable):
 @in_a_loop
 async def test_what_was_missed_can_be_asked_for(durable):
     _, subscription = durable
-    missed = GapDetected(1, 3, 9, RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
+    missed = GapDetected(1, bytes(24), RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
     subscription.note(missed)
     assert subscription.missed == (missed,)

@@ -30,7 +30,7 @@ from support.spark_city import CAMERA, SparkCity, spark_city
 BILLING, STATISTICS = "billing office", "statistics office"
 MANY = ReadMaxRows(1000)
 Sent = TypeVar("Sent")
-BEGIN = {"log": "", "position": 0}
+BEGIN = {"log": "", "position": ""}
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_batch_ends_at_its_limit_and_with_a_whole_frame(city: SparkCity) -> No
         city.publish(*["C"] * rows)
     with Query(city, durable="c") as query:
         ends, start = [], BEGIN
-        until(lambda: len(query.reader._opened().after(0)) == 3)
+        until(lambda: len(query.reader._opened(BEGIN).after(0)) == 3)
         for _ in range(3):
             end = query.news(start, ReadMaxRows(3))
             ends.append(len(query.plates(start, end)))
@@ -132,9 +132,9 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
         query.reader.latestOffset(BEGIN, MANY)
         for number in range(8):
             city.publish(f"D{number}")
-        inbox = query.reader._opened()
+        inbox = query.reader._opened(BEGIN)
         until(lambda: len(inbox.after(0)) == 4)
-        assert len(inbox.after(0, wait_s=0.5)) == 4
+        assert len(inbox.after("", wait_s=0.5)) == 4
         seen, start = [], BEGIN
         while len(seen) < 8:
             end = query.news(start, query.reader.getDefaultReadLimit())
@@ -166,7 +166,7 @@ def test_a_run_that_is_to_end_reads_nothing_that_was_published_after_it_began(ci
         query.reader.prepareForTriggerAvailableNow()
         city.publish("F2")
         first = query.news(BEGIN)
-        until(lambda: len(query.reader._opened().after(0)) == 2)
+        until(lambda: len(query.reader._opened(BEGIN).after(0)) == 2)
         assert query.plates(BEGIN, first) == ["F1"]
         assert query.reader.latestOffset(first, MANY) == first
     with Query(city, durable="f") as query:
@@ -197,7 +197,7 @@ def test_a_reader_that_subscribes_next_under_a_name_takes_it_over(city: SparkCit
 
 @pytest.mark.parametrize(
     "offset",
-    [{}, {"log": "", "position": -1}, {"log": "", "position": "1"}, {"log": 1, "position": 1}],
+    [{}, {"log": "", "position": 1}, {"log": "", "position": "1"}, {"log": 1, "position": ""}],
 )
 def test_an_offset_that_is_none_of_ours_is_refused(city: SparkCity, offset: dict[str, object]) -> None:
     with Query(city, durable="i") as query, pytest.raises(SparkProblem, match=r"\[INPUT-SPARK-OFFSET\]"):
@@ -206,7 +206,7 @@ def test_an_offset_that_is_none_of_ours_is_refused(city: SparkCity, offset: dict
 
 def test_the_checkpoint_of_another_broker_is_refused(city: SparkCity) -> None:
     with Query(city, durable="i") as query, pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-LOG\]"):
-        query.reader.latestOffset({"log": "ed25519:00", "position": 7}, MANY)
+        query.reader.latestOffset({"log": "ed25519:00", "position": "00" * 24}, MANY)
 
 
 def test_a_batch_that_does_not_come_again_is_reported(
@@ -214,14 +214,16 @@ def test_a_batch_that_does_not_come_again_is_reported(
 ) -> None:
     subscribed(city, "j")
     with Query(city, durable="j") as query:
-        inbox = query.reader._opened()
+        inbox = query.reader._opened(BEGIN)
         monkeypatch.setattr(inbox, "_wait_s", 1.0)  # once the subscription stands
         log = inbox.log
         with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
-            query.reader.partitions({"log": log, "position": 0}, {"log": log, "position": 1 << 40})
+            query.reader.partitions({"log": log, "position": ""}, {"log": log, "position": "00" * 24})
 
 
-def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_will(city: SparkCity) -> None:
+def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_will(
+    city: SparkCity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subscribed(city, "m")
     city.publish("M1")
     with Query(city, durable="m") as query:
@@ -229,12 +231,12 @@ def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_wil
         query.reader.commit(first)
         until(lambda: query.reader.latestOffset(first, MANY) == first)
     city.publish("M2")
-    with (
-        Query(city, durable="m") as query,
-        pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"),
-    ):
-        query.reader.partitions(BEGIN, first)
+    with Query(city, durable="m") as query:
+        monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)  # once the subscription stands
+        with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
+            query.reader.partitions(BEGIN, first)
     with Query(city, durable="m", failOnDataLoss="false") as query:
+        monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)
         assert query.plates(BEGIN, first) == []
         assert query.plates(first, query.news(first)) == ["M2"]
 

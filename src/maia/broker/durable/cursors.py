@@ -3,6 +3,9 @@
 A cursor belongs to a principal and a name that it chose. It says up to which
 position of the event log its owner has acknowledged everything. It outlives
 links, clients and this process.
+
+Its owner gets positions sealed under a key of the cursor: one can be handed back, and compared with
+nothing else. The numbers of the log count frames of all types, and those that the owner may not see (A91).
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from hashlib import sha256
 from typing import Annotated, Final
 
 import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from msgspec import Meta
 
 from maia.broker.publication.transit import StreamOrder
@@ -22,10 +27,11 @@ from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.wire.effects import Effect, Keep, LinkId
 from maia.wire.message_fields import DurableName
 
-__all__ = ["KEPT_CURSOR", "BadCursor", "Cursor", "cursor_from_bytes", "forgotten", "kept"]
+__all__ = ["CURSOR_KEY_BYTES", "KEPT_CURSOR", "BadCursor", "Cursor", "cursor_from_bytes", "forgotten", "kept"]
 
 KEPT_CURSOR: Final = "cursor/"
 """How the names under which cursors are kept begin."""
+CURSOR_KEY_BYTES: Final = 32
 
 _STREAMS: Final = 1024
 _ROWS: Final = MemoryLimits(streams_max=_STREAMS, numbers_per_stream_max=4)
@@ -44,6 +50,8 @@ class Cursor:
     owner: bytes
     name: str
     type_id: bytes
+    key: bytes = field(repr=False)
+    """Positions are sealed with it for its owner."""
     seen: int
     """Everything up to here is acknowledged, or was nothing for its owner to see."""
     kept_seen: int = 0
@@ -79,6 +87,17 @@ class Cursor:
             self.next = arrived + 1
             self.delivered(arrived, 0)
 
+    def sealed(self, position: int) -> bytes:
+        """Return a position as its owner gets it: the same one always looks the same."""
+        return AESSIV(self.key).encrypt(position.to_bytes(8, "big"), None)
+
+    def opened(self, sealed: bytes) -> int | None:
+        """Return a position that its owner has handed back; None if this cursor has not given it."""
+        try:
+            return int.from_bytes(AESSIV(self.key).decrypt(sealed, None), "big")
+        except InvalidTag:
+            return None
+
     def detach(self) -> None:
         """Take note that the owner is gone: what was not acknowledged will be delivered again."""
         self.holder, self.reading, self.waits_since, self.is_stuck = None, None, None, False
@@ -112,6 +131,7 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     owner: Annotated[bytes, Meta(min_length=32, max_length=32)]
     name: DurableName
     type_id: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    key: Annotated[bytes, Meta(min_length=CURSOR_KEY_BYTES, max_length=CURSOR_KEY_BYTES)]
     seen: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -121,7 +141,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
 def kept(cursor: Cursor) -> Effect:
     """Return what keeps a cursor as it is now."""
     cursor.kept_seen = cursor.seen
-    data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.seen)
+    data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.key, cursor.seen)
     return Keep(_name_of(cursor), msgspec.msgpack.encode(data))
 
 
@@ -136,7 +156,7 @@ def cursor_from_bytes(data: bytes) -> Cursor:
         found = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadCursor("what was kept as a cursor cannot be read") from problem
-    return Cursor(found.owner, found.name, found.type_id, found.seen, kept_seen=found.seen)
+    return Cursor(found.owner, found.name, found.type_id, found.key, found.seen, kept_seen=found.seen)
 
 
 def _name_of(cursor: Cursor) -> str:

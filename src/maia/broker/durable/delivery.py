@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from maia.broker.durable.cursors import Cursor, forgotten, kept
+from maia.broker.durable.cursors import CURSOR_KEY_BYTES, Cursor, forgotten, kept
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.delivery import put_on_record
@@ -90,6 +90,9 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
         raise NotRecorded("this broker does not record the type, so nothing of it could be delivered later")
     owner = link.peer.key
     known = log.cursors.get((owner, message.name))
+    seen = None if known is None or message.seen is None else known.opened(message.seen)
+    if message.seen is not None and (seen is None or seen > log.upto):
+        raise CursorAhead("you were served from another event log, or from this one before it was put back")
     if known is None:
         limits = state.settings.limits
         most = limits.durable_names_per_principal
@@ -98,12 +101,11 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
         if len(log.cursors) >= limits.durable_names:
             raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
         # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
-        known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, log.upto)
+        key = state.random(CURSOR_KEY_BYTES)
+        known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, key, log.upto)
         state.to_keep.append(kept(known))
     elif known.type_id != type_id:
         raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
-    if message.seen is not None and message.seen > log.upto:
-        raise CursorAhead(f"you have had {message.seen} frames, and the event log here has {log.upto}")
     return known
 
 
@@ -138,16 +140,16 @@ def receive_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[E
     # Retention has taken what is before; what was read just before that is still delivered.
     last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
     if last >= cursor.next:
-        first, cursor.next = cursor.next, last + 1
+        cursor.next = last + 1
         removed = LogRemoved("it was longer ago than the event log goes back")
-        effects.append(_missed(entry, first, last, removed))
+        effects.append(_missed(entry, cursor, last, removed))
     effects += _taken_from_disk(state, cursor, entry, found, now)
     if found.problem is None:
         # What waits is tried again in a while; to read it again at once would never end.
         return effects if cursor.waits_since is not None else [*effects, *advance(state, cursor, now)]
     cursor.is_stuck = True
     damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
-    return [*effects, _missed(entry, cursor.next, cursor.next, damaged)]
+    return [*effects, _missed(entry, cursor, cursor.next, damaged)]
 
 
 def advance_link(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
@@ -237,7 +239,7 @@ def _taken(
     cursor.next, cursor.waits_since = logged.position + 1, None
     if isinstance(found, MaiaError):
         refused = Count("maia_frames_refused_total", labels={"code": found.code})
-        return [refused, _missed(entry, logged.position, logged.position, found)]
+        return [refused, _missed(entry, cursor, logged.position, found)]
     transit = found.transit
     if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
         return [Count("maia_late_frames_total")]
@@ -255,9 +257,8 @@ def _taken(
     try:
         recorded = put_on_record(state, entry, transit, seen, now)
     except LedgerRequired as problem:
-        return [_missed(entry, logged.position, logged.position, problem)]
-    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
-    about = entry.ref, logged.position, *whom, seen.rows, seen.columns
+        return [_missed(entry, cursor, logged.position, problem)]
+    about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
     data = encode_known(
         DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
@@ -283,9 +284,9 @@ def _has_room(state: BrokerState, cursor: Cursor) -> bool:
     return is_short and (not cursor.under_way or cursor.bytes_under_way < limits.durable_bytes_under_way)
 
 
-def _missed(entry: Subscription, first: int, last: int, problem: MaiaError) -> Effect:
+def _missed(entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError) -> Effect:
     text = sendable_text(problem.message)
-    return Send(entry.link, encode(Missed(entry.ref, first, last, problem.code, text)))
+    return Send(entry.link, encode(Missed(entry.ref, cursor.sealed(upto), problem.code, text)))
 
 
 def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
@@ -304,7 +305,8 @@ def receive_seen(state: BrokerState, link: Link, message: Seen, now: Instant) ->
     entry = link.subscriptions.get(message.ref)
     if entry is None or entry.cursor is None:
         return []  # it has ended meanwhile, or has none to move
-    if entry.cursor.acknowledge(message.position):
+    position = entry.cursor.opened(message.position)
+    if position is not None and entry.cursor.acknowledge(position):
         state.to_keep.append(kept(entry.cursor))
     return advance(state, entry.cursor, now)
 

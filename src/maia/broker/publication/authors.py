@@ -23,6 +23,7 @@ from maia.errors import MaiaError
 from maia.events import Frame, Instant
 from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_author
 from maia.wire.messages import Author, Publish, PublishSigned, PublishTo
+from maia.wire.stream_numbers import frame_label
 
 __all__ = ["AttachedStatements", "attached", "check_signature", "vouched_for"]
 
@@ -79,7 +80,8 @@ def attached(
         requires = message.requires
     if isinstance(message, PublishSigned):
         type_id = entry.right.event_type.type_id
-        about = Publishing(type_id, entry.stream, message.sequence, message.published_at, requires)
+        label = frame_label(link.peer.key, entry.stream, message.sequence)
+        about = Publishing(type_id, label, message.published_at, requires)
         whole = proof_of_author(given, about, link.peer, message.signature, message.seed)
         if entry.shaper.transform is None and shaped.frame == (
             given.take(shaped.rows) if shaped.refused else given
@@ -94,9 +96,8 @@ def check_signature(transit: Transit) -> None:
     author = transit.author
     if author is None or not author.proof:
         return
-    about = Publishing(
-        transit.type_id, transit.stream, transit.sequence, transit.published_at, author.requires
-    )
+    label = frame_label(transit.publisher.key, transit.stream, transit.sequence)
+    about = Publishing(transit.type_id, label, transit.published_at, author.requires)
     AuthorProof.from_bytes(author.proof).check(transit.publisher, about, transit.frame)
 
 

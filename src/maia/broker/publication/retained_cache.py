@@ -6,14 +6,18 @@ on from it; other brokers remember frames that pass, and use them for a lease af
 have asked all neighbours (6.3.2). All of it is bounded: what passed longest ago is forgotten
 first, and asked for again when it is wanted. What passes takes no room from the
 publishers of this broker.
+
+The last frame of a stream may be withheld from a subscriber that got the one before it. For it, that
+one is still the state: otherwise it would see its state vanish, and know that something was withheld
+(A91). So some frames before the last one are remembered, and each asker gets the last that it may see.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit
@@ -29,11 +33,15 @@ __all__ = [
     "Question",
     "RetainedFrame",
     "RetainedFrames",
+    "Shows",
 ]
 
 
 FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
+_EARLIER: Final = 15
+"""How many frames before the last one are remembered of a stream."""
+_EARLIER_BYTES_MAX: Final = 16 << 20
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
 _Stream = tuple[bytes, bytes, bytes, bytes, str]
@@ -77,6 +85,10 @@ class RetainedFrame:
         return () if self.right is None else (self.right, *self.consents)
 
 
+Shows: TypeAlias = Callable[[RetainedFrame], bool]
+"""Says whether an asker may see something of a frame."""
+
+
 def _last_rows(rows: list[RetainedFrame]) -> RetainedFrame:
     """Return one frame with the last events on topics out of it, which say that they are a part of one."""
     said = rows[0]
@@ -85,10 +97,16 @@ def _last_rows(rows: list[RetainedFrame]) -> RetainedFrame:
     return replace(said, frame=replace(part, kept=part.kept or list(range(part.frame.rows))))
 
 
+def _stream_of(frame: Transit | Sealed, topic: str = "") -> _Stream:
+    if isinstance(frame, Sealed):
+        return frame.type_id, frame.publisher, frame.stream, frame.signer, topic
+    return frame.type_id, frame.publisher.key, frame.stream, b"", topic
+
+
 class RetainedFrames:
     """The last frames of a bounded number of streams, and of which types they are all there is."""
 
-    __slots__ = ("_bytes", "_complete", "_frames", "_of_type", "_passed")
+    __slots__ = ("_bytes", "_complete", "_earlier", "_earlier_bytes", "_frames", "_of_type", "_passed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -98,6 +116,9 @@ class RetainedFrames:
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
         self._complete: dict[bytes, Instant] = {}
         self._bytes = 0
+        self._earlier: OrderedDict[_Stream, deque[RetainedFrame]] = OrderedDict()
+        """The frames before the last one, the newest first."""
+        self._earlier_bytes = 0
 
     def __len__(self) -> int:
         """Return how many frames are remembered."""
@@ -105,17 +126,15 @@ class RetainedFrames:
 
     def remember(self, last: RetainedFrame, topic: str = "") -> bool:
         """Take note of a frame, or of a row on a topic; say whether it is not older than the one known."""
-        frame = last.frame
-        if isinstance(frame, Sealed):
-            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer, topic)
-        else:
-            stream = (frame.type_id, frame.publisher.key, frame.stream, b"", topic)
+        frame, stream = last.frame, _stream_of(last.frame, topic)
         known = self._frames.get(stream)
         if known is not None:
             newest, is_signed = known.frame.sequence, bool(stream[3])
             if frame.sequence < newest if is_signed else is_late(frame.sequence, newest=newest):
                 return False
             self._bytes -= known.size
+            if frame.sequence != newest:
+                self._remember_earlier(stream, known)
         self._frames[stream] = last
         self._frames.move_to_end(stream)
         self._passed.pop(stream, None)
@@ -127,16 +146,46 @@ class RetainedFrames:
             self._forget(next(iter(self._passed or self._frames)))
         return True
 
-    def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, RetainedFrame]]:
-        """Yield publisher, stream and last frame of all that are known to have published a type.
+    def _remember_earlier(self, stream: _Stream, frame: RetainedFrame) -> None:
+        earlier = self._earlier.get(stream)
+        if earlier is None:
+            earlier = self._earlier[stream] = deque()
+        earlier.appendleft(frame)
+        self._earlier_bytes += frame.size
+        if len(earlier) > _EARLIER:
+            self._earlier_bytes -= earlier.pop().size
+        while self._earlier_bytes > _EARLIER_BYTES_MAX:
+            _, gone = self._earlier.popitem(last=False)
+            self._earlier_bytes -= sum(one.size for one in gone)
+
+    def line(self, frame: Transit | Sealed) -> list[RetainedFrame]:
+        """Return what is remembered of the stream of a frame, the last first."""
+        return self._line(_stream_of(frame))
+
+    def _line(self, stream: _Stream) -> list[RetainedFrame]:
+        said = self._frames.get(stream)
+        if said is None:
+            return []
+        # What lets the last one be passed on lets those before it.
+        earlier = self._earlier.get(stream, ())
+        return [said, *(replace(one, right=said.right, consents=said.consents) for one in earlier)]
+
+    def of_type(
+        self, type_id: bytes, shows: Shows = lambda _said: True
+    ) -> Iterator[tuple[bytes, bytes, RetainedFrame]]:
+        """Yield publisher, stream and last frame that shows something, of all that published a type.
 
         Of topics these are, for each stream in the order of their numbers, the frames that hold the last
         event on some topic, cut to these events.
         """
         cut: dict[tuple[bytes, bytes, int], list[RetainedFrame]] = {}
         for stream in list(self._of_type.get(type_id, ())):
-            said = self._frames[stream]
-            if stream[4]:
+            is_topic = bool(stream[4])
+            line = self._line(stream)
+            said = next((one for one in line if shows(_last_rows([one]) if is_topic else one)), None)
+            if said is None:
+                continue
+            if is_topic:
                 cut.setdefault((stream[1], stream[2], said.frame.sequence), []).append(said)
             else:
                 yield stream[1], stream[2], said
@@ -171,6 +220,7 @@ class RetainedFrames:
 
     def _forget(self, stream: _Stream) -> None:
         self._bytes -= self._frames.pop(stream).size
+        self._earlier_bytes -= sum(one.size for one in self._earlier.pop(stream, ()))
         self._passed.pop(stream, None)
         of_type = self._of_type[stream[0]]
         del of_type[stream]
@@ -215,3 +265,5 @@ class Question:
     is_whole: bool = True
     ask_at: Instant | None = None
     """When the neighbours are asked, if they were not at once."""
+    shown: dict[tuple[bytes, bytes], int] = field(default_factory=dict, repr=False)
+    """The number of the last frame that was shown to its asker, by publisher and stream."""

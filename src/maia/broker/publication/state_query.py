@@ -19,13 +19,13 @@ from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.expected_sources import refuse_unasked
 from maia.broker.publication.retained import book_keys, holds_topics
-from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
+from maia.broker.publication.retained_cache import Client, Question, RetainedFrame, Shows
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.subscriptions.local_subscribers import delivery_of
+from maia.broker.subscriptions.local_subscribers import Seen, delivery_of
 from maia.broker.timers import StateQueries
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -83,9 +83,8 @@ def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -
             question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
             return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
     type_id = entry.right.event_type.type_id
-    known = [
-        effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
-    ]
+    usable = _usable(state, type_id, now, lambda said: _is_seen(state, entry, said.frame, now))
+    known = [effect for said in usable for effect in _shown(state, entry, said.frame, now)]
     return [*known, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
 
 
@@ -100,9 +99,11 @@ def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now
     """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
     if message.question in state.questions:
         return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
+    # Those behind it may see different frames of a stream: the last one that is wanted, and some before.
     known = [
         Send(link.id, encode(StateFrame(message.question, data)))
-        for said in _usable(state, message.type_id, now)
+        for last in _usable(state, message.type_id, now)
+        for said in ([last] if holds_topics(state, message.type_id) else state.retained.line(last.frame))
         if (data := _for_neighbour(state, link.id, said, now)) is not None
     ]
     return [*known, *_asked(state, link.id, message.question, message.type_id, now)]
@@ -165,19 +166,36 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     # Of topics there are several last events on one stream; only their publisher's broker knows which.
-    is_newest = bool(is_cut) or holds_topics(state, frame.type_id) or state.retained.remember(said)
-    if not is_newest:
-        return []
+    is_retained = not is_cut and not holds_topics(state, frame.type_id)
+    if is_retained:
+        state.retained.remember(said)
+    newer = state.retained.line(frame) if is_retained else []
+    newer = [one for one in newer if one.frame.sequence > frame.sequence]
     match question.asker:
         case Client(link=number, ref=ref):
             holder = state.links.get(number)
             entry = None if holder is None else holder.subscriptions.get(ref)
-            return [] if entry is None else _shown(state, entry, frame, now)
+            if entry is None or any(_is_seen(state, entry, one.frame, now) for one in newer):
+                return []
+            return _shown_in_answer(state, question, entry, frame, now)
         case None:
             return []
         case neighbour:
             data = _for_neighbour(state, neighbour, said, now)
             return [] if data is None else [Send(neighbour, encode(StateFrame(question.id, data)))]
+
+
+def _shown_in_answer(
+    state: BrokerState, question: Question, entry: Subscription, frame: Transit | Sealed, now: Instant
+) -> list[Effect]:
+    """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, deliver all."""
+    publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
+    stream = publisher, frame.stream
+    is_earlier = frame.sequence < question.shown.get(stream, 0)
+    if (is_earlier and not holds_topics(state, frame.type_id)) or not _is_seen(state, entry, frame, now):
+        return []
+    question.shown[stream] = frame.sequence
+    return _shown(state, entry, frame, now)
 
 
 def receive_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
@@ -249,11 +267,16 @@ def _done(link: LinkId, question: bytes, *, is_whole: bool) -> Effect:
 # ------------------------------------------------------------ who may have what
 
 
-def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[RetainedFrame]:
-    """Return what may be sent: of publishers that may still publish, and of others while it is complete."""
+def _usable(
+    state: BrokerState, type_id: bytes, now: Instant, shows: Shows = lambda _said: True
+) -> list[RetainedFrame]:
+    """Return what may be sent: of publishers that may still publish, and of others while it is complete.
+
+    Of each stream it is the last frame that `shows` something.
+    """
     usable: list[RetainedFrame] = []
     is_complete = state.retained.is_complete(type_id, now)
-    for publisher, stream, said in state.retained.of_type(type_id):
+    for publisher, stream, said in state.retained.of_type(type_id, shows):
         if said.right is None:
             if is_complete:
                 usable.append(said)
@@ -268,20 +291,35 @@ def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[RetainedFr
     return usable
 
 
-def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant) -> list[Effect]:
-    """Return the delivery of a frame to one subscriber, as far as its View goes now."""
+def _seen(
+    state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant
+) -> tuple[Transit, Seen] | str | None:
+    """Return what one subscriber sees of a frame by its View of now, or why it cannot be read, as a code."""
     found: object = Readable(frame) if isinstance(frame, Transit) else None
     if isinstance(frame, Sealed):
         # Whoever signed it must be entitled now: this is the present state, and no record of the past.
         found = read_logged(state, Logged(0, now, encode_known(frame)))
     if not isinstance(found, Readable):
-        code = found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
-        return [Count("maia_frames_refused_total", labels={"code": code})]
+        return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
     transit = vouched_for(state.attached, found.transit, now)
     seen = view_class.seen_of(transit, found.missing)
-    if seen is None or not state.identities.admits(transit.requires, entry.link, now):
+    admitted = seen is not None and state.identities.admits(transit.requires, entry.link, now)
+    return (transit, seen) if admitted and seen is not None else None
+
+
+def _is_seen(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant) -> bool:
+    return isinstance(_seen(state, entry, frame, now), tuple)
+
+
+def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant) -> list[Effect]:
+    """Return the delivery of a frame to one subscriber, if it sees something of it."""
+    found = _seen(state, entry, frame, now)
+    if found is None:
         return []
+    if isinstance(found, str):
+        return [Count("maia_frames_refused_total", labels={"code": found})]
+    transit, seen = found
     delivery = delivery_of(transit, seen, [entry.ref])
     try:
         recorded = put_on_record(state, entry, transit, seen, now)

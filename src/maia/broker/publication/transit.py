@@ -37,7 +37,7 @@ from maia.sealing.frames.authorship import AuthorProof
 from maia.types import TransitKindMismatch
 from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
-from maia.wire.stream_numbers import is_late
+from maia.wire.stream_numbers import frame_label, is_late, stream_label
 
 __all__ = [
     "BadCut",
@@ -88,6 +88,13 @@ class Transit:
         if self.author is None or not self.author.statement:
             return self.frame
         return seen_with_publisher(self.frame, _attributes_of(self.author.statement))
+
+    @property
+    def labels(self) -> tuple[bytes, bytes, bytes, int]:
+        """Return what a subscriber knows a frame by: publisher, stream and frame as labels, moment."""
+        publisher, stream = self.publisher.key, self.stream
+        label = frame_label(publisher, stream, self.sequence)
+        return publisher, stream_label(publisher, stream), label, self.published_at
 
     def columns(self, only: Collection[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""

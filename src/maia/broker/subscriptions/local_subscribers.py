@@ -112,6 +112,8 @@ class SubscriberGroup:
     see: See | None = field(default=None, repr=False)
     see_frame: SeeFrame | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
+    is_restricted: bool = False
+    """Whether rows may be withheld from its members; then no signature may count them."""
     is_kept: bool = False
     """Whether its members are served from the event log and not at once."""
     requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
@@ -175,7 +177,9 @@ class SubscriberGroup:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
         if self.shown is not None:
-            author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
+            # A publisher's signature says how many rows its frame has: a trace of those withheld (A91).
+            author = without_proof(cut.author) if self.is_restricted else cut.author
+            author = author_of_part(author, cut.frame, range(cut.frame.rows), self.shown)
             shown = {self.shown: cut.kept or range(cut.frame.rows)}
             return Seen(cut.frame.rows, cut.columns(self.shown), shown, _for_subscribers(author))
         if transforms(self.view) and len(self.view.windows) == 1:
@@ -260,6 +264,7 @@ class LocalSubscribers:
             self.classes[key] = known
             known.link, known.ref = member
             known.is_kept, known.requires = is_kept, requires
+            known.is_restricted = any(window.admits != ALWAYS for window in view.windows)
             if not is_kept:
                 self.matches.add(key, known.routed)
             if is_summarised(view):
@@ -452,10 +457,9 @@ def summary_deliveries(transit: Transit, delivery: PeriodDelivery) -> Iterator[E
 
 def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
     """Return what is sent to subscriptions of one client."""
-    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
     if seen.author is None:
-        return Deliver(refs, *whom, seen.rows, seen.columns)
-    return DeliverWithAuthor(refs, *whom, seen.rows, seen.columns, seen.author)
+        return Deliver(refs, *transit.labels, seen.rows, seen.columns)
+    return DeliverWithAuthor(refs, *transit.labels, seen.rows, seen.columns, seen.author)
 
 
 def _addressed(whole: bytes, refs: list[int]) -> bytes:

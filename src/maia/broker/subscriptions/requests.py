@@ -352,14 +352,14 @@ def _cursor(
 
 
 def _caught_up(
-    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, arrived: int | None, now: Instant
+    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, seen: bytes | None, now: Instant
 ) -> list[Effect]:
     """Let the owner go on where it was, here and nowhere else."""
     holder, effects = (link.id, entry.ref), list[Effect]()
     if cursor.holder != holder:
         if cursor.holder is not None:
             effects += _taken_over(state, cursor, now)
-        cursor.attach(holder, arrived=arrived)
+        cursor.attach(holder, arrived=None if seen is None else cursor.opened(seen))
     return [*effects, *advance(state, cursor, now)]
 
 

@@ -198,13 +198,14 @@ class BlockingClient:
         """Publish one event on a topic, and wait until the broker has taken it on."""
         self._wait(self._client.publish(topic, event, timeout_s=timeout_s, **values))
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
+        after: bytes | None = None,
         state: bool = False,
         shown_as: EventType | None = None,
         timeout_s: float = ANSWER_S,
@@ -215,6 +216,7 @@ class BlockingClient:
             filter,
             requires=requires,
             durable=durable,
+            after=after,
             state=state,
             shown_as=shown_as,
             timeout_s=timeout_s,

@@ -209,6 +209,7 @@ class Client:
         *,
         requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
+        after: bytes | None = None,
         state: bool = False,
         shown_as: EventType | None = None,
         on_warning: OnWarning | None = None,
@@ -220,8 +221,9 @@ class Client:
         Of a topic, such as `/news/uk`, or a pattern of topics, such as `/news/+/sport`, you get the
         events on these topics and on all below them. With a `durable` name of your
         choice, what was published while you were away comes first. The broker must
-        record the type. With `state`, the last publication of each publisher comes
-        first, and of topics the last event on each, as far as you may see it now;
+        record the type. An application that keeps the `position` of the last delivery together with what
+        it made of it goes on `after` it, so that a crash of either repeats nothing. With `state`, the last
+        publication of each publisher that you may see comes first, and of topics the last event on each;
         `await subscription.state_known()` says when that is done.
         If your right converts events into another type, name it with `shown_as`: filter and events are
         then in its names.
@@ -236,6 +238,7 @@ class Client:
             wanted,
             self._clock(),
             durable=durable,
+            after=after,
             state=state,
             requires=requirement_for(requires),
             shown_as=None if result is None else result.event_type,

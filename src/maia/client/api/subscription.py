@@ -74,7 +74,7 @@ class Subscription:
         self._arrived = asyncio.Event()
         self._problem: MaiaError | None = None
         self._is_withdrawn = False
-        self._handed_out: int | None = None
+        self._handed_out: bytes | None = None
         self._unacknowledged = 0
         self._missed: deque[GapDetected] = deque(maxlen=_MISSED_MAX)
         self._state_told = asyncio.Event()
@@ -171,17 +171,16 @@ class Subscription:
         """Return what a durable subscription should have had and cannot have any more, the latest last."""
         return tuple(self._missed)
 
-    def acknowledge(self, upto: int | None = None) -> None:
+    def acknowledge(self, upto: bytes | None = None) -> None:
         """Say that all events returned so far are done with: a durable subscription gets them no more.
 
         Asking for the next event says so by itself. A frame whose events were
-        not all returned is not acknowledged. With a position, nothing behind
-        it is.
+        not all returned is not acknowledged. With the position of a frame that was
+        returned, nothing behind it is.
         """
         position = self._handed_out
         if position is not None and not self._rows:
-            done = position if upto is None else min(position, upto)
-            effects = self._client.session.acknowledge(self._entry, done)
+            effects = self._client.session.acknowledge(self._entry, position if upto is None else upto)
             self._unacknowledged = 0
             self._client.perform(effects)
 
@@ -289,10 +288,10 @@ def _batch_of(delivered: Delivered, event_type: VerifiedType) -> pa.RecordBatch:
         b"maia.publisher": str(delivered.publisher).encode(),
         b"maia.published_at": b"%d" % delivered.published_at,
         b"maia.stream": delivered.stream.hex().encode(),
-        b"maia.sequence": b"%d" % delivered.sequence,
+        b"maia.label": delivered.label.hex().encode(),
     }
     if delivered.position is not None:
-        who_and_when[b"maia.position"] = b"%d" % delivered.position
+        who_and_when[b"maia.position"] = delivered.position.hex().encode()
     arrays = [
         pa.array(values, type=field.type)
         for values, field in zip(_columns_of(delivered, event_type), fields, strict=True)

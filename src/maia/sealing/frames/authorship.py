@@ -41,7 +41,7 @@ _FRAME: Final = b"maia/1/author-frame\x00"
 _REQUIRING: Final = b"maia/1/author-frame-requiring\x00"
 _COLUMN_SEED: Final = b"maia/1/author-column-seed\x00"
 _ROW_SALT: Final = b"maia/1/author-row-salt\x00"
-_ABOUT: Final = Struct(">32s16sQqIH")
+_ABOUT: Final = Struct(">32s16sqIH")
 _ROW: Final = Struct(">I")
 _NAMED: Final = Struct(">HB")
 
@@ -53,11 +53,13 @@ class BadAuthorship(BrokenCredential):
 
 
 class Publishing(msgspec.Struct, frozen=True):
-    """Which frame is signed: its type, stream, number and moment, and what subscribers have to meet."""
+    """Which frame is signed: its type, label and moment, and what subscribers have to meet.
+
+    The label stands for publisher, stream and number: a broker, which has these, compares it.
+    """
 
     type_id: bytes
-    stream: bytes
-    sequence: int
+    label: bytes
     published_at: int
     requires: bytes = b""
 
@@ -238,7 +240,7 @@ def _derived(kind: bytes, seed: bytes, what: bytes) -> bytes:
 
 
 def _signed_bytes(about: Publishing, rows: int, columns: Sequence[tuple[str, int]], top: bytes) -> bytes:
-    said = _ABOUT.pack(about.type_id, about.stream, about.sequence, +about.published_at, rows, len(columns))
+    said = _ABOUT.pack(about.type_id, about.label, +about.published_at, rows, len(columns))
     names = [_NAMED.pack(len(uid.encode()), kind) + uid.encode() for uid, kind in columns]
     if about.requires:
         # Under another beginning: without its requirement the frame is none that was signed (A98).

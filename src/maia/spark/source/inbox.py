@@ -42,9 +42,9 @@ class NotArrived(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class HeldFrame:
-    """The rows of one frame, and its position in the order of arrival or of the log."""
+    """The rows of one frame, and where to go on behind it: in the log, or in the order of arrival."""
 
-    position: int
+    position: str
     published_at: int
     batch: pa.RecordBatch = field(repr=False)
 
@@ -52,32 +52,34 @@ class HeldFrame:
 class Inbox:
     """The frames of one subscription that a query has not committed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most are named at the call
         self,
         connecting: Callable[[], AbstractAsyncContextManager[Client]],
         history: list[SignedDefinition],
         predicate: Predicate,
         *,
         durable: str | None = None,
+        after: str = "",
         fails_on_loss: bool = True,
         rows_max: int,
         wait_s: float,
     ) -> None:
-        """Prepare to subscribe; `open` does it."""
+        """Prepare to subscribe, to what is behind a position if it is durable; `open` does it."""
         self._connecting = connecting
         self._history, self._predicate, self._durable = history, predicate, durable
+        self._after = bytes.fromhex(after) if durable is not None and after else None
         self._fails_on_loss, self._rows_max, self._wait_s = fails_on_loss, rows_max, wait_s
         self._changed = threading.Condition()
         self._held: deque[HeldFrame] = deque()
         self._rows = 0
-        self._wanted_upto = 0
+        self._wanted_upto = ""
         """Frames up to this position are taken whatever is held: they were in one batch before."""
         self._problem: BaseException | None = None
         self._subscription: Subscription | None = None
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="maia-inbox", daemon=True)
-        self._acknowledge: Callable[[int], object] = lambda _position: None
-        self._forgotten = 0
+        self._acknowledge: Callable[[bytes], object] = lambda _position: None
+        self._forgotten = ""
         self.log = ""
         """Whose positions these are: a recording broker's, or this inbox's own."""
 
@@ -96,32 +98,38 @@ class Inbox:
         if missed and self._fails_on_loss:
             raise missed[-1].problem
 
-    def after(self, position: int, *, wait_s: float = 0.0) -> list[HeldFrame]:
+    def after(self, position: str, *, wait_s: float = 0.0) -> list[HeldFrame]:
         """Return what is held behind a position; wait a little if that is nothing."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_behind(position) or self._problem is not None, wait_s)
+            self._changed.wait_for(lambda: bool(self._behind(position)) or self._problem is not None, wait_s)
             self.check()
-            return [frame for frame in self._held if frame.position > position]
+            return self._behind(position)
 
-    def between(self, first: int, last: int) -> list[HeldFrame]:
-        """Return the frames behind `first` up to `last`, which arrived once before."""
+    def between(self, first: str, last: str) -> list[HeldFrame]:
+        """Return the frames behind `first` up to `last`, which arrived once before.
+
+        If `last` does not come again and losses are tolerated, there are none: what has arrived is of later
+        batches.
+        """
         with self._changed:
-            self._wanted_upto = max(self._wanted_upto, last)
+            self._wanted_upto = last
             self._changed.wait_for(lambda: self._is_decided(last) or self._problem is not None, self._wait_s)
             self.check()
             self._check_whole(last)
-            return [frame for frame in self._held if first < frame.position <= last]
+            frames = self._behind(first)
+            return frames[: len(frames) - len(self._behind(last))] if self._holds(last) else []
 
-    def forget(self, position: int) -> None:
+    def forget(self, position: str) -> None:
         """Take note that everything up to a position is done with, and tell the broker."""
-        if position <= self._forgotten:
+        if position in {"", self._forgotten}:
             return
         self._forgotten = position
         with self._changed:
-            while self._held and self._held[0].position <= position:
+            left = len(self._behind(position))
+            while len(self._held) > left:
                 self._rows -= self._held.popleft().batch.num_rows
             self._changed.notify_all()
-        self._acknowledge(position)
+        self._acknowledge(bytes.fromhex(position))
 
     def close(self) -> None:
         """End the subscription and the thread."""
@@ -129,20 +137,25 @@ class Inbox:
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
 
-    def _is_behind(self, position: int) -> bool:
-        return bool(self._held) and self._held[-1].position > position
+    def _holds(self, position: str) -> bool:
+        return any(frame.position == position for frame in self._held)
 
-    def _is_decided(self, last: int) -> bool:
+    def _behind(self, position: str) -> list[HeldFrame]:
+        """Return the held frames behind a position: all, if it was forgotten or the first was behind it."""
+        frames = list(self._held)
+        ends = (at for at, frame in enumerate(frames, 1) if frame.position == position)
+        return frames[next(ends, 0) :]
+
+    def _is_decided(self, last: str) -> bool:
         """Say whether nothing up to a position is still on its way; what is gone for good is not."""
         missed = () if self._subscription is None else self._subscription.missed
-        return self._is_behind(last - 1) or any(one.last >= last for one in missed)
+        return self._holds(last) or any(one.position.hex() == last for one in missed)
 
-    def _check_whole(self, last: int) -> None:
+    def _check_whole(self, last: str) -> None:
         """Refuse a batch whose last frame did not come again: the batch would not be what it was."""
-        is_there = any(frame.position == last for frame in self._held)
-        if not is_there and (self._fails_on_loss or not self._is_decided(last)):
+        if self._fails_on_loss and not self._holds(last):
             raise NotArrived(
-                f"what a batch had up to position {last} did not arrive again; it was acknowledged "
+                "the last event that a batch had did not arrive again; it was acknowledged "
                 "elsewhere, or is not yours to see any more (option `failOnDataLoss`)"
             )
 
@@ -168,7 +181,11 @@ class Inbox:
         self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(task.cancel)
         async with self._connecting() as client:
             subscription = await client.subscribe(
-                self._history, self._predicate, durable=self._durable, timeout_s=self._wait_s
+                self._history,
+                self._predicate,
+                durable=self._durable,
+                after=self._after,
+                timeout_s=self._wait_s,
             )
             subscription.acknowledges_itself = False  # Spark's commit does
             if self._durable is not None:
@@ -186,15 +203,15 @@ class Inbox:
         arrived = 0
         async for batch in subscription.batches():
             about, arrived = batch.schema.metadata, arrived + 1
-            position = int(about.get(b"maia.position", arrived))
-            await self._room(subscription, position)
+            position = about.get(b"maia.position", b"%016x" % arrived).decode()
+            await self._room(subscription)
             with self._changed:
                 self._held.append(HeldFrame(position, int(about[b"maia.published_at"]), batch))
                 self._rows += batch.num_rows
                 self._changed.notify_all()
 
-    async def _room(self, subscription: Subscription, position: int) -> None:
-        while self._rows >= self._rows_max and position > self._wanted_upto:
+    async def _room(self, subscription: Subscription) -> None:
+        while self._rows >= self._rows_max and (not self._wanted_upto or self._holds(self._wanted_upto)):
             await asyncio.sleep(_LOOK_S)
             problem: MaiaError | None = subscription.problem
             if problem is not None:

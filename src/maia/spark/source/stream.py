@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -35,6 +36,8 @@ _ARRIVAL_S: Final = 0.1
 """How long one question for news waits; Spark asks again at once."""
 _BATCHES_HELD: Final = 2
 """One batch that runs, and the next one."""
+_POSITION: Final = re.compile(r"(?:[0-9a-f]{2}){0,32}")
+_OTHER_LOG: Final = "REFUSED-DURABLE-OTHER-LOG"
 
 
 class BadOffset(BadInput):
@@ -90,7 +93,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Begin at the position of the durable subscription, or with new events."""
-        return {"log": "", "position": 0}
+        return {"log": "", "position": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how many rows a batch has at most."""
@@ -103,7 +106,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return how far the next batch goes; raise if the subscription was refused or has ended."""
         with told_to_spark():
-            inbox = self._opened()
+            inbox = self._opened(start)
             since = self._position(start, inbox)
             wait_s = _ARRIVAL_S if self._until is None else self._options.settle_s
             frames = _within(self._readable(inbox.after(since, wait_s=wait_s)), limit)
@@ -119,13 +122,13 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._inbox is None:
             return None
         with told_to_spark():
-            held = self._inbox.after(0)
+            held = self._inbox.after("")
             return {"log": self._inbox.log, "position": held[-1].position} if held else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the rows of a batch; those of one that was planned before a restart, once more."""
         with told_to_spark():
-            inbox = self._opened()
+            inbox = self._opened(start)
             last = self._position(end, inbox)
             if end["log"] != inbox.log:
                 return []  # it was held by a process that is no more
@@ -152,21 +155,25 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -------------------------------------------------------- inside
 
-    def _opened(self) -> Inbox:
+    def _opened(self, start: dict[str, Any]) -> Inbox:
+        """Return the inbox; the first time it begins behind the offset that Spark goes on from."""
         if self._inbox is None:
-            self._inbox = opened_inbox(self._options)
+            try:
+                self._inbox = opened_inbox(self._options, after=_read_offset(start)[1])
+            except Refusal as problem:
+                if problem.code != _OTHER_LOG:
+                    raise
+                raise LogChanged("the checkpoint belongs to another log; begin a new one") from problem
         return self._inbox
 
-    def _position(self, offset: dict[str, Any], inbox: Inbox) -> int:
-        """Return a position in this log: 0 where the offset is of one that is no more."""
-        match offset:
-            case {"log": str(log), "position": int(position)} if position >= 0:
-                if log in {"", inbox.log}:
-                    return position
-                if self._options.durable is None:
-                    return 0
-                raise LogChanged("the checkpoint belongs to the log of another broker; begin a new one")
-        raise BadOffset("the checkpoint holds an offset that this source did not write")
+    def _position(self, offset: dict[str, Any], inbox: Inbox) -> str:
+        """Return a position in this log: none where the offset is of one that is no more."""
+        log, position = _read_offset(offset)
+        if log in {"", inbox.log}:
+            return position
+        if self._options.durable is None:
+            return ""
+        raise LogChanged("the checkpoint belongs to the log of another broker; begin a new one")
 
     def _readable(self, frames: list[HeldFrame]) -> list[HeldFrame]:
         """Return the frames before the first that was published after the run began, if it is to end."""
@@ -176,7 +183,14 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return frames[: next(ends, len(frames))]
 
 
-def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = ()) -> Inbox:
+def _read_offset(offset: dict[str, Any]) -> tuple[str, str]:
+    match offset:
+        case {"log": str(log), "position": str(position)} if _POSITION.fullmatch(position):
+            return log, position
+    raise BadOffset("the checkpoint holds an offset that this source did not write")
+
+
+def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = (), *, after: str = "") -> Inbox:
     """Subscribe under the options' filter, narrowed by what Spark pushed down."""
     event_type = options.event_type()
     inbox = Inbox(
@@ -184,6 +198,7 @@ def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = ()) -> Inb
         options.history(),
         options.narrowed(event_type, pushed),
         durable=options.durable,
+        after=after,
         fails_on_loss=options.fails_on_loss,
         rows_max=_BATCHES_HELD * options.rows_per_batch,
         wait_s=options.wait_s,
@@ -252,7 +267,7 @@ class MaiaReader(DataSourceReader):
             return opened_inbox(self._options)
 
     def _taken(self, inbox: Inbox) -> Iterator[pa.RecordBatch]:
-        left, done = self._options.rows, 0
+        left, done = self._options.rows, ""
         for frames in self._arriving(inbox):
             for frame in frames:
                 batch = frame.batch.replace_schema_metadata(None).slice(0, left)
@@ -268,7 +283,7 @@ class MaiaReader(DataSourceReader):
 
     def _arriving(self, inbox: Inbox) -> Iterator[list[HeldFrame]]:
         """Yield what arrives in time; of a log, what was published before this began."""
-        options, began, position = self._options, system_now(), 0
+        options, began, position = self._options, system_now(), ""
         is_log = options.durable is not None
         deadline = time.monotonic() + (options.seconds or _SECONDS)
         while (wait_s := deadline - time.monotonic()) > 0:

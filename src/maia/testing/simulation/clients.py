@@ -90,7 +90,7 @@ class SimulatedClient:
             )
         )
 
-    def acknowledge(self, entry: Subscribed, position: int) -> None:
+    def acknowledge(self, entry: Subscribed, position: bytes) -> None:
         """Say that nothing of a durable subscription up to a position is wanted again."""
         self._act(lambda _now: self.session.acknowledge(entry, position))
 
