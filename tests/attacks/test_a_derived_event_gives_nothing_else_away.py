@@ -119,7 +119,7 @@ def test_a93_a_holder_of_summaries_gets_no_key_and_sees_no_event() -> None:
     assert len(summarised(view, alone * 2, closed_at=later)) == 1
 
 
-def test_a93_a_summary_stands_alone_in_its_certificate() -> None:
+def test_a93_a_summary_has_no_rules_and_is_for_subscribers() -> None:
     (authority,) = authorities_of("public", PUBLIC)
     (step,) = authority.transformations
     rules = (parse_rule("place := place", READ.vocabulary),)
