@@ -92,7 +92,7 @@ def test_postgresql_shows_what_the_definition_shows(postgres_executor: PostgresE
 @given(seed=seeds)
 @example(seed=1)
 def test_spark_shows_what_the_definition_shows(spark_executor: SparkExecutor, seed: int) -> None:
-    batch = summary_batch(seed, views=8, events=120, keyed=0.2)
+    batch = summary_batch(seed, views=8 if LONG else 4, events=120, keyed=0.2)
     assert_same(spark_executor.summaries(batch), batch)
 
 

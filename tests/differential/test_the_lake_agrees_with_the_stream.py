@@ -23,9 +23,11 @@ from maia.events import Instant, Kind
 from maia.policy import PolicyRefusal
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
+from maia.types import SealingLevel
 from maia.views.schema import spark_type
 from maia.wire.stream_numbers import frame_label, stream_label
 from support.agreement import RandomReader, Seen, World
+from support.agreement_summaries import SummarisingWorld
 
 FIRST = 48_113
 WORLDS = int(os.environ.get("MAIA_AGREEMENT", "5"))
@@ -174,6 +176,39 @@ def test_a_table_shows_what_a_subscriber_received(spark, tmp_path, desk):
         assert_same(found, cases)
         rows += sum(map(len, found.values()))
     assert rows > len(chosen) or len(chosen) == 1
+
+
+def test_a_table_shows_the_summaries_that_a_subscriber_received(spark, tmp_path, desk):
+    """Of events that a policy has transformed on publication, with the same rows for all others, too."""
+    chosen = seeds(max(1, WORLDS // 4))
+    shown = 0
+    for seed in chosen:
+        world = SummarisingWorld(seed)
+        world.live()
+        world.write_log(tmp_path / str(seed))
+        cases = cases_of([world])
+        assert_same(unpacked(union(spark, cases, tmp_path, desk).collect(), cases), cases)
+        if world.level is SealingLevel.ATTRIBUTE and world.held != frozenset(world.kinds):
+            continue  # its broker cannot read all of what is to be counted
+        table = governed(
+            spark,
+            log=str(tmp_path / str(seed)),
+            event_type=world.versions[0],
+            reader=world.summary_reader,
+            keys=world.keys(desk),
+            filter=world.wanted,
+            versions=world.versions,
+            shown_as=world.shown_as,
+        )
+        names = {one.name: one for one in world.shown_as.attributes}
+        columns = [_plain(one.kind, one.name).alias(one.name) for one in names.values()]
+        found = [
+            tuple((one.name, one.kind.name, _read(one.kind, row[one.name])) for one in names.values())
+            for row in table.select(*columns).collect()
+        ]
+        assert sorted(map(repr, found)) == sorted(map(repr, world.summaries)), f"MAIA_WORLD={seed}"
+        shown += len(found)
+    assert shown or len(chosen) == 1
 
 
 def test_a_stream_shows_what_a_subscriber_received(spark, tmp_path, desk):

@@ -32,6 +32,7 @@ from maia.credentials import (
 )
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions import TransformationKeys
+from maia.ledger.files import LedgerFiles
 from maia.roles import parse_policy
 from maia.roles.grants import possible_rights
 from maia.types import SignedDefinition, TypeDefinition, VerifiedType, sign_definition, verify_definition
@@ -59,7 +60,14 @@ def _type(name: str, *attributes: tuple[str, Kind]) -> SignedDefinition:
 READING = _type("city.Reading", ("sensor", Kind.STRING), ("place", Kind.STRING), ("level", Kind.FLOAT))
 SIGHTING = _type("city.Sighting", ("plate", Kind.STRING), ("place", Kind.STRING), ("speed", Kind.INT))
 PASSING = _type("city.Passing", ("vehicle", Kind.STRING), ("area", Kind.STRING))
-DEFINITIONS = (READING, SIGHTING, PASSING)
+AREA = _type(
+    "city.AreaReading",
+    ("area", Kind.STRING),
+    ("mean_level", Kind.FLOAT),
+    ("readings", Kind.INT),
+    ("begins", Kind.TIMESTAMP),
+)
+DEFINITIONS = (READING, SIGHTING, PASSING, AREA)
 
 POLICY = """\
 policy "City"
@@ -67,11 +75,13 @@ policy "City"
 type Reading = city.Reading
 type Sighting = city.Sighting
 type Passing = city.Passing
+type AreaReading = city.AreaReading
 fact works_as(who: principal, what: string)
 
 role sensor
 role camera
 role operator
+role public
 
 rule sensor
     while works_as(holder, "sensor")
@@ -81,6 +91,10 @@ rule camera
     for 30 days
 rule operator
     while works_as(holder, "operator")
+    for 30 days
+
+rule public
+    while works_as(holder, "public")
     for 30 days
 
 grant sensor
@@ -94,6 +108,9 @@ grant operator
 grant operator
     may subscribe Passing(*)
 
+grant public
+    may subscribe Reading(*)
+
 transform Reading on publication for sensor
     set sensor := pseudonym(sensor, domain)
     set place := first(place, 3) when not level > 100
@@ -103,6 +120,14 @@ transform Reading on publication for sensor
 transform Sighting on publication for camera as Passing
     set vehicle := pseudonym(plate, domain)
     set area := first(place, 3)
+
+# The public learns what the air is like where at least two sensors are.
+summarise Reading for public as AreaReading every 1 second at least 2 late 4 seconds
+    where level <= 200
+    per area := first(place, 2)
+    set mean_level := mean(level, 0.1)
+    set readings := count()
+    set begins := period_start()
 end
 """
 
@@ -132,7 +157,7 @@ def certificates() -> tuple[SignedCertificate, ...]:
     """Return the right of all to connect, and those of the roles' members."""
     network = NetworkPattern(CITY.principal, exact_name(NETWORK))
     connecting = [issued(who, Authority(network, frozenset({Action.CONNECT}))) for who in PEOPLE]
-    members = (("sensor", SENSOR), ("camera", CAMERA), ("operator", OPERATOR))
+    members = (("sensor", SENSOR), ("camera", CAMERA), ("operator", OPERATOR), ("public", PUBLIC))
     rights = [issued(who, one) for role, who in members for one in authorities_of(role, who)]
     return (*connecting, *rights)
 
@@ -144,13 +169,15 @@ def plain_right(who: SigningKey, definition: SignedDefinition) -> SignedCertific
 
 
 @asynccontextmanager
-async def edge_and_centre(**settings: object) -> AsyncIterator[tuple[RunningBroker, RunningBroker]]:
+async def edge_and_centre(
+    account: LedgerFiles | None = None, **settings: object
+) -> AsyncIterator[tuple[RunningBroker, RunningBroker]]:
     """Run two brokers: sensors are at the edge, which has the city's secret, and readers at the centre."""
     network = NetworkName(CITY.principal, NETWORK)
     at_edge = BrokerSettings(network, "127.0.0.1:0", certificates(), transformation_keys=SECRETS)
     async with run_broker(EDGE, at_edge) as edge:
         at_centre = replace(at_edge, seeds=(edge.address,), **settings)
-        async with run_broker(CENTRE, at_centre) as centre:
+        async with run_broker(CENTRE, at_centre, ledger=account) as centre:
             yield edge, centre
 
 

@@ -36,6 +36,10 @@ class BrokerLimits:
     links_before_welcome: int = 512
     """Connections at one time whose right to connect is not known yet; the oldest of the busiest goes."""
     subscriptions_per_client: int = 4096
+    summaries_per_client: int = 8
+    """Subscriptions of one client to summaries, which are counted for it."""
+    summary_groups: int = 200_000
+    """Groups in the open periods of all summaries; an event that would begin another is left out."""
     advertisements_per_client: int = 1024
     requests_per_minute: int = 6000
     """Advertisements, subscriptions, renewals and withdrawals of one principal, over all its links."""

@@ -44,6 +44,7 @@ from maia.credentials import (
 from maia.events import INSTANT_MIN, Instant, just_after, seconds_after
 from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.quotas import RequestQuota
+from maia.views.summarising import GroupRoom
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 from maia.wire.places import Places
@@ -147,6 +148,8 @@ class BrokerState:
     """What is left of the input at hand; see `Rest`."""
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
+    summary_room: GroupRoom = field(default_factory=GroupRoom)
+    """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)
     counters: Counter[str] = field(default_factory=Counter)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
@@ -165,7 +168,11 @@ class BrokerState:
 
     def audience(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, none at first."""
-        return self.audiences.setdefault(type_id, LocalSubscribers(self.settings.transformation_keys))
+        known = self.audiences.get(type_id)
+        if known is None:
+            known = LocalSubscribers(self.settings.transformation_keys, self.summary_room)
+            self.audiences[type_id] = known
+        return known
 
 
 def new_state(
@@ -222,6 +229,7 @@ def new_state(
         waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=blinded.ring_of),
         attached=AttachedStatements(settings.identity),
+        summary_room=GroupRoom(settings.limits.summary_groups),
     )
 
 

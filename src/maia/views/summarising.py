@@ -2,8 +2,8 @@
 
 Brokers ask: frames go in as they arrive, and events come out when their period is closed. The answer is
 that of `summarised` in `maia.policy.summaries`, for the events that arrived in time. The state is
-bounded: periods that have not begun, or that are closed, take nothing, and a period has a limited number of
-groups. What has no room is left out and counted.
+bounded: periods that have not begun, or that are closed, take nothing, and the groups of open periods are
+limited, for one View and for all together. What has no room is left out and counted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ from maia.policy.summaries import split
 from maia.policy.view import View
 from maia.views.transforming_frames import transforming_frames
 
-__all__ = ["GROUPS_MAX", "ClosedPeriod", "OpenPeriods"]
+__all__ = ["GROUPS_MAX", "ClosedPeriod", "GroupRoom", "OpenPeriods"]
 
 GROUPS_MAX: Final = 10_000
-"""Groups of one period; an event that would begin another is left out."""
+"""Groups in the open periods of one View; an event that would begin another is left out."""
+
+
+@dataclass(slots=True)
+class GroupRoom:
+    """How many groups there are in the open periods of all Views, and how many there may be."""
+
+    most: int = 20 * GROUPS_MAX
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +46,23 @@ class ClosedPeriod:
 class OpenPeriods:
     """The periods of one View that are not closed yet."""
 
-    __slots__ = ("_behind", "_front", "_open", "_summary", "began_at", "left_out")
+    __slots__ = ("_behind", "_front", "_groups", "_open", "_room", "_summary", "began_at", "left_out")
 
-    def __init__(self, view: View, keys: TransformationKeys = NO_KEYS, *, now: Instant) -> None:
+    def __init__(
+        self,
+        view: View,
+        keys: TransformationKeys = NO_KEYS,
+        *,
+        now: Instant,
+        room: GroupRoom | None = None,
+    ) -> None:
         """Begin now: periods that have begun before are never shown, because a part of them is missing."""
         parts = split(view)
         self._summary = parts.summary
         self._front = transforming_frames(parts.front, keys)
         self._behind = transforming_frames(parts.behind, keys)
         self._open: dict[Instant, dict[GroupKey, Group]] = {}
+        self._groups, self._room = 0, GroupRoom() if room is None else room
         self.began_at = now
         self.left_out = 0
         """How many events came too late, too early, or found no room."""
@@ -76,17 +92,19 @@ class OpenPeriods:
                 continue
             group = groups.get(key)
             if group is None:
-                if len(groups) >= GROUPS_MAX:
+                if self._groups >= GROUPS_MAX or self._room.used >= self._room.most:
                     self.left_out += 1
                     continue
                 group = groups[key] = Group()
+                self._groups += 1
+                self._room.used += 1
             group.add(summary, event)
 
     def close(self, now: Instant) -> list[ClosedPeriod]:
         """Return the periods that are closed by now and show something, oldest first, and forget them."""
         summary, closed = self._summary, list[ClosedPeriod]()
         for start in sorted(start for start in self._open if summary.closes_at(start) <= now):
-            groups = self._open.pop(start)
+            groups = self._forgotten(start)
             found = [
                 (event, group.events)
                 for key, group in sorted(groups.items(), key=_values)
@@ -99,6 +117,17 @@ class OpenPeriods:
                 ends = Instant(start + summary.every_s * SECOND)
                 closed.append(ClosedPeriod(start, ends, shown, _counted(found, rows)))
         return closed
+
+    def drop(self) -> None:
+        """Forget all open periods: nothing of them is shown."""
+        for start in list(self._open):
+            self._forgotten(start)
+
+    def _forgotten(self, start: Instant) -> dict[GroupKey, Group]:
+        groups = self._open.pop(start)
+        self._groups -= len(groups)
+        self._room.used -= len(groups)
+        return groups
 
 
 def _values(item: tuple[GroupKey, Group]) -> tuple[PresentValue, ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern, composed, exact_name
-from maia.events import Attribute, Kind, kind_of, vocabulary_of
+from maia.events import Attribute, AttributeUid, Kind, kind_of, vocabulary_of
 from maia.expressions import (
     Take,
     format_rule,
@@ -20,21 +20,35 @@ from maia.expressions import (
     rules_to_expressions,
     value_of,
 )
+from maia.expressions.summary_text import (
+    format_summary,
+    parse_summary,
+    summary_from_expression,
+    summary_to_expression,
+)
 from maia.expressions.syntax import expressions_in
 from maia.policy.restrictions import mistyped
+from maia.policy.summaries import summarised
 from maia.policy.view import PublicationRefused, View, Window, kinds_shown, see, shape, shows
-from maia.predicates import ALWAYS, admits
+from maia.predicates import ALWAYS, Comparison, Operator, admits
+from maia.views import to_python
+from maia.views.plan import ViewSummarises
 from support.view_cases import (
     ASKED,
+    CLOSED_AT,
     ISSUER,
     KEYS,
     STORED,
+    SUMMARISED,
     random_attributes,
     random_event,
     random_expression,
     random_predicate,
     random_rule,
+    random_summarising_view,
+    random_summary,
     random_transformation,
+    summary_batch,
 )
 
 pytestmark = pytest.mark.laws
@@ -155,6 +169,48 @@ def test_a_delegates_events_pass_through_the_transformations_of_all_links(random
         # ... and nothing is published that a term of either link excludes.
         if by_issuer is not None and admits(two.restriction, by_issuer) and two.attributes is ALL_ATTRIBUTES:
             assert whole == by_issuer
+
+
+@given(seeds)
+def test_a_summary_that_is_signed_or_written_is_the_summary_that_is_applied(random: Random) -> None:
+    summary = random_summary(random)
+    written = write_canonical(summary_to_expression(summary))
+    assert summary_from_expression(read_canonical(written)) == summary
+    inside = (one for rule in summary.inputs if rule.value is not None for one in expressions_in(rule.value))
+    # A text speaks of attributes by the kinds that they have.
+    assume(all(one.kind is KINDS[one.uid] for one in inside if isinstance(one, Take)))
+    assigned = {one.uid: one.name for one in SUMMARISED}
+    every, per, assignments = format_summary(summary, NAMES, assigned)
+    assert parse_summary(every, per, assignments, VOCABULARY, vocabulary_of(SUMMARISED)) == summary
+
+
+@given(seeds)
+def test_a93_a_later_link_sees_only_what_a_summary_shows(random: Random) -> None:
+    """A93: behind a summary, a delegated right is a function of the derived events, and of nothing else."""
+    view = replace(random_summarising_view(random), interest=ALWAYS)
+    (window,) = view.windows
+    actions = frozenset({Action.SUBSCRIBE})
+    resources = TypePattern(ISSUER.principal, exact_name("Sighting"), None)
+    before = Authority(resources, actions, window.attributes, window.admits, ALWAYS, window.transformations)
+    uids = frozenset(random.sample([one.uid for one in SUMMARISED], 8))
+    rule = Comparison(AttributeUid("n"), Operator.GE, random.choice((1, 2, 3)))
+    after = Authority(resources, actions, uids, rule)
+    whole = composed(before, after)
+    assert whole is not None
+    batch = summary_batch(random.randrange(10**9), views=0)
+    events = list(zip(batch.moments, batch.events, strict=True))
+
+    def shown(authority: Authority) -> list:
+        one = Window(authority.restriction, authority.attributes, authority.transformations)
+        return summarised(replace(view, windows=(one,)), events, closed_at=CLOSED_AT, keys=KEYS)
+
+    plain = View((Window(after.restriction, after.attributes),))
+    outcome = [(start, see(plain, event, KEYS)) for start, event in shown(before)]
+    assert shown(whole) == [one for one in outcome if one[1] is not None]
+    # One event by itself shows nothing, to any executor and in any part of a View.
+    assert all(see(view, event, KEYS) is None for event in batch.events)
+    with pytest.raises(ViewSummarises):
+        to_python(view)
 
 
 @given(seeds)

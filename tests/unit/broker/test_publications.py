@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from maia.broker import BrokerLimits
@@ -10,12 +12,14 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     SignedCertificate,
+    Transformation,
     TypePattern,
     exact_name,
     issue,
 )
 from maia.demo.numberplate import LOCATION, NUMBERPLATE
-from maia.events import Kind, attribute_uid
+from maia.events import Instant, Kind, attribute_uid
+from maia.expressions.syntax import Rule, Take
 from maia.predicates import AnyOf, Comparison, Operator
 from maia.wire.messages import Deliver, Ended, Publish, Published
 from maia.wire.stream_numbers import frame_label, stream_label
@@ -212,3 +216,24 @@ def test_a_publication_without_columns_still_counts_its_rows(net: Net) -> None:
     statistics.subscribe()
     camera.say(Publish(camera.advertise(), 0, int(NOW), 2, []))
     assert [set(event) for event in statistics.events()] == [{LOCATION}, {LOCATION}]
+
+
+def test_an_advertisement_ends_where_what_is_left_of_its_right_is_to_write_another_type(net: Net) -> None:
+    """Its frames would be read as events of the other type: by uid, and not as their publisher means them."""
+    (*_, plain) = grant_to_publish(net, "statistics office")
+    ends = Instant(NOW + 20 * 1_000_000)
+    plain = issue(
+        replace(plain.certificate, validity=replace(plain.certificate.validity, not_after=ends)),
+        net.story.keys["CCS"],
+    )
+    written = replace(net.story.definition.definition.name, name="uk.gov.Sighting")
+    rule = Rule(LOCATION, Take(NUMBERPLATE, Kind.STRING))
+    step = Transformation(net.story.principal("CCS"), (rule,), result=written)
+    (*others, converting) = grant_to_publish(net, "statistics office", transformations=(step,))
+    publisher = net.client("statistics office", credentials=(*others, converting, plain))
+    ref = publisher.advertise()
+    assert publisher.was_accepted(ref)
+    net.advance(19)
+    assert publisher.ended_with(ref) is None
+    net.advance(2)
+    assert publisher.ended_with(ref) == "REFUSED-RIGHT-CHANGED"

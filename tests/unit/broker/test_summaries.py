@@ -28,6 +28,7 @@ from maia.types import definition_to_bytes
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Deliver, Publish, PublishTo, StateTold, SubscribeDurable
 from support.broker import NOW, SECOND, Client, Net, connect_right, shown, sighting
+from support.sealed_net import state_of
 
 AREA, CARS, BEGAN = AttributeUid("1"), AttributeUid("2"), AttributeUid("3")
 SUMMARY = Summary(
@@ -201,6 +202,33 @@ def test_a_summary_is_neither_kept_nor_a_state_and_counts_no_event_that_requires
     camera.say(PublishTo(published, camera.next_sequence, int(net.now), frame.rows, columns, wanted))
     net.advance(120)
     assert minutes(public) == [(2, 1)]
+
+
+def test_what_summaries_remember_is_bounded_for_a_client_a_view_and_a_broker(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A74: publishers choose the values by which events are grouped."""
+    monkeypatch.setattr("maia.views.summarising.GROUPS_MAX", 3)
+    by_plate = {"keys": (Key(AREA, Take(NUMBERPLATE, Kind.STRING)),), "at_least": 1}
+    state = state_of(net.brokers["CCS broker"])
+    state.summary_room.most = 5
+    first, second = reader(net, "first", summary=by_plate), reader(net, "second", summary=by_plate)
+    first.subscribe()
+    left = second.subscribe(Comparison(CARS, Operator.GE, 1))
+    camera, ref = camera_at(net)
+    net.advance(30)
+    for number in range(9):
+        camera.publish(ref, sighting(f"P{number}"), sighting("P0"))
+        assert state.summary_room.used <= 5
+    assert state.summary_room.used == 5
+    second.unsubscribe(left)
+    assert state.summary_room.used == 3
+    net.advance(80)
+    assert state.summary_room.used == 0
+    assert [(event[AREA], event[CARS]) for event in first.events()] == [("P0", 10), ("P1", 1), ("P2", 1)]
+    refs = [first.subscribe(Comparison(CARS, Operator.GE, least)) for least in range(1, 10)]
+    assert first.code_of(refs[-1]) == "UNAVAILABLE-ENTRY-QUOTA"
+    assert first.was_accepted(refs[5])
 
 
 def test_a_plain_right_counts_more_than_a_summary(net: Net) -> None:

@@ -43,6 +43,7 @@ from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
 from maia.views.plan import transforms
+from maia.views.summarising import GroupRoom
 from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
@@ -233,11 +234,14 @@ class SubscriberGroup:
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_keys", "classes", "matches", "summarising")
+    __slots__ = ("_keys", "_room", "classes", "matches", "summarising")
 
-    def __init__(self, keys: TransformationKeys = NO_KEYS) -> None:
-        """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand."""
-        self._keys = keys
+    def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
+        """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
+
+        `room` is how much summaries may remember, those of other types included.
+        """
+        self._keys, self._room = keys, GroupRoom() if room is None else room
         self.classes: dict[bytes, SubscriberGroup] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
         self.summarising: dict[bytes, ClassSummaries] = {}
@@ -268,8 +272,9 @@ class LocalSubscribers:
             if not is_kept:
                 self.matches.add(key, known.routed)
             if is_summarised(view):
-                known.summaries = self.summarising[key] = ClassSummaries.begin(key, view, self._keys, now)
+                known.summaries = ClassSummaries.begin(key, view, self._keys, self._room, now)
                 known.summaries.joined[member] = now
+                self.summarising[key] = known.summaries
             return True
         known.join(member)
         if known.summaries is not None:
@@ -293,7 +298,8 @@ class LocalSubscribers:
         if known.link is not None or known.others:
             return False
         del self.classes[key]
-        self.summarising.pop(key, None)
+        if known.summaries is not None:
+            self.summarising.pop(key).periods.drop()
         if not known.is_kept:
             self.matches.remove(key)
         return True

@@ -14,7 +14,7 @@ from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.publication.projection import consents_hold
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged, UnknownType
+from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged, SummaryNotKept
 from maia.broker.routing.interests import send_proof_again
 from maia.broker.sessions.links import Advertisement, Entry, Link
 from maia.broker.state import BrokerState
@@ -24,7 +24,6 @@ from maia.broker.subscriptions.registry import (
     place_subscription,
     project_again,
     schedule_recheck_of,
-    version_written,
     view_class_of,
 )
 from maia.credentials import SignedCertificate
@@ -32,6 +31,8 @@ from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
+from maia.policy.summaries import is_summarised
+from maia.policy.view import written_type
 from maia.types.topics import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
@@ -58,6 +59,8 @@ def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
     except PolicyRefusal as problem:
         return _ended(state, link, entry, why_lost(state, entry, entry.right.pool, problem, now), now)
     if right is not entry.right:
+        if (unfit := _unfit(entry, right)) is not None:
+            return _ended(state, link, entry, unfit, now)
         placed = _place_again(state, link, entry, right, now)
         return placed if entry.right.vouched is None else [*placed, *_asked_again(state, link, entry, now)]
     asked = _asked_again(state, link, entry, now) if is_to_be_asked_again(state, link, entry, now) else []
@@ -86,6 +89,8 @@ def register_again(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
     """Register an entry with what is left of its right, and ask for one-time answers if it needs them."""
+    if (unfit := _unfit(entry, right)) is not None:
+        return _ended(state, link, entry, unfit, now)
     registered = _registered_with(state, link, entry, right, now)
     return (
         [*registered, *_asked_again(state, link, entry, now)]
@@ -112,7 +117,20 @@ def authorise_again(
         right = state.authoriser.decide(before.request, pool, now, before.basis.remote, vouched)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, missing or problem, now)
+    if (unfit := _unfit(entry, right)) is not None:
+        return _ended(state, link, entry, unfit, now)
     return _registered_with(state, link, entry, right, now)
+
+
+def _unfit(entry: Entry, right: Authorisation) -> MaiaError | None:
+    """Say why an entry cannot go on with what is left of its right, although there is something left."""
+    if isinstance(entry, Advertisement):
+        if written_type(right.view) == written_type(entry.right.view):
+            return None
+        return RightChanged("what is left of your right is to write events of another type: advertise again")
+    if entry.cursor is None or not is_summarised(right.view):
+        return None
+    return SummaryNotKept("what is left of your right shows summaries, of which nothing is kept")
 
 
 def why_lost(
@@ -166,13 +184,7 @@ def _place_again(
     """Register an entry with another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
         tree, secrets = tree_root(right.event_type.name.name), state.settings.transformation_keys
-        try:
-            written = version_written(state, right.view)
-        except UnknownType as problem:
-            # What is left converts from a type that this publisher does not write.
-            return _ended(state, link, entry, problem, now)
-        shaper = shaper_of(right.view, tree, secrets)
-        renewed = replace(entry, right=right, shaper=shaper, written=written)
+        renewed = replace(entry, right=right, shaper=shaper_of(right.view, tree, secrets))
         return place_advertisement(state, link, renewed, None, now)
     seen = view_class_of(right, entry.cursor, entry.requires)
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)

@@ -26,6 +26,7 @@ from maia.broker.refusals import (
     RequirementOnBlinded,
     StatementAwaited,
     SummaryNotKept,
+    TooManyEntries,
 )
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
@@ -99,10 +100,8 @@ def _subscribed(
     if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
         return waits
     right = _decided(state, link, request, pool, answers, now)
-    if isinstance(message, SubscribeDurable) and is_summarised(right.view):
-        raise SummaryNotKept(
-            "a summary is of the time in which you are subscribed: ask without a durable name"
-        )
+    if is_summarised(right.view):
+        _check_summary(state, link, message)
     met = _met(state, event_type, handed_over, now)
     cursor = _cursor(state, link, message, before, event_type)
     frame, own = framed_request(message.request)
@@ -126,6 +125,18 @@ def _subscribed(
     if cursor is None or not isinstance(message, SubscribeDurable):
         return accepted
     return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
+
+
+def _check_summary(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable) -> None:
+    """Refuse a summary that would have to be kept, and one more than a client may have."""
+    if isinstance(message, SubscribeDurable):
+        raise SummaryNotKept(
+            "a summary is of the time in which you are subscribed: ask without a durable name"
+        )
+    most = state.settings.limits.summaries_per_client
+    others = (one for one in link.subscriptions.values() if one.ref != message.id)
+    if sum(is_summarised(one.right.view) for one in others) >= most:
+        raise TooManyEntries(f"a client has at most {most} subscriptions to summaries at one time")
 
 
 def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) -> list[Effect]:

@@ -20,7 +20,7 @@ from maia.broker.publication.transit import Transit
 from maia.events import Frame, Instant
 from maia.expressions.meaning import TransformationKeys
 from maia.policy import View
-from maia.views.summarising import ClosedPeriod, OpenPeriods
+from maia.views.summarising import ClosedPeriod, GroupRoom, OpenPeriods
 from maia.wire.effects import LinkId
 
 __all__ = ["ClassSummaries", "PeriodDelivery"]
@@ -51,10 +51,12 @@ class ClassSummaries:
     """How many frames of derived events were delivered."""
 
     @classmethod
-    def begin(cls, key: bytes, view: View, keys: TransformationKeys, now: Instant) -> ClassSummaries:
+    def begin(
+        cls, key: bytes, view: View, keys: TransformationKeys, room: GroupRoom, now: Instant
+    ) -> ClassSummaries:
         """Count from now on; after a restart the frames are of another stream."""
         stream = sha256(b"maia/1/summary\x00" + key + int(now).to_bytes(8, "big", signed=True)).digest()
-        return cls(OpenPeriods(view, keys, now=now), stream[:_STREAM_BYTES])
+        return cls(OpenPeriods(view, keys, now=now, room=room), stream[:_STREAM_BYTES])
 
     def take(self, transit: Transit, rows: Sequence[int], now: Instant) -> None:
         """Count rows that the window of the View admits."""

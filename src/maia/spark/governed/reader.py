@@ -81,6 +81,12 @@ class ShownAsAnother(BadInput):
     code = "INPUT-SHOWN-AS"
 
 
+class SummaryOfFrames(BadInput):
+    """A right that shows summaries was to show a stream, or the frames that events came in."""
+
+    code = "INPUT-SUMMARY-OF-FRAMES"
+
+
 class NoKeys(Unavailable):
     """The type is sealed, and nothing was handed over that opens it."""
 
@@ -199,6 +205,7 @@ __all__ = [
     "SignerNotEntitled",
     "TooManyPeriods",
     "ShownAsAnother",
+    "SummaryOfFrames",
     "UnknownTerms",
     "AnsweredOnce",
     "FactPeriod",

@@ -74,6 +74,8 @@ class FrameRequirements:
     trust: IdentityTrust | None = None
     periods: tuple[tuple[int, int, Attributes], ...] = field(default=(), repr=False)
     """When each of the reader's statements was in force, and what it says, in the order of beginning."""
+    for_all_alone: bool = False
+    """Whether frames are left out that require anything of subscribers, as summaries leave them out."""
 
     def admits(self, frame: Carried | Sealed) -> bool:
         """Say whether publisher and reader meet what they require of each other."""
@@ -84,6 +86,8 @@ class FrameRequirements:
             return False
         if author is None or not author.requires:
             return True
+        if self.for_all_alone:
+            return False
         return is_met(requirement_from_bytes(author.requires), self.reader_at(frame.published_at))
 
     def reader_at(self, moment: int) -> Attributes:

@@ -14,7 +14,7 @@ with the log.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import PathLike
 from typing import Final
@@ -25,20 +25,23 @@ from pyspark.sql import types as t
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement, parse_requirement
-from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
+from maia.policy.summaries import is_summarised, split
 from maia.policy.view import Window, asks_of, converts_to, keeps, shows
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
 from maia.spark.governed.log_stream import BYTES_AT_ONCE
-from maia.spark.governed.periods import Slice, slices_of
+from maia.spark.governed.periods import PERIODS_MAX, Slice, slices_of
 from maia.spark.governed.reader import (
     NameTaken,
     NoKeys,
     NoSuchColumn,
     Reader,
     ShownAsAnother,
+    SummaryOfFrames,
+    TooManyPeriods,
     UnknownTerms,
 )
 from maia.spark.governed.recorded import Recorded, between
@@ -51,6 +54,7 @@ from maia.types import VerifiedType
 from maia.types.definition import strongest
 from maia.views.keyed_columns import KeySource as TransformationKeySource
 from maia.views.schema import spark_type
+from maia.views.summaries_spark import to_spark_summary
 from maia.views.to_spark import to_spark
 
 __all__ = ["META_COLUMNS", "Keys", "governed"]
@@ -122,8 +126,14 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     reader = reader if watch is None else watch.tested(reader, request)
     slices = slices_of(request, reader, since=since, until=until)
     _check_result(slices, shown_as)
+    is_summary = any(is_summarised(one.view) for one in slices)
+    if is_summary and (is_stream or with_meta):
+        raise SummaryOfFrames(
+            "your right shows summaries: they are a table that does not grow, without frames"
+        )
     required = parse_requirement(requires) if isinstance(requires, str) else checked_requirement(requires)
     requirements = frame_requirements(reader.principal, reader.identity, required)
+    requirements = replace(requirements, for_all_alone=is_summary)
     table = _Table(
         spark, event_type, tuple(versions), reader, keys, with_meta, requirements, transformation_keys
     )
@@ -223,8 +233,9 @@ class _Table:
 
     def planned(self, one: Slice, delivered: tuple[Attribute, ...]) -> _Plan:
         """Return what is needed for one period."""
-        windows, names = one.view.windows, {attribute.uid for attribute in delivered}
-        interest = attributes_of(one.view.interest)
+        view = split(one.view).front if is_summarised(one.view) else one.view
+        windows, names = view.windows, {attribute.uid for attribute in delivered}
+        interest = attributes_of(view.interest)
         transforms = [window for window in windows if window.transformations]
         asks = frozenset().union(*map(asks_of, windows))
         if transforms:
@@ -238,6 +249,8 @@ class _Table:
 
     def of(self, frames: DataFrame, plan: _Plan, delivered: tuple[Attribute, ...]) -> DataFrame:
         """Return what one period shows: open, then the View, then whatever its user adds."""
+        if is_summarised(plan.slice.view):
+            return replace(self, with_meta=True)._summarised(frames, plan, delivered)
         opener = self._opener(plan.slice, plan.kinds, plan.asks)
         chosen = between(frames, plan.slice.since, plan.slice.until, plan.kinds)
         rows = chosen.mapInArrow(opener, self._schema(plan.kinds))
@@ -304,6 +317,28 @@ class _Table:
         seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta)
         wanted = seen if view.interest is None else seen.where(view.interest)
         return wanted.select(*view.delivered, *meta)
+
+    def _summarised(self, frames: DataFrame, plan: _Plan, delivered: tuple[Attribute, ...]) -> DataFrame:
+        """Return what events come to in the periods that lie wholly within a time of the same right.
+
+        It is what a subscriber has received who was connected all that time.
+        """
+        one = plan.slice
+        opener = self._opener(one, plan.kinds, plan.asks)
+        chosen = between(frames, one.since, one.until, plan.kinds)
+        rows = chosen.mapInArrow(opener, self._schema(plan.kinds))
+        view = to_spark_summary(one.view, plan.kinds, delivered, self.transformation_keys)
+        start = view.start_column(F.col("_published_at"))
+        taken = rows.where(view.front.admits).where(_barrier()).select(*view.front.seen, start)
+        closes = view.start + F.lit((view.summary.every_s + view.summary.late_s) * SECOND)
+        spans = one.spans or ((one.since, one.until),)
+        if len(spans) > PERIODS_MAX:
+            raise TooManyPeriods(
+                f"your right is interrupted more than {PERIODS_MAX} times in the time asked for"
+            )
+        within = [(view.start >= F.lit(int(first))) & (closes <= F.lit(int(last))) for first, last in spans]
+        is_closed = closes <= F.unix_micros(F.current_timestamp())
+        return view.grouped(taken, reduce(Column.__or__, within) & is_closed)
 
 
 def _assigned(windows: Sequence[Window]) -> frozenset[AttributeUid]:
