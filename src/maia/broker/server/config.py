@@ -117,6 +117,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """Where deliveries are put on record; without one no type is delivered whose owner demands it."""
     ledger_all: bool = field(name="ledger.all", default=False)
     """Whether deliveries of all types are put on record, and not only where the type's owner demands it."""
+    ledger_parquet: Path | None = field(name="ledger.parquet", default=None)
+    """Where closed files of the ledger become tables for Spark, by themselves; without a folder nowhere."""
     statements_fetch_from: Addresses = field(name="statements.fetch_from", default=())
     """Domains' servers that may be asked for statements which are missed here; none by default."""
     identity_listen: Address | None = field(name="identity.listen", default=None)
@@ -307,8 +309,14 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     identity, trust = _identity(config, key, now)
     if config.ledger_folder is not None:
         check_folder(config, "ledger.folder", config.ledger_folder)
+        if config.ledger_parquet is not None:
+            check_folder(config, "ledger.parquet", config.ledger_parquet)
     elif "ledger.all" in config.origins:
         raise config.wrong("ledger.all", "says what to put on record, and `ledger.folder` does not say where")
+    elif "ledger.parquet" in config.origins:
+        raise config.wrong(
+            "ledger.parquet", "is made of a ledger, and `ledger.folder` does not say where one is"
+        )
     return PreparedBroker(
         config,
         key,

@@ -107,6 +107,7 @@ async def serve(
                         _renewing(prepared, telemetry, running),
                         _fetching(config, telemetry, running),
                         _synchronising(ledger),
+                        _rolling(ledger, config.ledger_parquet, telemetry),
                     ):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
@@ -263,6 +264,35 @@ async def _synchronising(ledger: LedgerFiles | None) -> AsyncIterator[None]:
             await task
 
 
+@asynccontextmanager
+async def _rolling(ledger: LedgerFiles | None, out: Path | None, records: Records) -> AsyncIterator[None]:
+    """Make tables of closed files of the ledger, while the body runs; what fails is tried again."""
+    if ledger is None or out is None:
+        yield
+        return
+
+    async def roll() -> None:
+        from maia.ledger.parquet import roll_ledger
+
+        while True:
+            try:
+                for table in await asyncio.to_thread(roll_ledger, ledger.closed(), out):
+                    records.note("ledger-rolled", {"table": table.name})
+            except MaiaError as problem:
+                records.note("ledger-not-rolled", problem.as_record())
+            except OSError as problem:
+                records.note("ledger-not-rolled", {"message": problem.strerror})
+            await asyncio.sleep(_ROLL_S)
+
+    task = asyncio.create_task(roll())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 class _WithTypes:
     """A store that also hands the broker the definitions of a type folder, to be verified like its own."""
 
@@ -288,6 +318,7 @@ def _own(data: Path | None) -> Iterator[Store]:
 
 LOOK_S: Final = 5.0
 _SYNC_S: Final = 1.0
+_ROLL_S: Final = 60.0
 
 
 async def watching(
