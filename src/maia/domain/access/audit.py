@@ -213,9 +213,11 @@ def keep_head(
     """
     mine = WITNESSED.c.issuer == by.key
     known = tables.find(WITNESSED, mine, WITNESSED.c.length == head.length, limit=2)
-    if any(one.digest == head.digest for one in known):
-        return None
     longest = tables.find(WITNESSED, mine, limit=1, order=WITNESSED.c.length, descending=True)
+    is_cut = longest and longest[0].length > head.length and longest[0].sequence < sequence
+    cut = AuditHead(longest[0].length, longest[0].digest) if is_cut else None
+    if any(one.digest == head.digest for one in known):
+        return cut
     tables.put(WITNESSED, [WitnessRow(by.key, head.length, head.digest, sequence, now)])
     if tables.count(WITNESSED, mine) > _HEADS_MAX:
         older = tables.find(WITNESSED, mine, limit=_HEADS_MAX // 2, order=WITNESSED.c.length)
@@ -223,9 +225,7 @@ def keep_head(
             tables.delete(WITNESSED, mine, WITNESSED.c.length == one.length, WITNESSED.c.digest == one.digest)
     if known:
         return AuditHead(known[0].length, known[0].digest)
-    if longest and longest[0].length > head.length and longest[0].sequence < sequence:
-        return AuditHead(longest[0].length, longest[0].digest)
-    return None
+    return cut
 
 
 def witnessed_heads(tables: Tables, by: Principal, after: int | None, limit: int) -> Page[AuditHead]:

@@ -406,7 +406,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
     def state_ledger_head(
         self, head: AuditHead, *, actor: Principal, now: Instant
     ) -> tuple[AuditRecord, str | None]:
-        """Put on record how far the ledger of a broker has come; say how it contradicts what was stated before.
+        """Put on record how far a broker's ledger has come; say how that contradicts what it stated before.
 
         The audit is witnessed by other domains, and the ledger with it. A contradiction is on record too.
         """
