@@ -42,6 +42,9 @@ def test_the_table_has_every_delivery_and_no_value(followed):
     shown = {tuple(row["attributes"]) for row in table}
     assert shown == {("patient", "value", "ward"), ("value", "ward")}
     assert sum(row["last_row"] - row["first_row"] + 1 for row in table) >= 5
+    # The broker was stopped in the middle, and has since made a table of what it had written until then.
+    rolled = pq.read_table(folder / "ledger-tables").to_pylist()
+    assert rolled[: len(table)] == table
     for file in (folder / "ledger").iterdir():
         assert b"P-17" not in file.read_bytes()
 

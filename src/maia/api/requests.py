@@ -38,6 +38,7 @@ __all__ = [
     "GuestBody",
     "HolderQuestion",
     "IdentityBody",
+    "LedgerHeadBody",
     "LoginBody",
     "OneTimeQuestion",
     "PageQuestion",
@@ -176,6 +177,16 @@ class StatementBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A statement of another issuer, in base64."""
 
     statement: bytes
+
+
+class LedgerHeadBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far the ledger of the caller, a broker, has come."""
+
+    entries: Annotated[int, Meta(ge=0, le=2**53)]
+    head: Annotated[
+        str,
+        Meta(description="the check of the last entry", extra_json_schema={"pattern": "^[0-9a-f]{64}$"}),
+    ]
 
 
 class TypeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ __all__ = [
     "HolderAnswer",
     "HolderPage",
     "IdentityAnswer",
+    "LedgerHeadAnswer",
     "MembershipAnswer",
     "MembershipPage",
     "News",
@@ -288,6 +289,13 @@ class AuditAnswer(msgspec.Struct, frozen=True):
     digest: str
     previous: str
     body: bytes
+
+
+class LedgerHeadAnswer(msgspec.Struct, frozen=True):
+    """Where a ledger's head is in the audit, and how it contradicts what its broker stated before."""
+
+    record: int
+    problem: str | None
 
 
 class AuditPage(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ them. Then entries: their length in four bytes, their bytes, their check in 32.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -36,6 +36,8 @@ __all__ = [
     "LedgerUnavailable",
     "LedgerVerification",
     "disclosures_in",
+    "disclosures_of",
+    "missing_heads",
     "verify_ledger",
 ]
 
@@ -129,6 +131,11 @@ class LedgerFiles:
             os.close(self._file)
             self._file = None
 
+    def closed(self) -> list[Path]:
+        """Return the files to which nothing is added any more; each start begins another one."""
+        number = self._number if self._file is None else self._number - 1
+        return _files(self._folder)[:number]
+
     def _begin_file(self) -> None:
         self.close()
         self._number += 1
@@ -161,10 +168,28 @@ def verify_ledger(folder: Path, earlier: bytes | None = None) -> LedgerVerificat
     return LedgerVerification(last, deliveries, found)
 
 
+def missing_heads(folder: Path, stated: Iterable[LedgerHead]) -> list[LedgerHead]:
+    """Return the heads that a ledger once had and does not lead through: it was cut or written anew."""
+    waiting = set(stated)
+    waiting.discard(LedgerHead(0, _NOTHING_BEFORE))
+    for head, _entry in _entries(_files(folder)):
+        waiting.discard(head)
+    return sorted(waiting, key=lambda one: one.entries)
+
+
 def disclosures_in(folder: Path) -> Iterator[Disclosure]:
     """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
     reader = LedgerReader()
     for _head, entry in _entries(_files(folder)):
+        yield from reader.read(records_from_bytes(entry))
+
+
+def disclosures_of(path: Path) -> Iterator[Disclosure]:
+    """Yield what one file of a ledger says, verified in itself: numbers begin anew in each file."""
+    reader = LedgerReader()
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    for _head, entry in _entries([path], _head_before(header)):
         yield from reader.read(records_from_bytes(entry))
 
 
@@ -204,13 +229,17 @@ def _header(before: LedgerHead) -> bytes:
     return _MARK + before.entries.to_bytes(_COUNT_BYTES, "big") + before.check
 
 
+def _head_before(header: bytes) -> LedgerHead:
+    """Return the head of the files before one, as its header states it."""
+    count, check = header[len(_MARK) : -CHECK_BYTES], header[-CHECK_BYTES:]
+    return LedgerHead(int.from_bytes(count, "big"), check)
+
+
 def _last_head(files: Sequence[Path]) -> LedgerHead:
     if not files:
         return LedgerHead(0, _NOTHING_BEFORE)
     with files[-1].open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    count, check = header[len(_MARK) : -CHECK_BYTES], header[-CHECK_BYTES:]
-    head = LedgerHead(int.from_bytes(count, "big"), check)
+        head = _head_before(file.read(_HEADER_BYTES))
     for found, _entry in _entries(files[-1:], head):
         head = found
     return head

@@ -3,11 +3,14 @@
 One row for each recipient and run of rows of a frame, so that a question about rows is a
 comparison with `first_row` and `last_row`, and a join with the event log is one on publisher, stream
 and sequence. The ledger is verified as it is read.
+
+A broker rolls each file of its ledger that is closed into a table of its own, as it does with its log. The
+ledger stays: it is what is verified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -15,9 +18,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maia.ledger.files import disclosures_in
+from maia.ledger.files import disclosures_in, disclosures_of
+from maia.ledger.records import Disclosure
+from maia.private_files import create_private, make_private_folder
 
-__all__ = ["SCHEMA", "export_ledger"]
+__all__ = ["SCHEMA", "export_ledger", "roll_ledger"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -41,9 +46,24 @@ _AT_ONCE: Final = 65_536
 
 def export_ledger(folder: Path, out: Path) -> int:
     """Write all deliveries of a ledger to one Parquet file; return how many rows it has."""
-    written, rows = 0, _rows(folder)
-    unfinished = out.with_name(out.name + ".unfinished")
-    with pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
+    return _written(_rows(disclosures_in(folder)), out)
+
+
+def roll_ledger(closed: Iterable[Path], out: Path) -> list[Path]:
+    """Write a table for each closed file of a ledger that has none yet in `out`; return the new ones."""
+    make_private_folder(out)
+    new = [(path, table) for path in closed if not (table := out / f"{path.stem}.parquet").exists()]
+    for path, table in new:
+        _written(_rows(disclosures_of(path)), table)
+    return [table for _, table in new]
+
+
+def _written(rows: Iterator[tuple[object, ...]], out: Path) -> int:
+    written, unfinished = 0, out.with_name(out.name + ".unfinished")
+    with (
+        create_private(unfinished) as file,
+        pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer,
+    ):
         while some := list(islice(rows, _AT_ONCE)):
             columns = [
                 pa.array(column, type=one.type)
@@ -55,8 +75,8 @@ def export_ledger(folder: Path, out: Path) -> int:
     return written
 
 
-def _rows(folder: Path) -> Iterator[tuple[object, ...]]:
-    for one in disclosures_in(folder):
+def _rows(disclosures: Iterable[Disclosure]) -> Iterator[tuple[object, ...]]:
+    for one in disclosures:
         by = one.broker, one.recipient, one.type_id, one.version, one.view, list(one.certificates)
         frame = one.publisher, one.stream, one.sequence
         for at in range(0, len(one.ranges), 2):

@@ -12,7 +12,15 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-__all__ = ["by_rule", "first_sights", "unusual_volume", "what_saw", "who_saw"]
+__all__ = [
+    "by_rule",
+    "first_sights",
+    "no_longer_permitted",
+    "unexplained",
+    "unusual_volume",
+    "what_saw",
+    "who_saw",
+]
 
 
 def _rows() -> Column:
@@ -107,3 +115,52 @@ def unusual_volume(disclosed: DataFrame, *, times: float = 4.0, days: int = 7) -
     )
     is_unusual = (F.col("days_before") >= days) & (F.col("deliveries") > times * F.col("usual"))
     return compared.where(is_unusual).drop("days_before")
+
+
+# ------------------------------------------------------------ what a policy has to say about it
+
+
+def unexplained(disclosed: DataFrame, closure: DataFrame) -> DataFrame:
+    """Return deliveries that no right explains that was in force when they were made.
+
+    `closure` is the table of `maia pipeline closure build` over all certificates of the time, revoked
+    ones too. A right explains an attribute that it shows to the recipient at that moment; whether
+    its restriction admits the event, and whether its condition held, is not on record.
+    """
+    return _without_right(disclosed, closure, F.col("delivered_at"))
+
+
+def no_longer_permitted(disclosed: DataFrame, closure: DataFrame, *, at: object) -> DataFrame:
+    """Return what was delivered and would not be delivered at a moment, by the rights of a closure."""
+    return _without_right(disclosed, closure, F.lit(at))
+
+
+def _without_right(disclosed: DataFrame, closure: DataFrame, moment: Column) -> DataFrame:
+    """Return recipients, types and attributes whose deliveries no row of a closure covers at a moment."""
+    shown = disclosed.select(
+        "recipient",
+        "type_id",
+        "delivered_at",
+        (F.col("last_row") - F.col("first_row") + 1).alias("rows"),
+        F.explode("attributes").alias("attribute"),
+        moment.alias("moment"),
+    )
+    rights = closure.select(
+        F.col("principal").alias("recipient"), "type_id", F.col("uid").alias("attribute"), "since", "until"
+    ).distinct()
+    covers = (
+        (shown["recipient"] == rights["recipient"])
+        & (shown["type_id"] == rights["type_id"])
+        & (shown["attribute"] == rights["attribute"])
+        & (rights["since"].isNull() | (rights["since"] <= shown["moment"]))
+        & (rights["until"].isNull() | (rights["until"] >= shown["moment"]))
+    )
+    return (
+        shown.join(rights, covers, "left_anti")
+        .groupBy("recipient", "type_id", "attribute")
+        .agg(
+            F.sum("rows").alias("deliveries"),
+            F.min("delivered_at").alias("first_at"),
+            F.max("delivered_at").alias("last_at"),
+        )
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, verify_ledger
+from maia.ledger.parquet import export_ledger, roll_ledger
 from maia.ledger.records import (
     Audience,
     BadLedger,
@@ -136,3 +138,30 @@ def test_a_disk_that_refuses_stops_deliveries(tmp_path, monkeypatch):
         monkeypatch.setattr("maia.ledger.files.os.write", full)
         with pytest.raises(LedgerUnavailable, match="No space left"):
             ledger.write([more(1)])
+
+
+def test_closed_files_become_tables_once_and_together_say_what_the_whole_ledger_says(tmp_path):
+    folder, tables, whole = tmp_path / "ledger", tmp_path / "tables", tmp_path / "whole.parquet"
+    with LedgerFiles(folder) as ledger:
+        ledger.write([begin(0), more(1), begin(2)])
+        assert [path.name for path in roll_ledger(ledger.closed(), tables)] == ["00000001.parquet"]
+        assert roll_ledger(ledger.closed(), tables) == []
+        ledger.write([more(3)])
+    with LedgerFiles(folder) as ledger:  # a broker that starts again begins another file
+        assert [path.name for path in roll_ledger(ledger.closed(), tables)] == ["00000002.parquet"]
+        ledger.write([begin(4)])
+        assert roll_ledger(ledger.closed(), tables) == []
+    export_ledger(folder, whole)
+    rolled = pq.read_table(tables).to_pylist()
+    assert rolled == pq.read_table(whole).to_pylist()[:-1]
+    assert len(rolled) == 4
+
+
+def test_a_closed_file_that_was_edited_becomes_no_table(tmp_path):
+    folder, tables = tmp_path / "ledger", tmp_path / "tables"
+    written(folder)
+    first = folder / "00000001.ledger"
+    first.write_bytes(first.read_bytes().replace(b"3265", b"3266"))
+    with LedgerFiles(folder) as ledger, pytest.raises(BadLedger):
+        roll_ledger(ledger.closed(), tables)
+    assert not list(tables.glob("*.parquet"))

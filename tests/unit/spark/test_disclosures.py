@@ -9,7 +9,16 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from maia.ledger.parquet import SCHEMA
-from maia.spark.disclosures import by_rule, first_sights, unusual_volume, what_saw, who_saw
+from maia.spark.closure.tables import ROWS
+from maia.spark.disclosures import (
+    by_rule,
+    first_sights,
+    no_longer_permitted,
+    unexplained,
+    unusual_volume,
+    what_saw,
+    who_saw,
+)
 
 BEGAN = datetime(2026, 10, 1, tzinfo=UTC)
 ATTRIBUTES = ("patient", "value", "ward")
@@ -110,3 +119,39 @@ def test_a_first_sight_and_an_unusual_day_are_found_and_usual_ones_are_not(spark
     found = in_spark(spark, [*rows, odd])
     assert answers(first_sights(found, since=late), "recipient", "attribute") == {(PEOPLE[3], "patient")}
     assert answers(unusual_volume(found, times=8), "recipient", "day") == {(PEOPLE[3], late.date())}
+
+
+def test_what_no_right_explains_or_permits_is_found_by_a_join_with_the_closure(spark):
+    """Rights of random people, attributes and periods, against a loop over deliveries and rights."""
+    rng = random.Random(7)  # noqa: S311 - repeatable
+    empty = dict.fromkeys(ROWS.names, "") | {"tests": [], "certificates": [], "may_delegate": False}
+    moments = [None, *(BEGAN + timedelta(hours=100 * n) for n in range(4))]
+    rights = [
+        empty | {"principal": who, "type_id": TYPE, "uid": uid, "since": rng.choice(moments), "until": end}
+        for who in PEOPLE
+        for uid in rng.sample(ATTRIBUTES, 2)
+        for end in rng.sample(moments[2:], rng.randint(0, 2))
+    ]
+    rows, today = list(ledger_rows()), BEGAN + timedelta(hours=250)
+
+    def expected(moment_of):
+        found = Counter()
+        for row in rows:
+            at = moment_of(row)
+            for uid in row["attributes"]:
+                covered = any(
+                    (one["principal"], one["uid"]) == (row["recipient"], uid)
+                    and (one["since"] is None or one["since"] <= at)
+                    and (one["until"] is None or at <= one["until"])
+                    for one in rights
+                )
+                if not covered:
+                    found[row["recipient"], uid] += len(rows_of(row))
+        return {(*key, count) for key, count in found.items()}
+
+    closure = spark.createDataFrame(pa.Table.from_pylist(rights, ROWS))
+    table, columns = in_spark(spark, rows), ("recipient", "attribute", "deliveries")
+    past = answers(unexplained(table, closure), *columns)
+    gone = answers(no_longer_permitted(table, closure, at=today), *columns)
+    assert past == expected(lambda row: row["delivered_at"]) != set()
+    assert gone == expected(lambda row: today) != past

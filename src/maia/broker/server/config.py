@@ -57,6 +57,7 @@ from maia.credentials import (
     NetworkName,
     NetworkPattern,
     Owner,
+    Principal,
     SignedCertificate,
     SigningKey,
 )
@@ -117,6 +118,12 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """Where deliveries are put on record; without one no type is delivered whose owner demands it."""
     ledger_all: bool = field(name="ledger.all", default=False)
     """Whether deliveries of all types are put on record, and not only where the type's owner demands it."""
+    ledger_parquet: Path | None = field(name="ledger.parquet", default=None)
+    """Where closed files of the ledger become tables for Spark, by themselves; without a folder nowhere."""
+    ledger_witness: Address | None = field(name="ledger.witness", default=None)
+    """The server of a domain to which the ledger's head is stated; without an address none is."""
+    ledger_witness_domain: PrincipalWord | None = field(name="ledger.witness_domain", default=None)
+    """The domain that must answer there: a key or .pub file."""
     statements_fetch_from: Addresses = field(name="statements.fetch_from", default=())
     """Domains' servers that may be asked for statements which are missed here; none by default."""
     identity_listen: Address | None = field(name="identity.listen", default=None)
@@ -247,6 +254,7 @@ class PreparedBroker:
     trust: IdentityTrust | None = None
     demand: Predicate = ALWAYS
     transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
+    ledger_witness: Principal | None = None
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -307,8 +315,11 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     identity, trust = _identity(config, key, now)
     if config.ledger_folder is not None:
         check_folder(config, "ledger.folder", config.ledger_folder)
-    elif "ledger.all" in config.origins:
-        raise config.wrong("ledger.all", "says what to put on record, and `ledger.folder` does not say where")
+        if config.ledger_parquet is not None:
+            check_folder(config, "ledger.parquet", config.ledger_parquet)
+    for name in ("ledger.all", "ledger.parquet", "ledger.witness", "ledger.witness_domain"):
+        if config.ledger_folder is None and name in config.origins:
+            raise config.wrong(name, "is about a ledger, and `ledger.folder` does not say where one is kept")
     return PreparedBroker(
         config,
         key,
@@ -321,8 +332,18 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         identity=identity,
         trust=trust,
         demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
+        ledger_witness=_witness(config),
         transformation_keys=secrets,
     )
+
+
+def _witness(config: BrokerConfig) -> Principal | None:
+    """Return the domain to which the ledger's head is stated."""
+    address, domain = config.ledger_witness, config.ledger_witness_domain
+    if (address is None) != (domain is None):
+        name = "ledger.witness" if domain is None else "ledger.witness_domain"
+        raise config.wrong(name, "is given alone: `witness` and `witness_domain` go together")
+    return None if domain is None else opened(config, "ledger.witness_domain", lambda: read_principal(domain))
 
 
 def _identity(

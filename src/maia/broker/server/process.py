@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.broker.server.config import BrokerConfig, PreparedBroker
+from maia.broker.server.ledger_upkeep import LedgerWitness, ledger_upkeep
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
 from maia.config.constitutions import constitutions_of, keep_quorums, read_quorums, remembered_in
@@ -106,7 +107,7 @@ async def serve(
                     async with (
                         _renewing(prepared, telemetry, running),
                         _fetching(config, telemetry, running),
-                        _synchronising(ledger),
+                        _upkeep(prepared, ledger, telemetry),
                     ):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
@@ -242,25 +243,16 @@ def _ledger(config: BrokerConfig) -> Iterator[LedgerFiles | None]:
         yield ledger
 
 
-@asynccontextmanager
-async def _synchronising(ledger: LedgerFiles | None) -> AsyncIterator[None]:
-    """Let the disk follow what was put on record, while the body runs."""
-    if ledger is None:
-        yield
-        return
-
-    async def follow(ledger: LedgerFiles) -> None:
-        while True:
-            await asyncio.sleep(_SYNC_S)
-            await asyncio.to_thread(ledger.sync)
-
-    task = asyncio.create_task(follow(ledger))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+def _upkeep(
+    prepared: PreparedBroker, ledger: LedgerFiles | None, telemetry: Telemetry
+) -> AbstractAsyncContextManager[None]:
+    """Synchronise, roll and have witnessed what is put on record, while the body runs."""
+    config, witness = prepared.config, None
+    if config.ledger_witness is not None and prepared.ledger_witness is not None:
+        witness = LedgerWitness(
+            config.ledger_witness, prepared.ledger_witness, prepared.key, config.credentials
+        )
+    return ledger_upkeep(ledger, tables=config.ledger_parquet, witness=witness, records=telemetry)
 
 
 class _WithTypes:
@@ -287,7 +279,6 @@ def _own(data: Path | None) -> Iterator[Store]:
 
 
 LOOK_S: Final = 5.0
-_SYNC_S: Final = 1.0
 
 
 async def watching(

@@ -95,7 +95,7 @@ def verify(
     from maia.credentials.encoding.statements import check_statement
     from maia.domain.access.audit import check_against
 
-    domain, records = read_principal(of), _records(log)
+    domain, records = read_principal(of), read_records(log)
     heads = []
     for signed in _statements(against):
         check_statement(signed)
@@ -200,7 +200,8 @@ def _statements(paths: list[Path]) -> list[SignedStatement]:
     return found
 
 
-def _records(log: Path) -> list[AuditRecord]:
+def read_records(log: Path) -> list[AuditRecord]:
+    """Return the records of a file of `maia domain audit show -o`, each of which follows the one before."""
     from maia.domain.access.audit import AUDIT_START, record_from_bytes
 
     found: list[AuditRecord] = []
@@ -268,4 +269,4 @@ def _content(statement: Statement) -> str:
     return ""
 
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "read_records"]

@@ -41,6 +41,8 @@ Statements: TypeAlias = Annotated[
     typer.Option("--statements", help="Validity statements: what they revoke is left out. May be repeated."),
 ]
 _SHOWN: Final = 1000
+_MANY: Final = 20_000
+"""Certificates from which on it pays that Spark compiles thoroughly."""
 
 
 @app.command(
@@ -62,6 +64,9 @@ def build(
     remove: Annotated[
         list[Path] | None, typer.Option(help="With --since: certificates that went. May be repeated.")
     ] = None,
+    with_revoked: Annotated[
+        bool, typer.Option("--with-revoked", help="Keep revoked certificates: who could ever see what?")
+    ] = False,
     at: At = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,14 +78,15 @@ def build(
 
     now = moment(at)
     if since is not None:
-        if types:
-            raise typer.BadParameter("the types are those of the earlier closure: leave --types out")
+        if types or with_revoked:
+            raise typer.BadParameter("with --since, leave out --types and --with-revoked")
         _build_since(since, out, pool, statements, add, remove, now, as_json=as_json)
         return
     if not pool or not types or add or remove:
         raise typer.BadParameter("give --pool and --types; or --since with what changed")
-    read, lineages = read_pool(pool, statements=statements or (), at=now), read_types(types, pool, at=now)
-    with spark_for("maia-closure") as spark:
+    read = read_pool(pool, statements=statements or (), with_revoked=with_revoked, at=now)
+    lineages = read_types(types, pool, at=now)
+    with spark_for("maia-closure", long_running=len(read.certificates) > _MANY) as spark:
         from maia.cli.pipeline.source import spark_steps
         from maia.spark.closure import tables
 
@@ -191,11 +197,13 @@ def diff(
 
 
 @contextmanager
-def spark_for(name: str) -> Iterator[SparkSession]:
+def spark_for(name: str, *, long_running: bool = False) -> Iterator[SparkSession]:
     """Start Spark, here or on the cluster that the environment names."""
     from maia.spark.session.session import cluster_of, spark_session
 
-    with spark_session(name, cores=2, memory_mib=2048, long_running=True, cluster=cluster_of()) as spark:
+    with spark_session(
+        name, cores=2, memory_mib=2048, long_running=long_running, cluster=cluster_of()
+    ) as spark:
         yield spark
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, moment
 from maia.cli.output import answer
 from maia.cli.pipeline.source import (
     Asked,
@@ -103,25 +103,48 @@ def by_rule(ledger: Ledger, as_json: AsJson = False) -> None:
 
 @app.command(
     epilog="Example: maia pipeline disclosures anomalies --ledger disclosures.parquet "
-    "--since 2026-11-01 --times 5"
+    "--since 2026-11-01 --times 5 --closure today --history everything"
 )
 def anomalies(
     ledger: Ledger,
     since: Annotated[datetime | None, typer.Option(help="Attributes first seen since then (UTC).")] = None,
     times: Annotated[float, typer.Option(min=1.0, help="How far above its own average.")] = 4.0,
     days: Annotated[int, typer.Option(min=1, help="For how many days it has been there at least.")] = 7,
+    closure: Annotated[
+        Path | None,
+        typer.Option(help="A closure of today: what was delivered and is no longer permitted by it."),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            help="A closure of all certificates there were, from `closure build --with-revoked`: what none "
+            "of them explains."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print recipients that saw an attribute for the first time, and days with far more than usual."""
-    with _spark(ledger) as (_, disclosed):
-        from maia.spark.disclosures import first_sights, unusual_volume
+    """Print what is unusual: first sights, days with far more than usual, what no right explains.
 
-        found: list[DataFrame] = [unusual_volume(disclosed, times=times, days=days).orderBy("day")]
+    Each line says which of these it is.
+    """
+    from maia.spark.closure.tables import open_closure
+
+    today, past = (None if one is None else open_closure(one) for one in (closure, history))
+    with _spark(ledger) as (spark, disclosed):
+        from maia.cli.pipeline.closure import utc
+        from maia.spark.disclosures import first_sights, no_longer_permitted, unexplained, unusual_volume
+
+        found = {"unusual volume": unusual_volume(disclosed, times=times, days=days).orderBy("day")}
         if since is not None:
-            moment = since.replace(tzinfo=UTC)
-            found.append(first_sights(disclosed, since=moment).orderBy("first_at"))
-        for one in found:
-            _print(one, as_json=as_json)
+            began = since.replace(tzinfo=UTC)
+            found["first sight"] = first_sights(disclosed, since=began).orderBy("first_at")
+        if today is not None:
+            gone = no_longer_permitted(disclosed, today.rows(spark), at=utc(moment(None)))
+            found["no longer permitted"] = gone.orderBy("first_at")
+        if past is not None:
+            found["unexplained"] = unexplained(disclosed, past.rows(spark)).orderBy("first_at")
+        for anomaly, rows in found.items():
+            _print(rows, as_json=as_json, anomaly=anomaly)
 
 
 @contextmanager
@@ -137,10 +160,11 @@ def _spark(ledger: list[Path]) -> Iterator[tuple[SparkSession, DataFrame]]:
         yield spark, spark.read.parquet(*(str(path.resolve()) for path in ledger))
 
 
-def _print(found: DataFrame, *, as_json: bool) -> None:
+def _print(found: DataFrame, *, as_json: bool, anomaly: str | None = None) -> None:
     rows = found.limit(_SHOWN + 1).collect()
+    kind = {} if anomaly is None else {"anomaly": anomaly}
     for row in rows[:_SHOWN]:
-        record = {name: _shown(value) for name, value in row.asDict().items()}
+        record = kind | {name: _shown(value) for name, value in row.asDict().items()}
         answer(["  ".join(f"{name} {value}" for name, value in record.items())], record, as_json=as_json)
     if not as_json:
         more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
 from maia.config.input_files import read_definition, read_principal
 
 if TYPE_CHECKING:
+    from maia.ledger.files import LedgerHead
     from maia.ledger.records import Disclosure, Summarised
     from maia.types import TypeDefinition
 
@@ -91,24 +93,37 @@ def verify(
         str | None,
         typer.Option(help="A check that `maia ledger head` printed before: it has to be in the ledger."),
     ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of."),
+    ] = None,
+    of: Annotated[str | None, typer.Option(help="With --audit: the broker, a key or .pub file.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Read every entry and compare every check; exit status 1 if an earlier head is not in the ledger.
 
-    Without --head it is not found that the last entries are missing.
+    Without --head or --audit it is not found that the last entries are missing.
     """
-    from maia.ledger.files import verify_ledger
+    from maia.ledger.files import missing_heads, verify_ledger
 
+    stated = _stated(audit, of)
+    missing = missing_heads(folder, stated) if stated else []
     check = None if head is None else _check(head)
     found = verify_ledger(folder, check)
     last, deliveries, before = found.head, found.deliveries, found.earlier
-    is_whole = check is None or before is not None
+    is_whole = (check is None or before is not None) and not missing
     lines = [
         f"ledger       {folder}",
         f"entries      {last.entries}, with {deliveries} deliveries",
         f"head         {last.check.hex()}",
         *([f"found        the earlier head, at entry {before.entries}"] if before is not None else []),
-        *([] if is_whole else ["missing      the earlier head: entries were removed or replaced"]),
+        *(
+            ["missing      the earlier head: entries were removed or replaced"]
+            if check is not None and before is None
+            else []
+        ),
+        *([f"witnessed    {len(stated)} heads, {len(missing)} of which are missing"] if audit else []),
+        *(f"missing      the head of entry {one.entries}, which a witness has" for one in missing),
     ]
     record = {
         "folder": str(folder),
@@ -117,9 +132,66 @@ def verify(
         "head": last.check.hex(),
         "earlier_head_at": None if before is None else before.entries,
         "whole": is_whole,
-    }
+    } | ({"witnessed": len(stated), "missing": [one.entries for one in missing]} if audit else {})
     answer(lines, record, as_json=as_json)
     return 0 if is_whole else ANSWER_NO
+
+
+def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
+    """Return the heads that a broker stated to the domain whose audit this is."""
+    if audit is None:
+        return []
+    if of is None:
+        raise typer.BadParameter("with --audit, name the broker with --of")
+    from maia.cli.domain.audit import read_records
+    from maia.domain.access.audit import LEDGER_HEAD
+    from maia.ledger.files import LedgerHead
+
+    broker, found = read_principal(of), list[LedgerHead]()
+    for one in read_records(audit):
+        if one.act == LEDGER_HEAD and one.actor == broker:
+            said = dict(one.details)
+            found.append(LedgerHead(int(said["entries"]), bytes.fromhex(said["head"])))
+    return found
+
+
+@app.command(
+    epilog="Example: maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key "
+    "--credentials broker"
+)
+def witness(
+    folder: Folder,
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    credentials: Shown = None,
+    as_json: AsJson = False,
+) -> int:
+    """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
+
+    Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.
+    """
+    from maia.api.requests import LedgerHeadBody
+    from maia.api.responses import LedgerHeadAnswer
+    from maia.ledger.files import verify_ledger
+
+    last = verify_ledger(folder).head
+    body = LedgerHeadBody(last.entries, last.check.hex())
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        found = client.call("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
+    lines = [
+        f"head         {last.check.hex()}, of {last.entries} entries",
+        f"witnessed    record {found.record} of the audit of {read_principal(domain)}",
+        *([f"contradicts  {found.problem}"] if found.problem else []),
+    ]
+    record = {
+        "entries": last.entries,
+        "head": last.check.hex(),
+        "record": found.record,
+        "problem": found.problem,
+    }
+    answer(lines, record, as_json=as_json)
+    return ANSWER_NO if found.problem else 0
 
 
 @app.command(epilog="Example: maia ledger head ledger --json")

@@ -115,7 +115,7 @@ def print_outcomes(
     asked.check_log()
     assert asked.key is not None  # noqa: S101 - checked with the log
     event_type, own = asked.newest_type(), asked.reader(open_key(asked.key).principal)
-    with spark_for("maia-what-if") as spark:
+    with spark_for("maia-what-if", long_running=True) as spark:
         from maia.cli.pipeline.source import counted
         from maia.credentials import ASSUMED_GOOD, Action
         from maia.policy import Request

@@ -29,6 +29,7 @@ from maia.events import Instant
 
 __all__ = [
     "AUDIT_START",
+    "LEDGER_HEAD",
     "AuditBroken",
     "AuditForked",
     "AuditRecord",
@@ -39,11 +40,15 @@ __all__ = [
     "check_linked",
     "record_from_bytes",
     "record_of",
+    "keep_head",
     "witnessed_heads",
 ]
 
 AUDIT_START: Final = AuditHead(0, bytes(32))
 """The head of an empty audit."""
+
+LEDGER_HEAD: Final = "ledger.head"
+"""The act by which a broker states how far its ledger of deliveries has come."""
 
 _DETAIL_MAX: Final = 400
 _DETAILS_MAX: Final = 32
@@ -189,33 +194,38 @@ def keep_audit_head(tables: Tables, said: Statement, now: Instant) -> BrokenCred
     """Keep the audit head of another domain's list; return how it contradicts earlier ones."""
     if not isinstance(said, RevocationList) or said.audit is None:
         return None
-    head, by = said.audit, said.by.key
-    row = WitnessRow(by, head.length, head.digest, said.sequence, now)
-    known = tables.find(WITNESSED, WITNESSED.c.issuer == by, WITNESSED.c.length == head.length, limit=2)
-    if any(one.digest == head.digest for one in known):
+    contradicts = keep_head(tables, said.by, said.audit, said.sequence, now)
+    if contradicts is None:
         return None
-    longest = tables.find(
-        WITNESSED, WITNESSED.c.issuer == by, limit=1, order=WITNESSED.c.length, descending=True
+    if contradicts.length == said.audit.length:
+        return AuditForked(f"`{said.by}` states two audits of {said.audit.length} records")
+    return AuditTruncated(
+        f"the audit of `{said.by}` had {contradicts.length} records, and now has {said.audit.length}"
     )
-    tables.put(WITNESSED, [row])
-    if tables.count(WITNESSED, WITNESSED.c.issuer == by) > _HEADS_MAX:
-        older = tables.find(
-            WITNESSED, WITNESSED.c.issuer == by, limit=_HEADS_MAX // 2, order=WITNESSED.c.length
-        )
+
+
+def keep_head(
+    tables: Tables, by: Principal, head: AuditHead, sequence: int, now: Instant
+) -> AuditHead | None:
+    """Keep the head of a chain of records that another one states; return an earlier one that contradicts it.
+
+    `sequence` tells what is stated later from what is stated before.
+    """
+    mine = WITNESSED.c.issuer == by.key
+    known = tables.find(WITNESSED, mine, WITNESSED.c.length == head.length, limit=2)
+    longest = tables.find(WITNESSED, mine, limit=1, order=WITNESSED.c.length, descending=True)
+    is_cut = longest and longest[0].length > head.length and longest[0].sequence < sequence
+    cut = AuditHead(longest[0].length, longest[0].digest) if is_cut else None
+    if any(one.digest == head.digest for one in known):
+        return cut
+    tables.put(WITNESSED, [WitnessRow(by.key, head.length, head.digest, sequence, now)])
+    if tables.count(WITNESSED, mine) > _HEADS_MAX:
+        older = tables.find(WITNESSED, mine, limit=_HEADS_MAX // 2, order=WITNESSED.c.length)
         for one in older[1::2]:
-            tables.delete(
-                WITNESSED,
-                WITNESSED.c.issuer == by,
-                WITNESSED.c.length == one.length,
-                WITNESSED.c.digest == one.digest,
-            )
+            tables.delete(WITNESSED, mine, WITNESSED.c.length == one.length, WITNESSED.c.digest == one.digest)
     if known:
-        return AuditForked(f"`{said.by}` states two audits of {head.length} records")
-    if longest and longest[0].length > head.length and longest[0].sequence < said.sequence:
-        return AuditTruncated(
-            f"the audit of `{said.by}` had {longest[0].length} records, and now has {head.length}"
-        )
-    return None
+        return AuditHead(known[0].length, known[0].digest)
+    return cut
 
 
 def witnessed_heads(tables: Tables, by: Principal, after: int | None, limit: int) -> Page[AuditHead]:

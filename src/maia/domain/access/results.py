@@ -55,6 +55,7 @@ class AdminAct(Enum):
     READ_REGISTER = ("/admin/register", Action.SUBSCRIBE)
     CHANGE_REGISTER = ("/admin/register", Action.PUBLISH)
     READ_AUDIT = ("/admin/audit", Action.SUBSCRIBE)
+    STATE_LEDGER = ("/admin/ledgers", Action.PUBLISH)
     CHANGE_SUBJECTS = ("/admin/subjects", Action.PUBLISH)
     READ_SUBJECTS = ("/admin/subjects", Action.SUBSCRIBE)
     CHANGE_TRUST = ("/admin/trust", Action.PUBLISH)

@@ -26,8 +26,10 @@ from maia.credentials.appointments import (
     read_word,
 )
 from maia.credentials.validity.period import TestKind
+from maia.credentials.validity.statements import AuditHead
 from maia.domain.access import unit_of_work as remembering
 from maia.domain.access.attestations import AccessAttestations
+from maia.domain.access.audit import LEDGER_HEAD, AuditRecord, keep_head
 from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
 from maia.domain.access.core import rule_name
 from maia.domain.access.identities import AccessIdentities
@@ -400,6 +402,24 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 if all(test.kind is TestKind.CRL for test in validity.tests)
             )
             return replace(self._state_revoked(work), still_open=still_open, closes_at=closes_at)
+
+    def state_ledger_head(
+        self, head: AuditHead, *, actor: Principal, now: Instant
+    ) -> tuple[AuditRecord, str | None]:
+        """Put on record how far a broker's ledger has come; say how that contradicts what it stated before.
+
+        The audit is witnessed by other domains, and the ledger with it. A contradiction is on record too.
+        """
+        with self._begin(actor, now) as work:
+            before = keep_head(work.tables, actor, head, int(now), now)
+            problem = None
+            if before is not None and before.length == head.length:
+                problem = f"the broker once stated another head of {head.length} entries"
+            elif before is not None:
+                problem = f"the ledger had {before.length} entries, and now has {head.length}"
+            contradiction = () if problem is None else (("problem", problem),)
+            details = ("entries", str(head.length)), ("head", head.digest.hex()), *contradiction
+            return work.record(LEDGER_HEAD, *details), problem
 
     # ------------------------------------------------------------ for the HTTP interface
 

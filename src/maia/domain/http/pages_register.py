@@ -9,6 +9,7 @@ from maia.api import responses as answers
 from maia.api.problems import BadCall, NotFound
 from maia.credentials import TypeName, actions_from_words
 from maia.credentials.encoding.statements import statement_from_bytes
+from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.results import AdminAct
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping
@@ -18,6 +19,7 @@ from maia.domain.http.pages import (
     Endpoint,
     Pages,
     PageTable,
+    id_from_text,
     page_of,
 )
 from maia.events import Instant
@@ -152,6 +154,21 @@ async def audit_head(pages: Pages, call: Call) -> Answer:
     def work(access: AccessControl) -> answers.AuditHeadAnswer:
         head = access.audit_head()
         return answers.AuditHeadAnswer(head.length, head.digest.hex())
+
+    return await pages.ask(call, work)
+
+
+@PAGES.serve(Endpoint(
+    "POST", "/v1/ledgers/head", "put the head of the caller's ledger on record in the audit",
+    answers.LedgerHeadAnswer, bodies.LedgerHeadBody, act=AdminAct.STATE_LEDGER, tag="audit"
+))  # fmt: skip
+async def ledger_head(pages: Pages, call: Call) -> Answer:
+    body: bodies.LedgerHeadBody = call.body
+    head = AuditHead(body.entries, id_from_text(body.head))
+
+    def work(access: AccessControl) -> answers.LedgerHeadAnswer:
+        record, problem = access.state_ledger_head(head, actor=call.actor, now=call.now)
+        return answers.LedgerHeadAnswer(record.number, problem)
 
     return await pages.ask(call, work)
 

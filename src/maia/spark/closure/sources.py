@@ -59,7 +59,9 @@ class Pool:
     """How many certificates were left out because they are revoked."""
 
 
-def read_pool(paths: Sequence[Path], *, statements: Iterable[Path] = (), at: Instant) -> Pool:
+def read_pool(
+    paths: Sequence[Path], *, statements: Iterable[Path] = (), with_revoked: bool = False, at: Instant
+) -> Pool:
     """Read pools; statements that do not hold at `at` revoke nothing."""
     found: dict[bytes, None] = {}
     revoked = 0
@@ -67,8 +69,9 @@ def read_pool(paths: Sequence[Path], *, statements: Iterable[Path] = (), at: Ins
     for path in paths:
         if path.suffix == ".json":
             entries = read_register(path)
-            found |= dict.fromkeys(one.certificate for one in entries if one.revoked_at is None)
-            revoked += sum(one.revoked_at is not None for one in entries)
+            counted = [one.certificate for one in entries if with_revoked or one.revoked_at is None]
+            found |= dict.fromkeys(counted)
+            revoked += len(entries) - len(counted)
         elif path.suffix == ".parquet":
             found |= dict.fromkeys(_column(path))
         else:
@@ -78,7 +81,7 @@ def read_pool(paths: Sequence[Path], *, statements: Iterable[Path] = (), at: Ins
         raise BadFile(f"a pool has at most {CERTIFICATES_MAX} certificates")
     for data in found:
         signed_part(data)  # framed like a certificate, or refused
-    gone = _revoked(found, statements, at)
+    gone = frozenset[bytes]() if with_revoked else _revoked(found, statements, at)
     quorums = tuple(evidence for evidence, _ in read_quorums(texts).values())
     return Pool(tuple(one for one in found if one not in gone), quorums, revoked + len(gone))
 
