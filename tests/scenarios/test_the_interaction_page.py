@@ -21,3 +21,4 @@ def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     assert [one["drug"] for one in audited] == ["MORPHINE"]
     assert re.fullmatch("[0-9a-f]{32}", audited[0]["reference"])
     assert [one["place"] for one in seen] == ["CB", "CB3 0FD"]
+    assert [one["drug"] for one in seen] == ["opioids", "opioids"]

@@ -63,7 +63,7 @@ class BadIdentifier(BadInput):
 
 
 class ViewNeedsKey(Refusal):
-    """A View with pseudonyms or noise cannot be shown here, because its secret must not come here."""
+    """A View with pseudonyms, noise or lookups cannot be shown here, where its secret must not come."""
 
     code = "VIEW-NEEDS-KEY"
 
@@ -99,7 +99,7 @@ def _transformed_query(
     if any(step.is_keyed() for window in view.windows for step in window.transformations):
         # A secret in a statement would be in the server's log, its statistics and its plans.
         raise ViewNeedsKey(
-            "the view has a pseudonym or noise under a secret, which is never part of an SQL statement"
+            "the view has a pseudonym, noise or a lookup, whose secret or table is never part of a statement"
         )
     found = transformed(view, stored, _SQL)
     seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
