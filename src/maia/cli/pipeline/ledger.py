@@ -16,7 +16,7 @@ from maia.cli.output import ANSWER_NO, answer
 from maia.config.input_files import read_definition, read_principal
 
 if TYPE_CHECKING:
-    from maia.ledger.records import Disclosure
+    from maia.ledger.records import Disclosure, StandingDisclosure
     from maia.types import TypeDefinition
 
 __all__ = ["app"]
@@ -53,6 +53,7 @@ def show(
     The ledger is verified as it is read.
     """
     from maia.ledger.files import disclosures_in
+    from maia.ledger.records import LedgerReader
     from maia.types import type_id
 
     definitions = {
@@ -65,7 +66,8 @@ def show(
         each.uid for one in definitions.values() for each in one.attributes if each.name == attribute
     }
     found = 0
-    for one in disclosures_in(folder):
+    reader = LedgerReader()
+    for one in disclosures_in(folder, reader):
         if (to is not None and one.recipient != to) or (by is not None and one.publisher != by):
             continue
         if (definitions and one.type_id not in definitions) or (
@@ -77,8 +79,20 @@ def show(
             sys.stdout.write(json.dumps(_record(one, definitions)) + "\n")
         else:
             sys.stdout.write("\n".join(_lines(one, definitions)) + "\n\n")
+    standing = [
+        one
+        for one in reader.standing
+        if by is None and to in (None, one.recipient) and (not definitions or one.type_id in definitions)
+        if attribute is None or not uids.isdisjoint(one.attributes)
+    ]
+    for opened in standing:
+        if as_json:
+            sys.stdout.write(json.dumps(_standing_record(opened, definitions)) + "\n")
+        else:
+            sys.stdout.write("\n".join(_standing_lines(opened, definitions)) + "\n\n")
     if not as_json:
         sys.stdout.write(f"{found} deliveries\n")
+        sys.stdout.write(f"{len(standing)} tables that are read by themselves\n" if standing else "")
 
 
 @app.command(
@@ -157,7 +171,7 @@ def _check(text: str) -> bytes:
     return found
 
 
-def _names(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+def _names(one: Disclosure | StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
     definition = definitions.get(one.type_id)
     names = {} if definition is None else {a.uid: a.name for a in definition.attributes}
     return [names.get(uid, str(uid)) for uid in one.attributes]
@@ -170,6 +184,38 @@ def _ranges(one: Disclosure) -> Iterator[tuple[int, int]]:
 
 def _moment(one: Disclosure) -> str:
     return datetime.fromtimestamp(one.at / 1_000_000, UTC).isoformat(timespec="milliseconds")
+
+
+def _standing_lines(one: StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+    record = _standing_record(one, definitions)
+    definition = definitions.get(one.type_id)
+    return [
+        f"open from    {record['open_from']} until {record['open_until'] or 'further notice'}",
+        f"to           {record['recipient']}",
+        f"type         {record['type_id'] if definition is None else definition.name.name}",
+        f"in           {one.source}, by its own queries, which are not on record",
+        f"attributes   {', '.join(_names(one, definitions))}",
+        *(f"by           certificate {certificate.hex()}" for certificate in one.certificates),
+    ]
+
+
+def _standing_record(
+    one: StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]
+) -> dict[str, object]:
+    from maia.credentials import Principal
+
+    return {
+        "open_from": str(one.since),
+        "open_until": None if one.until is None else str(one.until),
+        "owner": str(Principal(one.by)),
+        "recipient": str(Principal(one.recipient)),
+        "type_id": one.type_id.hex(),
+        "version_id": one.version.hex(),
+        "source": one.source,
+        "attributes": _names(one, definitions),
+        "view": one.view.hex(),
+        "certificates": [certificate.hex() for certificate in one.certificates],
+    }
 
 
 def _lines(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
