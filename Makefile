@@ -49,8 +49,9 @@ laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat 
 	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),-n $(LANES))
 
 agreement: CASES = 200
-agreement: environment ## Compare live deliveries with governed tables in CASES=200 random worlds
-	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py $(ARGS)
+agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds
+	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
+		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
 
 bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.executors import PostgresExecutor, SparkExecutor
-from support.view_cases import write_secrets
+from support.view_cases import write_lookups, write_secrets
 
 
 @pytest.fixture(scope="module")
@@ -26,5 +26,6 @@ def spark_executor(
     """Spark, with its two ways of computing an expression, and secrets in a file of the workers."""
     secrets = tmp_path_factory.mktemp("secrets") / "transformations.key"
     write_secrets(secrets)
+    write_lookups(secrets.with_name("lookups.toml"))
     yield SparkExecutor(spark, secrets, generated=request.param)
     spark.conf.unset("spark.sql.optimizer.excludedRules")

@@ -24,10 +24,10 @@ from maia.client.api.client import Client
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import Subscription
 from maia.clock import system_now
+from maia.config.row_sources import FactSourceFailed, PostgresSource
 from maia.credentials import NetworkName
 from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Wallet
-from maia.domain.facts.sources import FactSourceFailed, PostgresSource
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, FactConfig
 from maia.domain.server.prepared_access import PreparedAccess

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from maia.clock import system_now
 from maia.credentials import AuthorisationCertificate, SignedCertificate, SigningKey, Validity, issue
 from maia.events import SECOND, Instant
+from maia.ledger.files import LedgerFiles, disclosures_in
+from maia.ledger.records import LedgerReader, StandingDisclosure
 from maia.policy import see
-from maia.types import from_transit, to_transit, verify_definition
+from maia.postgres.view_ledger import ViewLedger
+from maia.types import from_transit, sign_definition, to_transit, verify_definition
 from support.homecare import AUDITOR, CARER, HOSPITAL, PHARMACY, PRESCRIBE, right_of
 from support.sql_views import ROWS, Hospital, hospital, open_plans
 
@@ -103,7 +107,7 @@ def test_a_lease_ends_a_view_that_is_not_renewed(postgres_server: str):
         assert database.shown() == []
         database.renew((CARER, right))
         assert len(database.shown()) == len(ROWS)
-        assert [one.what for one in database.views.remove(database.owner)] == ["removed"]
+        assert [one.what for one in database.views.remove(database.owner, system_now())] == ["removed"]
         gone = database.owner.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'shown'").fetchone()
         assert gone == (0,)
 
@@ -117,3 +121,41 @@ def test_a_table_of_other_kinds_is_refused(database: Hospital):
     ]
     assert outcome.problem is not None
     assert outcome.problem.code == "INPUT-STORED-COLUMNS"
+
+
+def test_a_view_is_on_record_before_it_is_there(postgres_server: str, tmp_path: Path):
+    """A95: opened, with other grounds, closed; a type whose owner demands a ledger is not shown without."""
+    right = right_of("carer", CARER)
+    other = during(right, None, Instant((system_now() // SECOND + 3600) * SECOND))
+    with hospital(postgres_server) as database, LedgerFiles(tmp_path / "ledger") as files:
+        ledger = ViewLedger(files, HOSPITAL.principal)
+        database.renew((CARER, [right]), ledger=ledger)
+        database.renew((CARER, [right]), ledger=ledger)
+        database.renew((CARER, [other]), ledger=ledger)
+        database.renew(ledger=ledger)
+        first, second = standing_in(tmp_path / "ledger")
+        assert [set(one.certificates) for one in (first, second)] == [{right.id}, {other.id}]
+        assert {one.recipient for one in (first, second)} == {CARER.principal.key}
+        assert set(first.attributes) == {"1", "4", "5"}
+        assert first.source == f"public.prescriptions as {database.roles[0]}"
+        assert first.until == second.since
+        assert second.until is not None
+        assert second.until < other.certificate.validity.not_after
+
+        demanding = sign_definition(replace(PRESCRIBE.definition, ledger=True), HOSPITAL)
+        version = verify_definition(demanding, at=system_now())
+        table = replace(database.table, versions=(version,))
+        (outcome,) = database.renew((CARER, [right]), table=table)
+        assert outcome.problem is not None
+        assert (outcome.what, outcome.problem.code) == ("none", "REFUSED-LEDGER-REQUIRED")
+        (tmp_path / "ledger").rename(tmp_path / "gone")
+        (outcome,) = database.renew((CARER, [right]), table=table, ledger=ledger)
+        assert outcome.problem is not None
+        assert (outcome.what, outcome.problem.code) == ("failed", "UNAVAILABLE-LEDGER")
+        assert database.views.entries(database.owner) == [], "no view without its record"
+
+
+def standing_in(folder: Path) -> list[StandingDisclosure]:
+    reader = LedgerReader()
+    assert list(disclosures_in(folder, reader)) == []
+    return reader.standing

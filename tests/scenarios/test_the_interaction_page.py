@@ -21,6 +21,7 @@ def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     assert [one["drug"] for one in audited] == ["MORPHINE"]
     assert re.fullmatch("[0-9a-f]{32}", audited[0]["reference"])
     assert [one["place"] for one in seen] == ["CB", "CB3 0FD"]
+    assert [one["drug"] for one in seen] == ["opioids", "opioids"]
     assert "every        1 second" in printed
     means = [one for one in events if "mean_level" in one]
     assert [(one["area"], one["mean_level"]) for one in means] == [("CB", 20.5)] * 2

@@ -24,3 +24,5 @@ def test_every_command_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Mon
     assert "permission denied" in printed or "does not exist" in printed
     assert printed.count(" made ") == 2
     assert printed.count(" removed") == 2
+    assert printed.count("in           public.prescriptions as carer") == 2
+    assert "2 tables that are read by themselves" in printed

@@ -125,13 +125,17 @@ class SparkExecutor:
     LOCAL_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 
     def __init__(self, spark: SparkSession, secrets: Path | None = None, *, generated: bool) -> None:
-        self.spark, self.secrets, self.generated = spark, secrets, generated
+        self.spark, self.generated = spark, generated
+        self.files = TransformationKeyFile(
+            None if secrets is None else str(secrets),
+            None if secrets is None else str(secrets.with_name("lookups.toml")),
+        )
 
     def answers(self, batch: Batch) -> list[Answer]:
         self.spark.conf.set("spark.sql.optimizer.excludedRules", self.LOCAL_RULE if self.generated else "")
         events = self.spark.createDataFrame(pa.Table.from_batches([events_batch(batch)]))
         shown = [
-            to_spark(view, batch.stored, batch.delivered, TransformationKeyFile(str(self.secrets)))
+            to_spark(view, batch.stored, batch.delivered, self.files)
             .of(events)
             .withColumn(VIEW, F.lit(number))
             for number, view in enumerate(batch.views)

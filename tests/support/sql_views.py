@@ -14,6 +14,7 @@ from maia.clock import system_now
 from maia.credentials import SignedCertificate, SigningKey, ValidityState
 from maia.events import Instant, Value
 from maia.postgres.view_definitions import DeclaredTable
+from maia.postgres.view_ledger import ViewLedger
 from maia.postgres.view_settings import PreparedViews, ViewReader, ViewsConfig
 from maia.postgres.views import InstalledViews, Outcome
 from maia.spark.governed.reader import Reader
@@ -62,11 +63,13 @@ class Hospital:
         *readers: tuple[SigningKey, Sequence[SignedCertificate]],
         standing: ValidityState | None = None,
         now: Instant | None = None,
+        ledger: ViewLedger | None = None,
         **how: Any,
     ) -> list[Outcome]:
         """Decide these readers' rights, and no others."""
         at = system_now() if now is None else now
-        return self.views.renew(self.owner, self.prepared(*readers, **how), standing or ValidityState(), at)
+        prepared = self.prepared(*readers, **how)
+        return self.views.renew(self.owner, prepared, standing or ValidityState(), at, ledger)
 
     def shown(self, number: int = 0, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
         """Return what a role sees, in a session of its own."""

@@ -9,6 +9,7 @@ meet often.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ from maia.expressions import (
     Take,
     TransformationKeys,
 )
+from maia.expressions.meaning import LookupTable
 from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.keystore.key_files import write_guarded_file
 from maia.policy.summaries import summarised
@@ -130,7 +132,12 @@ DELIVERED: Final = (
 
 ISSUER: Final = SigningKey.from_seed(b"i" * 32)
 SECRET: Final = bytes(range(32))
-KEYS: Final = TransformationKeys({ISSUER.principal.key: SECRET})
+LOOKUPS: Final = {
+    (key, value): dict(zip(POOL[key][::2], POOL[value] * 20, strict=False)) for key in Kind for value in Kind
+}
+"""A table for every pair of kinds; every other key is in none."""
+TABLES: Final = {f"{k.value} to {v.value}": LookupTable(k, v, rows) for (k, v), rows in LOOKUPS.items()}
+KEYS: Final = TransformationKeys({ISSUER.principal.key: SECRET}, {ISSUER.principal.key: TABLES})
 
 CONVERTED: Final = TypeName(ISSUER.principal, "Converted", "0")
 ASKED: Final = (*STORED, AttributeUid("added-later"))
@@ -174,6 +181,29 @@ def write_secrets(path: Path) -> None:
         (b"maia-transformation-keys", (b"version", b"1"), (b"key", issuer, (b"secret", SECRET)))
     )
     write_guarded_file(path, text + "\n")
+
+
+def write_lookups(path: Path) -> None:
+    """Write the tables of the cases to files beside one that names them."""
+    lines: list[str] = []
+    for number, ((key, value), rows) in enumerate(LOOKUPS.items()):
+        cells = [[_cell(one), _cell(other)] for one, other in rows.items()]
+        (path.parent / f"{number}.json").write_text(json.dumps(cells))
+        lines += ["[[lookups]]", f'name = "{key.value} to {value.value}"', f'issuer = "{ISSUER.principal}"']
+        lines += [
+            f'key = "{key.value}"',
+            f'value = "{value.value}"',
+            'source = "file"',
+            f'path = "{number}.json"',
+        ]
+        lines += ['columns = ["key", "value"]']
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _cell(value: PresentValue) -> object:
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, Instant) else value
 
 
 def expected_answers(batch: Batch) -> list[Answer]:
@@ -407,6 +437,10 @@ def random_expression(  # noqa: PLR0912 - a case for each kind
     if choice < 0.35:
         return Coalesce((inner(kind), inner(kind)))
     scope = random.choice(("recipient", "domain"))
+    if keyed and choice < 0.4:
+        key = random.choice(list(Kind))
+        table = random.choice((key, key, key, Kind.STRING))
+        return Call(Function.LOOKUP, inner(key), (f"{table.value} to {kind.value}", kind.value))
     if keyed and choice < 0.45:
         if kind is Kind.STRING:
             return Call(Function.PSEUDONYM, inner(random.choice(list(Kind))), (scope,))

@@ -85,12 +85,14 @@ def renew(
 )
 def remove(config: Config, as_json: AsJson = False) -> int:
     """Remove all views; exit status 1 if one is being read, which shows nothing more."""
+    from maia.clock import system_now
     from maia.postgres.view_settings import read_views_config
+    from maia.postgres.view_watch import view_ledger
     from maia.postgres.views import InstalledViews, connected
 
     settings = read_views_config(config)
-    with connected(settings.database) as connection:
-        outcomes = InstalledViews(settings.schema).remove(connection)
+    with connected(settings.database) as connection, view_ledger(settings) as ledger:
+        outcomes = InstalledViews(settings.schema).remove(connection, system_now(), ledger)
     _print(outcomes, as_json=as_json)
     return 0 if all(one.what == "removed" for one in outcomes) else ANSWER_NO
 

@@ -3,6 +3,7 @@
     reference := pseudonym(patient)
     place := first(place, 3) when not emergency == true
     dose := round_to(dose + 0.5, 5.0)
+    ward := lookup("wards", ward)
     doctor := none
 
 Names are those of an event type. Kinds are checked while reading: `dose + 1`
@@ -199,6 +200,8 @@ class _Parser:
             scanner.must_take(")")
             return self._made(lambda: Coalesce(tuple(parts)), at)
         function = _FUNCTIONS.get(name)
+        if function is Function.LOOKUP:
+            return self._lookup(wanted, depth, at)
         if function is None:
             near = get_close_matches(name[:64], [*_FUNCTIONS, "coalesce"], n=1)
             known = f": use one of {', '.join(_FUNCTIONS)}, coalesce"
@@ -214,6 +217,21 @@ class _Parser:
         if scope is not None and not (operands and isinstance(operands[-1], str)):
             operands.append(scope.value)
         return self._made(lambda: Call(function, inner, tuple(operands)), at)
+
+    def _lookup(self, wanted: Kind | None, depth: int, at: int) -> Expression:
+        """Read a table's name, a key, and the kind of the value unless it follows from what is assigned."""
+        scanner = self._scanner
+        table = read_literal(scanner, Kind.STRING, self._parameters)
+        scanner.must_take(",")
+        key = self.sum(None, depth=depth + 1)
+        kind = wanted or Kind.STRING
+        if scanner.take(","):
+            found = next((one for one in Kind if scanner.take_word(one.value)), None)
+            if found is None:
+                raise scanner.expected("a kind, such as `string`")
+            kind = found
+        scanner.must_take(")")
+        return self._made(lambda: Call(Function.LOOKUP, key, (table, kind.value)), at)
 
     def _operand(self, kind: Kind) -> PresentValue:
         for scope in Scope:
@@ -260,6 +278,8 @@ def format_expression(expression: Expression, names: Mapping[AttributeUid, str] 
             return f"({format_expression(left, names)} {sign.value} {format_expression(right, names)})"
         case Coalesce(parts):
             return f"coalesce({', '.join(format_expression(part, names) for part in parts)})"
+        case Call(Function.LOOKUP, inner, (table, kind)):
+            return f"lookup({format_literal(table)}, {format_expression(inner, names)}, {kind!s})"
         case Call(function, inner, operands):
             written = [format_expression(inner, names)]
             for operand in operands:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from maia.events import (
     INSTANT_MAX,
@@ -53,6 +53,8 @@ __all__ = [
     "NO_KEYS",
     "SECRET_BYTES",
     "KeyView",
+    "Lookup",
+    "LookupTable",
     "TransformationKeys",
     "after_rules",
     "calculated",
@@ -71,16 +73,42 @@ _LOWER: Final = "abcdefghijklmnopqrstuvwxyz"
 _TO_UPPER: Final = str.maketrans(_LOWER, _LOWER.upper())
 _TO_LOWER: Final = str.maketrans(_LOWER.upper(), _LOWER)
 _UNIT_BITS: Final = 53
+_NO_TABLES: Final[Mapping[str, Lookup]] = {}
+
+
+class Lookup(Protocol):
+    """A table of an issuer's: values by values, which may be renewed while it is used."""
+
+    def find(self, key: PresentValue, kind: Kind) -> Value:
+        """Return what the table has for a key, of this kind; None where it has nothing."""
+
+
+class LookupTable:
+    """A table in memory, with keys of one kind and values of one kind. Prints neither."""
+
+    __slots__ = ("_key", "_rows", "_value")
+
+    def __init__(self, key: Kind, value: Kind, rows: Mapping[PresentValue, PresentValue]) -> None:
+        """Keep the rows."""
+        self._key, self._value, self._rows = key, value, dict(rows)
+
+    def find(self, key: PresentValue, kind: Kind) -> Value:
+        """Return what the table has for a key; a key or a value of another kind is not there."""
+        return self._rows.get(key) if kind is self._value and kind_of(key) is self._key else None
 
 
 class KeyView:
-    """The keys for one transformation and one recipient; either may be missing. Prints neither."""
+    """The keys and tables for one transformation and one recipient; any may be missing. Prints none."""
 
-    __slots__ = ("_by_scope",)
+    __slots__ = ("_by_scope", "_tables")
 
-    def __init__(self, by_scope: Mapping[Scope, bytes]) -> None:
-        """Keep a key for each scope."""
-        self._by_scope = dict(by_scope)
+    def __init__(self, by_scope: Mapping[Scope, bytes], tables: Mapping[str, Lookup] = _NO_TABLES) -> None:
+        """Keep a key for each scope, and tables by name."""
+        self._by_scope, self._tables = dict(by_scope), tables
+
+    def table(self, name: str) -> Lookup | None:
+        """Return a table, if it is at hand."""
+        return self._tables.get(name)
 
     def key(self, scope: Scope) -> bytes | None:
         """Return the key of a scope, if it is at hand."""
@@ -95,37 +123,49 @@ class TransformationKeys:
     depends on it is missing: each place that has the secret gives the same value, and no place another.
     """
 
-    __slots__ = ("_secrets",)
+    __slots__ = ("_secrets", "_tables")
 
-    def __init__(self, secrets: Mapping[bytes, bytes]) -> None:
-        """Keep the secrets."""
+    def __init__(
+        self, secrets: Mapping[bytes, bytes], tables: Mapping[bytes, Mapping[str, Lookup]] | None = None
+    ) -> None:
+        """Keep the secrets, and the tables that issuers' rules look values up in."""
         if any(len(secret) != SECRET_BYTES for secret in secrets.values()):
             raise ValueError("a secret has another length")
         self._secrets = dict(secrets)
+        self._tables = {issuer: dict(named) for issuer, named in (tables or {}).items()}
 
     def __bool__(self) -> bool:
-        """Say whether there is any secret."""
-        return bool(self._secrets)
+        """Say whether there is any secret or table."""
+        return bool(self._secrets or self._tables)
 
     @property
     def issuers(self) -> frozenset[bytes]:
-        """Return the public keys of the issuers whose secrets are here."""
-        return frozenset(self._secrets)
+        """Return the public keys of the issuers whose secrets or tables are here."""
+        return frozenset(self._secrets) | frozenset(self._tables)
 
     def only(self, issuers: Iterable[bytes]) -> TransformationKeys:
-        """Return the secrets of some issuers alone, as far as they are here."""
-        return TransformationKeys({one: self._secrets[one] for one in issuers if one in self._secrets})
+        """Return the secrets and tables of some issuers alone, as far as they are here."""
+        chosen = frozenset(issuers)
+        return TransformationKeys(
+            {one: secret for one, secret in self._secrets.items() if one in chosen},
+            {one: tables for one, tables in self._tables.items() if one in chosen},
+        )
+
+    def with_tables(self, tables: Mapping[bytes, Mapping[str, Lookup]]) -> TransformationKeys:
+        """Return the same secrets beside some tables."""
+        return TransformationKeys(self._secrets, tables)
 
     def of(self, issuer: bytes, recipient: bytes) -> KeyView:
-        """Return the keys for an issuer's rules and one recipient."""
-        secret = self._secrets.get(issuer)
+        """Return the keys and tables for an issuer's rules and one recipient."""
+        secret, tables = self._secrets.get(issuer), self._tables.get(issuer, _NO_TABLES)
         if secret is None:
-            return NO_KEY_VIEW
+            return KeyView({}, tables) if tables else NO_KEY_VIEW
         return KeyView(
             {
                 Scope.DOMAIN: _mac(secret, b"maia/1/transformation/domain"),
                 Scope.RECIPIENT: _mac(secret, b"maia/1/transformation/recipient\x00" + recipient),
-            }
+            },
+            tables,
         )
 
 
@@ -287,7 +327,10 @@ def _stepped(function: Function, value: PresentValue, step: PresentValue) -> Val
 
 
 def keyed_result(call: Call, value: PresentValue, keys: KeyView) -> Value:
-    """Return a pseudonym or a perturbed value; missing where the key is not at hand."""
+    """Return a pseudonym, a perturbed value or what a table has; missing where key or table is."""
+    if call.function is Function.LOOKUP:
+        table = keys.table(str(call.operands[0]))
+        return None if table is None else table.find(value, call.kind)
     key = keys.key(call.scope)
     if key is None:
         return None

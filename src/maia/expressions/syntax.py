@@ -90,9 +90,12 @@ class Function(Enum):
     HOUR_OF = "hour_of"
     PSEUDONYM = "pseudonym"
     PERTURB = "perturb"
+    LOOKUP = "lookup"
 
 
-KEYED: Final = frozenset({Function.PSEUDONYM, Function.PERTURB})
+KEYED: Final = frozenset({Function.PSEUDONYM, Function.PERTURB, Function.LOOKUP})
+"""Functions that need something of their issuer's: a secret, or a table."""
+TABLE_NAME_MAX: Final = 64
 UNITS: Final = {"minute": 60, "hour": 3600, "day": 86_400}
 """The units of `truncate`, in seconds."""
 
@@ -111,7 +114,9 @@ _TAKES: Final[dict[Function, tuple[frozenset[Kind], str]]] = {
         frozenset({Kind.INT, Kind.FLOAT, Kind.TIMESTAMP}),
         'a number or timestamp, a bound, and "recipient" or "domain"',
     ),
+    Function.LOOKUP: (frozenset(Kind), "the name of a table, a value, and the kind of what is found"),
 }
+_KINDS: Final = frozenset(kind.value for kind in Kind)
 _RESULTS: Final = {
     Function.DAY_OF: Kind.INT,
     Function.HOUR_OF: Kind.INT,
@@ -196,13 +201,15 @@ class Call:
         kinds, wanted = _TAKES[self.function]
         if self.inner.kind not in kinds or not _fits(self.function, self.inner.kind, self.operands):
             raise BadExpression(f"`{self.function.value}` takes {wanted}")
-        object.__setattr__(self, "kind", _RESULTS.get(self.function, self.inner.kind))
+        kind = _RESULTS.get(self.function, self.inner.kind)
+        kind = Kind(self.operands[1]) if self.function is Function.LOOKUP else kind
+        object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "_classes", tuple(type(operand) for operand in self.operands))
 
     @property
     def scope(self) -> Scope:
-        """Return for whom a keyed function gives the same result: its last operand."""
-        return Scope(self.operands[-1])
+        """Return for whom a keyed function gives the same result: its last operand; a table is for all."""
+        return Scope.DOMAIN if self.function is Function.LOOKUP else Scope(self.operands[-1])
 
 
 Expression: TypeAlias = Constant | Take | Arithmetic | Coalesce | Call
@@ -222,6 +229,8 @@ def _fits(function: Function, kind: Kind, operands: tuple[PresentValue, ...]) ->
             # Moments are moved by seconds.
             unit = Kind.INT if kind is Kind.TIMESTAMP else kind
             return len(operands) == _OPERANDS_MAX and _is_step(operands[0], unit) and _is_scope(operands[1])
+        case Function.LOOKUP:
+            return len(operands) == _OPERANDS_MAX and _is_table(operands[0]) and operands[1] in _KINDS
         case _:
             return not operands
 
@@ -234,6 +243,10 @@ def _is_step(operand: PresentValue, kind: Kind) -> bool:
 
 def _is_scope(operand: PresentValue) -> bool:
     return isinstance(operand, str) and operand in (Scope.RECIPIENT.value, Scope.DOMAIN.value)
+
+
+def _is_table(operand: PresentValue) -> bool:
+    return isinstance(operand, str) and 0 < len(operand) <= TABLE_NAME_MAX
 
 
 def _with_article(kind: Kind) -> str:
@@ -302,7 +315,7 @@ def reads_of(rules: Iterable[Rule]) -> frozenset[AttributeUid]:
 
 
 def is_keyed(expression: Expression | None, scope: Scope | None = None) -> bool:
-    """Say whether an expression needs a key; with a `scope`, whether one of that scope."""
+    """Say whether an expression needs a key or a table; with a `scope`, whether one of that scope."""
     return expression is not None and any(
         isinstance(one, Call) and one.function in KEYED and scope in (None, one.scope)
         for one in expressions_in(expression)

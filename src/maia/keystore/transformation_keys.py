@@ -19,8 +19,9 @@ from maia.canonical import SExpression, write_advanced
 from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
 from maia.credentials.keys import Principal
 from maia.errors import BadInput
-from maia.expressions.meaning import SECRET_BYTES, TransformationKeys
+from maia.expressions.meaning import NO_KEYS, SECRET_BYTES, TransformationKeys
 from maia.keystore.key_files import BadKeyFile, read_guarded_expression, write_guarded_file
+from maia.keystore.lookup_tables import lookups_in
 
 __all__ = ["TransformationKeyFile", "create_transformation_keys", "load_transformation_keys"]
 
@@ -58,10 +59,15 @@ def _read_key(path: Path, expression: SExpression) -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class TransformationKeyFile:
-    """The name of a file with secrets, for workers that have it under the same path; it holds no secret."""
+    """Names of files with secrets and lookups, for workers that have them under the same paths.
 
-    path: str
+    It holds no secret. Either may be left out; what depends on it is missing.
+    """
+
+    path: str | None = None
+    lookups: str | None = None
 
     def transformation_keys(self) -> TransformationKeys:
-        """Read the file, where this is called."""
-        return load_transformation_keys(Path(self.path))
+        """Read the files, where this is called."""
+        keys = NO_KEYS if self.path is None else load_transformation_keys(Path(self.path))
+        return keys if self.lookups is None else keys.with_tables(lookups_in(self.lookups))

@@ -177,9 +177,12 @@ def missing_heads(folder: Path, stated: Iterable[LedgerHead]) -> list[LedgerHead
     return sorted(waiting, key=lambda one: one.entries)
 
 
-def disclosures_in(folder: Path) -> Iterator[Disclosure]:
-    """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
-    reader = LedgerReader()
+def disclosures_in(folder: Path, reader: LedgerReader | None = None) -> Iterator[Disclosure]:
+    """Yield everything that was delivered, in order, one for each recipient; verified as it is read.
+
+    A `reader` that is handed in knows afterwards what recipients may read by themselves.
+    """
+    reader = LedgerReader() if reader is None else reader
     for _head, entry in _entries(_files(folder)):
         yield from reader.read(records_from_bytes(entry))
 

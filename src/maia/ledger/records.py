@@ -17,7 +17,7 @@ There are no values of events in a ledger, and no filters: of a View it has the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -32,12 +32,15 @@ __all__ = [
     "Audience",
     "BadLedger",
     "Begin",
+    "Closed",
     "Disclosed",
     "Disclosure",
     "Ground",
     "LedgerReader",
     "LedgerRecord",
+    "Opened",
     "Shown",
+    "StandingDisclosure",
     "Summarised",
     "check_after",
     "from_ranges",
@@ -119,7 +122,27 @@ class Summarised(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """How many events what is shown was made of."""
 
 
-LedgerRecord: TypeAlias = Begin | Ground | Audience | Shown | Disclosed | Summarised
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """From now on recipients read a table by themselves: what they read of it is not on record."""
+
+    at: int
+    audience: int
+    shown: int
+    source: str
+    """What they read: a table of a database."""
+    until: int | None
+    """When it ends by itself, if nothing else is written about it."""
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """A recipient reads a table no longer."""
+
+    at: int
+    recipient: bytes
+    source: str
+
+
+LedgerRecord: TypeAlias = Begin | Ground | Audience | Shown | Disclosed | Summarised | Opened | Closed
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[LedgerRecord])
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -194,9 +217,30 @@ class Disclosure:
         return sum(self.ranges[1::2]) + len(self.ranges) // 2
 
 
+@dataclass(frozen=True, slots=True)
+class StandingDisclosure:
+    """One recipient may read a table by itself, from one moment until another."""
+
+    since: Instant
+    until: Instant | None
+    """When it was closed, or ends by itself; None for neither."""
+    by: bytes
+    """The key of the domain that opened it."""
+    recipient: bytes
+    type_id: bytes
+    version: bytes
+    view: bytes
+    certificates: tuple[bytes, ...]
+    attributes: tuple[AttributeUid, ...]
+    source: str
+
+
 @dataclass(slots=True)
 class LedgerReader:
     """Puts what repeats back in its place; every number has to be known."""
+
+    standing: list[StandingDisclosure] = field(default_factory=list)
+    """What recipients may, or might, read by themselves, in the order in which it was opened."""
 
     _begin: Begin | None = None
     _grounds: dict[int, Ground] = field(default_factory=dict)
@@ -221,8 +265,34 @@ class LedgerReader:
                     self._shown[record.number] = tuple(map(AttributeUid, record.attributes))
                 case Summarised():
                     self._summary = record
+                case Opened():
+                    self._open(record)
+                case Closed():
+                    self._close(record.recipient, record.source, Instant(record.at))
                 case Disclosed():
                     yield from self._disclosures(record)
+
+    def _open(self, record: Opened) -> None:
+        try:
+            attributes = self._shown[record.shown]
+            grounds = [self._grounds[number] for number in self._audiences[record.audience]]
+        except KeyError as problem:
+            raise BadLedger(f"a disclosure refers to number {problem}, which was not written") from None
+        if self._begin is None:
+            raise BadLedger("a disclosure is not as a domain writes it")
+        at, until = Instant(record.at), None if record.until is None else Instant(record.until)
+        for one in grounds:
+            self._close(one.recipient, record.source, at)
+            granted = (one.recipient, one.type_id, one.version, one.view, one.certificates)
+            self.standing.append(
+                StandingDisclosure(at, until, self._begin.broker, *granted, attributes, record.source)
+            )
+
+    def _close(self, recipient: bytes, source: str, at: Instant) -> None:
+        for number, one in enumerate(self.standing):
+            is_open = one.until is None or one.until > at
+            if (one.recipient, one.source) == (recipient, source) and is_open:
+                self.standing[number] = replace(one, until=at)
 
     def _disclosures(self, record: Disclosed) -> Iterator[Disclosure]:
         try:

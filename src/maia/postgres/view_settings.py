@@ -101,6 +101,10 @@ class ViewsConfig(Struct, frozen=True, kw_only=True):
     """How often `renew --watch` decides again."""
     lease_s: Whole = 0
     """How long a view shows rows unless it is renewed; 0 is until its right ends."""
+    ledger: Path | None = None
+    """A folder for the ledger, in which every view is on record."""
+    owner: PrincipalWord | None = None
+    """With a ledger: the domain that answers for the database, a key or .pub file."""
 
 
 _KNOWN: Final = settings_of(ViewsConfig)
@@ -143,6 +147,8 @@ def read_views_config(file: Path) -> ViewsConfig:
             if value in values[: number - 1]:
                 problem = f"number {number}: there is another one with the {key} `{value[:64]}`"
                 raise settings[table].in_table(number, key).wrong(table, problem)
+    if (config.ledger is None) is not (config.owner is None):
+        raise BadConfig(f"`{file}`: give `ledger` and `owner` together: where views are on record, and whose")
     for number, reader in enumerate(config.readers, start=1):
         for name in reader.tables:
             if name not in names:

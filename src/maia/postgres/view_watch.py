@@ -8,25 +8,39 @@ as the watch runs, so that no older list undoes a newer one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Final
 
 from maia.back_off import doubled
+from maia.config.input_files import read_principal
 from maia.credentials import ValidityState
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.postgres.view_settings import PreparedViews, prepare_views, read_views_config
+from maia.ledger.files import LedgerFiles
+from maia.postgres.view_ledger import ViewLedger
+from maia.postgres.view_settings import PreparedViews, ViewsConfig, prepare_views, read_views_config
 from maia.postgres.views import InstalledViews, Outcome, connected
 from maia.spark.governed.right_watch import read_statements
 from maia.validity.fetch import ask_testers
 
-__all__ = ["ViewWatch"]
+__all__ = ["ViewWatch", "view_ledger"]
 
 TESTERS_S: Final = 10.0
 """How long testers are waited for, each time."""
 _AGAIN_MAX_S: Final = 60.0
+
+
+@contextmanager
+def view_ledger(config: ViewsConfig) -> Iterator[ViewLedger | None]:
+    """Open the ledger, if the settings name one."""
+    if config.ledger is None or config.owner is None:
+        yield None
+        return
+    with LedgerFiles(config.ledger) as files:
+        yield ViewLedger(files, read_principal(config.owner))
 
 
 class ViewWatch:
@@ -71,11 +85,11 @@ class ViewWatch:
         prepared = prepare_views(config, now=self._clock())
         self._hear(prepared)
         views = InstalledViews(config.schema, lease_s=config.lease_s)
-        with connected(config.database) as connection:
+        with connected(config.database) as connection, view_ledger(config) as ledger:
             if install:
                 views.install(connection)
             # Decided as of a moment after everything was read: what is revoked then is gone from the views.
-            return views.renew(connection, prepared, self._standing, self._clock())
+            return views.renew(connection, prepared, self._standing, self._clock(), ledger)
 
     def _hear(self, prepared: PreparedViews) -> None:
         """Take in the statements in files, and what testers say; those that do not answer say nothing."""

@@ -24,10 +24,12 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.credentials import Principal, ValidityState
+from maia.credentials import Principal, ValidityState, principal_from_text
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
+from maia.ledger.files import LedgerUnavailable
 from maia.postgres.view_definitions import DeclaredTable, ViewDefinition, view_definition
+from maia.postgres.view_ledger import ViewLedger, check_ledger
 from maia.postgres.view_settings import PreparedViews, ViewReader
 from maia.views import POSTGRES_TYPES, Query
 from maia.views.schema import StoredMismatch
@@ -81,6 +83,12 @@ class DatabaseUnavailable(Unavailable):
     code = "UNAVAILABLE-DATABASE"
 
 
+class ViewBusy(DatabaseUnavailable):
+    """A transaction uses what is to be changed, and did not end in time."""
+
+    code = "UNAVAILABLE-VIEW-BUSY"
+
+
 @contextmanager
 def connected(database: str) -> Iterator[psycopg.Connection[Any]]:
     """Connect as the owner of the views."""
@@ -107,6 +115,29 @@ class InstalledView:
     table: str
     until: Instant | None
     certificates: tuple[str, ...]
+    is_ended: bool = False
+    """Whether its right is gone, and only a reader's transaction keeps it from being dropped."""
+
+    @property
+    def source(self) -> str:
+        """Return what the ledger calls it."""
+        return f"{self.table} as {self.role}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One view that is to be as its reader's right is now."""
+
+    name: str
+    reader: ViewReader
+    table: DeclaredTable
+    standing: ValidityState
+    now: Instant
+    ledger: ViewLedger | None
+
+    def failed(self, problem: MaiaError) -> Outcome:
+        """Return what became of it where the database or the ledger failed."""
+        return Outcome(self.name, self.reader.role, self.reader.reader.principal, "failed", problem=problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +148,7 @@ class Outcome:
     role: str
     principal: Principal | None
     what: str
-    """`made`, `renewed`, `kept`, `removed`, `ended` (it waits for a reader to be dropped) or `none`."""
+    """`made`, `renewed`, `removed`, `ended` (a reader keeps it from being dropped), `none` or `failed`."""
     definition: ViewDefinition | None = None
     until: Instant | None = None
     problem: MaiaError | None = None
@@ -167,28 +198,39 @@ class InstalledViews:
         prepared: PreparedViews,
         standing: ValidityState,
         now: Instant,
+        ledger: ViewLedger | None = None,
     ) -> list[Outcome]:
-        """Decide every reader's right again; make, renew and remove views accordingly."""
-        entries = {one.name: (one, digest) for one, digest in self._read(connection)}
+        """Decide every reader's right again; make, renew and remove views accordingly.
+
+        What fails for one view leaves the others as they should be.
+        """
+        before = {one.name: (one, digest) for one, digest in self._read(connection)}
         outcomes: list[Outcome] = []
         wanted: set[str] = set()
         for reader in prepared.readers:
             for table in reader.tables:
-                name = f"{reader.role}_{table.name}"
-                wanted.add(name)
-                digest = entries[name][1] if name in entries else None
-                outcomes.append(self._renewed(connection, name, digest, reader, table, standing, now))
-        for name in sorted(entries.keys() - wanted):
-            outcomes.append(self._removed(connection, entries[name][0]))
+                asked = _Asked(f"{reader.role}_{table.name}", reader, table, standing, now, ledger)
+                wanted.add(asked.name)
+                try:
+                    outcome = self._renewed(connection, asked, *before.get(asked.name, (None, "")))
+                except (DatabaseUnavailable, LedgerUnavailable) as problem:
+                    if connection.closed:
+                        raise
+                    outcome = asked.failed(problem)
+                outcomes.append(outcome)
+        for name in sorted(before.keys() - wanted):
+            outcomes.append(self._removed(connection, before[name][0], now, ledger))
         return outcomes
 
     def entries(self, connection: psycopg.Connection[Any]) -> list[InstalledView]:
         """Return the views that are there."""
         return [one for one, _ in self._read(connection)]
 
-    def remove(self, connection: psycopg.Connection[Any]) -> list[Outcome]:
+    def remove(
+        self, connection: psycopg.Connection[Any], now: Instant, ledger: ViewLedger | None = None
+    ) -> list[Outcome]:
         """Remove every view, and the schema with the last."""
-        outcomes = [self._removed(connection, one) for one, _ in self._read(connection)]
+        outcomes = [self._removed(connection, one, now, ledger) for one, _ in self._read(connection)]
         if all(one.what == "removed" for one in outcomes):
             with self._work(connection):
                 self._execute(connection, f"DROP TABLE {self._entries}")
@@ -196,64 +238,60 @@ class InstalledViews:
         return outcomes
 
     def _renewed(
-        self,
-        connection: psycopg.Connection[Any],
-        name: str,
-        digest: str | None,
-        reader: ViewReader,
-        table: DeclaredTable,
-        standing: ValidityState,
-        now: Instant,
+        self, connection: psycopg.Connection[Any], asked: _Asked, entry: InstalledView | None, digest: str
     ) -> Outcome:
-        who = reader.reader.principal
+        reader, table, now, ledger = asked.reader, asked.table, asked.now, asked.ledger
+        name, role, who = asked.name, asked.reader.role, asked.reader.reader.principal
         try:
             # What is wrong with the role or the table ends the view as much as what is wrong with the right.
+            check_ledger(table, ledger)
             with self._work(connection):
-                self._check_role(connection, reader.role, table)
+                self._check_role(connection, role, table)
                 _check_columns(connection, table)
-            definition = view_definition(table, reader.reader, standing, now)
+            definition = view_definition(table, reader.reader, asked.standing, now)
             text = written(definition.query, connection)
         except DatabaseUnavailable:
             raise
         except MaiaError as problem:
-            if digest is None:
-                return Outcome(name, reader.role, who, "none", problem=problem)
-            gone = self._removed(connection, _entry(name, reader.role))
-            return Outcome(name, reader.role, who, gone.what, problem=problem)
+            if entry is None:
+                return Outcome(name, role, who, "none", problem=problem)
+            gone = self._removed(connection, entry, now, ledger)
+            return Outcome(name, role, who, gone.what, problem=problem)
         until = definition.until
         if self._lease_s:
             lease = Instant(now + self._lease_s * SECOND)
             until = lease if until is None else Instant(min(lease, until))
-        newer = _digest(text, definition, reader.role, table)
-        if newer == digest:
+        newer = _digest(text, definition, role, table)
+        certificates = [one.hex() for one in definition.certificates]
+        if entry is not None and newer == digest:
+            if ledger is not None and entry.certificates != tuple(certificates):
+                ledger.opened(who, entry.source, table, definition, definition.until, now)
             with self._work(connection):
                 self._execute(
                     connection,
                     f"UPDATE {self._entries} SET until = %s, certificates = %s WHERE name = %s",
-                    (_moment(until), [one.hex() for one in definition.certificates], name),
+                    (_moment(until), certificates, name),
                 )
-            return Outcome(name, reader.role, who, "renewed", definition, until)
-        if digest is not None and self._removed(connection, _entry(name, reader.role)).what != "removed":
+            return Outcome(name, role, who, "renewed", definition, until)
+        if entry is not None and self._removed(connection, entry, now, ledger).what != "removed":
             busy = DatabaseUnavailable("the former view is being read; until it is replaced it shows nothing")
-            return Outcome(name, reader.role, who, "ended", problem=busy)
+            return Outcome(name, role, who, "ended", problem=busy)
+        path = ".".join((table.table,) if isinstance(table.table, str) else table.table)
+        made = InstalledView(
+            name, role, str(who), table.versions[-1].name.name, path, until, tuple(certificates)
+        )
+        if ledger is not None:
+            # On record before it is there: a crash between the two records a view that nobody reads.
+            ledger.opened(who, made.source, table, definition, definition.until, now)
+        values = (name, role, made.principal, made.type_name, path, _moment(until), certificates, newer, text)
         with self._work(connection):
             self._execute(
                 connection,
                 f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                (
-                    name,
-                    reader.role,
-                    str(who),
-                    table.versions[-1].name.name,
-                    ".".join((table.table,) if isinstance(table.table, str) else table.table),
-                    _moment(until),
-                    [one.hex() for one in definition.certificates],
-                    newer,
-                    text,
-                ),
+                values,
             )
-            self._make(connection, name, text, definition, reader.role, hidden=table.hides_plans)
-        return Outcome(name, reader.role, who, "made", definition, until)
+            self._make(connection, name, text, definition, role, hidden=table.hides_plans)
+        return Outcome(name, role, who, "made", definition, until)
 
     def _make(
         self,
@@ -281,10 +319,14 @@ class InstalledViews:
         self._execute(connection, f"GRANT USAGE ON SCHEMA {self._schema} TO {to}")
         self._execute(connection, f"GRANT SELECT ON {view} TO {to}")
 
-    def _removed(self, connection: psycopg.Connection[Any], entry: InstalledView) -> Outcome:
+    def _removed(
+        self,
+        connection: psycopg.Connection[Any],
+        entry: InstalledView,
+        now: Instant,
+        ledger: ViewLedger | None,
+    ) -> Outcome:
         """End a view at once, and drop it if no transaction reads it."""
-        import psycopg
-
         name, role = entry.name, entry.role
         view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
         with self._work(connection):
@@ -299,13 +341,14 @@ class InstalledViews:
                 found = connection.execute(f"SELECT {there} IS NOT NULL".encode()).fetchone()
                 if found is not None and found[0]:
                     self._execute(connection, f"REVOKE ALL ON {what} FROM {_identifier(role)}")
+        if ledger is not None and not entry.is_ended:
+            ledger.closed(principal_from_text(entry.principal), entry.source, now)
         try:
             with self._work(connection):
-                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
-                connection.execute(f"DROP VIEW IF EXISTS {view}".encode())
-                connection.execute(f"DROP FUNCTION IF EXISTS {rows}()".encode())
-                connection.execute(f"DELETE FROM {self._entries} WHERE name = %s".encode(), (name,))
-        except psycopg.errors.LockNotAvailable:
+                self._execute(connection, f"DROP VIEW IF EXISTS {view}")
+                self._execute(connection, f"DROP FUNCTION IF EXISTS {rows}()")
+                self._execute(connection, f"DELETE FROM {self._entries} WHERE name = %s", (name,))
+        except ViewBusy:
             return Outcome(name, role, None, "ended")
         return Outcome(name, role, None, "removed")
 
@@ -337,7 +380,9 @@ class InstalledViews:
         found = []
         for name, role, principal, type_name, source, until, is_ended, certificates, digest in rows:
             ends = Instant(0) if is_ended else None if until is None else Instant.from_datetime(until)
-            entry = InstalledView(name, role, principal, type_name, source, ends, tuple(certificates))
+            entry = InstalledView(
+                name, role, principal, type_name, source, ends, tuple(certificates), is_ended
+            )
             found.append((entry, digest))
         return found
 
@@ -349,10 +394,11 @@ class InstalledViews:
         try:
             with connection.transaction():
                 connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
                 connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"maia {self.schema}",))
                 yield
         except psycopg.errors.LockNotAvailable:
-            raise
+            raise ViewBusy("another transaction uses the table or the view") from None
         except (psycopg.Error, OSError) as problem:
             # The sentence of the server can hold a row, or the text of a View.
             raise DatabaseUnavailable(f"PostgreSQL refused: {type(problem).__name__}") from None
@@ -450,7 +496,3 @@ def _path(table: str | tuple[str, ...]) -> str:
 
 def _moment(until: Instant | None) -> str:
     return "infinity" if until is None else until.to_datetime().isoformat()
-
-
-def _entry(name: str, role: str) -> InstalledView:
-    return InstalledView(name, role, "", "", "", None, ())

@@ -258,7 +258,7 @@ class _SparkAlgebra:
                 return _periods(F.unix_micros(inner), UNITS["day"])
             case Function.HOUR_OF:
                 return F.pmod(_periods(F.unix_micros(inner), UNITS["hour"]), _whole(24))
-            case Function.PSEUDONYM | Function.PERTURB:
+            case Function.PSEUDONYM | Function.PERTURB | Function.LOOKUP:
                 if self._keys is None:
                     return self.literal(None, call.kind)
                 return keyed_column(call, inner, keys, self._keys)

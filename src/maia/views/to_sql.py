@@ -75,7 +75,7 @@ class BadIdentifier(BadInput):
 
 
 class ViewNeedsKey(Refusal):
-    """A View with pseudonyms or noise cannot be shown here, because its secret must not come here."""
+    """A View with pseudonyms, noise or lookups cannot be shown here, where its secret must not come."""
 
     code = "VIEW-NEEDS-KEY"
 
@@ -119,7 +119,7 @@ def _without_keys(view: View, stored: Kinds) -> Transformed[Query]:
     if any(step.is_keyed() for window in view.windows for step in window.transformations):
         # A secret in a statement would be in the server's log, its statistics and its plans.
         raise ViewNeedsKey(
-            "the view has a pseudonym or noise under a secret, which is never part of an SQL statement"
+            "the view has a pseudonym, noise or a lookup, whose secret or table is never part of a statement"
         )
     return transformed(view, stored, _SQL)
 

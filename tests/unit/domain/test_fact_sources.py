@@ -15,10 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.credentials.appointments import ParameterKind
-from maia.domain.access.results import Revoked
-from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
-from maia.domain.facts.sources import (
+from maia.config.row_sources import (
     BadFactRow,
     FactSourceFailed,
     FileSource,
@@ -28,6 +25,9 @@ from maia.domain.facts.sources import (
     SqliteSource,
     row_of,
 )
+from maia.credentials.appointments import ParameterKind
+from maia.domain.access.results import Revoked
+from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.events import Instant

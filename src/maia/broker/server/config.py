@@ -66,6 +66,7 @@ from maia.credentials.requirements import parse_requirement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
+from maia.keystore.lookup_tables import ReadTable, read_lookups
 from maia.keystore.transformation_keys import load_transformation_keys
 from maia.policy import BoundRule
 from maia.predicates import ALWAYS, Predicate
@@ -146,6 +147,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """Filters of a type with more bytes than this are always merged."""
     transformation_keys: Path | None = None
     """A file with the secrets of pseudonyms and noise; without it, such values are missing."""
+    lookups: Path | None = None
+    """A file that names the tables of `lookup`; without it, what is looked up is missing."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
 
     @property
@@ -255,6 +258,7 @@ class PreparedBroker:
     demand: Predicate = ALWAYS
     transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
     ledger_witness: Principal | None = None
+    lookups: Mapping[bytes, Mapping[str, ReadTable]] = data_field(default_factory=dict, repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -311,6 +315,9 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     secrets, path = NO_KEYS, config.transformation_keys
     if path is not None:
         secrets = opened(config, "transformation_keys", lambda: load_transformation_keys(path))
+    tables: dict[bytes, dict[str, ReadTable]] = {}
+    if (named := config.lookups) is not None:
+        tables = opened(config, "lookups", lambda: read_lookups(named))
     _check_log(config)
     identity, trust = _identity(config, key, now)
     if config.ledger_folder is not None:
@@ -333,7 +340,8 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         trust=trust,
         demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
         ledger_witness=_witness(config),
-        transformation_keys=secrets,
+        transformation_keys=secrets.with_tables(tables),
+        lookups=tables,
     )
 
 

@@ -27,6 +27,7 @@ from maia.config.input_files import QUORUM_SUFFIX, read_certificates
 from maia.config.start_checks import right_to_connect
 from maia.credentials import SignedCertificate, SignedStatement
 from maia.errors import MaiaError
+from maia.keystore.lookup_tables import keep_lookups_fresh, refresh_lookups
 from maia.ledger.files import LedgerFiles
 from maia.net.data_folder import DataFolderInUse, one_of, own_folder
 from maia.net.garbage_collection import watched
@@ -89,6 +90,7 @@ async def serve(
             _ledger(config) as ledger,
         ):
             keep_quorums(config.data, prepared.quorums)
+            await refresh_lookups(prepared.lookups, telemetry)  # before a client can subscribe
             async with run_broker(
                 prepared.key,
                 prepared.settings(config.listen),
@@ -108,6 +110,7 @@ async def serve(
                         _renewing(prepared, telemetry, running),
                         _fetching(config, telemetry, running),
                         _upkeep(prepared, ledger, telemetry),
+                        _looking_up(prepared, telemetry),
                     ):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
@@ -253,6 +256,18 @@ def _upkeep(
             config.ledger_witness, prepared.ledger_witness, prepared.key, config.credentials
         )
     return ledger_upkeep(ledger, tables=config.ledger_parquet, witness=witness, records=telemetry)
+
+
+@asynccontextmanager
+async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIterator[None]:
+    """Read the tables of lookups again and again, while the body runs."""
+    task = asyncio.create_task(keep_lookups_fresh(prepared.lookups, telemetry))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 class _WithTypes:

@@ -116,7 +116,7 @@ def _source(
 ) -> Callable[[], Sequence[Sequence[object]]]:
     import time
 
-    from maia.domain.facts.sources import FileSource, PostgresSource, SqliteSource
+    from maia.config.row_sources import FileSource, PostgresSource, SqliteSource
 
     if (file is None) == (url is None) or (url is None) != (query is None):
         raise BadSubjectSource("name a file, or a database with --from-database and --query")
@@ -132,8 +132,8 @@ def _source(
 def _subjects(cells: Sequence[Sequence[object]], names: Mapping[str, ParameterKind]) -> dict[str, _Wanted]:
     """Return the subjects of a source by their keys; an attribute without a value is left out."""
     from maia.api.requests import ROWS_MAX, written
+    from maia.config.row_sources import row_of
     from maia.credentials.appointments import ParameterKind
-    from maia.domain.facts.sources import row_of
 
     found: dict[str, _Wanted] = {}
     if len(cells) > ROWS_MAX:

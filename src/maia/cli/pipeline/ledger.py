@@ -18,7 +18,7 @@ from maia.config.input_files import read_definition, read_principal
 
 if TYPE_CHECKING:
     from maia.ledger.files import LedgerHead
-    from maia.ledger.records import Disclosure, Summarised
+    from maia.ledger.records import Disclosure, StandingDisclosure, Summarised
     from maia.types import TypeDefinition
 
 __all__ = ["app"]
@@ -55,6 +55,7 @@ def show(
     The ledger is verified as it is read.
     """
     from maia.ledger.files import disclosures_in
+    from maia.ledger.records import LedgerReader
     from maia.types import type_id
 
     definitions = {
@@ -67,7 +68,8 @@ def show(
         each.uid for one in definitions.values() for each in one.attributes if each.name == attribute
     }
     found = 0
-    for one in disclosures_in(folder):
+    reader = LedgerReader()
+    for one in disclosures_in(folder, reader):
         if (to is not None and one.recipient != to) or (by is not None and one.publisher != by):
             continue
         if (definitions and one.type_id not in definitions) or (
@@ -79,8 +81,20 @@ def show(
             sys.stdout.write(json.dumps(_record(one, definitions)) + "\n")
         else:
             sys.stdout.write("\n".join(_lines(one, definitions)) + "\n\n")
+    standing = [
+        one
+        for one in reader.standing
+        if by is None and to in (None, one.recipient) and (not definitions or one.type_id in definitions)
+        if attribute is None or not uids.isdisjoint(one.attributes)
+    ]
+    for opened in standing:
+        if as_json:
+            sys.stdout.write(json.dumps(_standing_record(opened, definitions)) + "\n")
+        else:
+            sys.stdout.write("\n".join(_standing_lines(opened, definitions)) + "\n\n")
     if not as_json:
         sys.stdout.write(f"{found} deliveries\n")
+        sys.stdout.write(f"{len(standing)} tables that are read by themselves\n" if standing else "")
 
 
 @app.command(
@@ -229,7 +243,7 @@ def _check(text: str) -> bytes:
     return found
 
 
-def _names(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+def _names(one: Disclosure | StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
     definition = definitions.get(one.type_id)
     names = {} if definition is None else {a.uid: a.name for a in definition.attributes}
     return [names.get(uid, str(uid)) for uid in one.attributes]
@@ -248,6 +262,38 @@ def _period(summary: Summarised) -> str:
     from maia.events import Instant
 
     return f"{Instant(summary.begins)} to {Instant(summary.ends)}"
+
+
+def _standing_lines(one: StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+    record = _standing_record(one, definitions)
+    definition = definitions.get(one.type_id)
+    return [
+        f"open from    {record['open_from']} until {record['open_until'] or 'further notice'}",
+        f"to           {record['recipient']}",
+        f"type         {record['type_id'] if definition is None else definition.name.name}",
+        f"in           {one.source}, by its own queries, which are not on record",
+        f"attributes   {', '.join(_names(one, definitions))}",
+        *(f"by           certificate {certificate.hex()}" for certificate in one.certificates),
+    ]
+
+
+def _standing_record(
+    one: StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]
+) -> dict[str, object]:
+    from maia.credentials import Principal
+
+    return {
+        "open_from": str(one.since),
+        "open_until": None if one.until is None else str(one.until),
+        "owner": str(Principal(one.by)),
+        "recipient": str(Principal(one.recipient)),
+        "type_id": one.type_id.hex(),
+        "version_id": one.version.hex(),
+        "source": one.source,
+        "attributes": _names(one, definitions),
+        "view": one.view.hex(),
+        "certificates": [certificate.hex() for certificate in one.certificates],
+    }
 
 
 def _lines(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:

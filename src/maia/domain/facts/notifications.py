@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from maia.domain.facts.sources import FactSourceFailed
+from maia.config.row_sources import FactSourceFailed
 
 __all__ = ["Changes", "PostgresChanges"]
 

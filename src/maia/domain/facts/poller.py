@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from maia.back_off import doubled
+from maia.config.row_sources import FactSource, Row
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.notifications import Changes
-from maia.domain.facts.sources import FactSource, Row
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant

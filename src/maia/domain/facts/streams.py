@@ -14,10 +14,10 @@ from typing import Final
 
 from maia.client.api.client import Client
 from maia.client.api.subscription import ReceivedEvent
+from maia.config.row_sources import row_of
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges
-from maia.domain.facts.sources import row_of
 from maia.domain.server.prepared_access import StreamOfFacts
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from maia.api.responses import WalletAnswer
+from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
 from maia.credentials.encoding.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.notifications import PostgresChanges
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
-from maia.domain.facts.sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.domain.server.access_config import FactConfig
 from maia.domain.server.policy_file import PolicyFile
 from maia.domain.server.service import DomainService

@@ -1,0 +1,219 @@
+"""Where do the tables live that `lookup` of a policy finds values in?
+
+A file names them: whose rules may use each, what kind its keys and values are of, and the file or query it
+is read from. It lies where Views are applied, as the secrets of transformations do: at brokers, and on the
+workers of Spark jobs. No certificate, plan or message has a row of it.
+
+    [[lookups]]
+    name = "wards"
+    issuer = "hospital.pub"
+    key = "string"
+    value = "string"
+    source = "file"
+    path = "wards.csv"
+    columns = ["ward", "title"]
+
+Each table is read again every `every_s`. While that fails, the last good reading is used for `stale_s`; then
+every key is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct
+
+from maia.config.input_files import read_principal
+from maia.config.row_sources import (
+    ROWS_MAX,
+    BadFactRow,
+    FileSource,
+    PostgresSource,
+    SqliteSource,
+    row_of,
+)
+from maia.config.settings import (
+    BadConfig,
+    Mismatch,
+    Positive,
+    PrincipalWord,
+    Secret,
+    Text,
+    from_file,
+    read_tables,
+)
+from maia.credentials.appointments import ParameterKind
+from maia.errors import MaiaError
+from maia.events import Kind, PresentValue, Value, checked_value
+from maia.expressions.meaning import Lookup, LookupTable
+from maia.net.observer import Records
+
+__all__ = ["ReadTable", "keep_lookups_fresh", "lookups_in", "read_lookups", "refresh_lookups"]
+
+TABLES_MAX: Final = 64
+_NEEDED: Final = {"file": ("path", "columns"), "sqlite": ("path", "query"), "postgresql": ("url", "query")}
+_LOOK_S: Final = 1.0
+
+
+class LookupConfig(Struct, frozen=True):
+    """One `[[lookups]]` table, as the operator wrote it."""
+
+    name: Text
+    issuer: PrincipalWord
+    key: Kind
+    value: Kind
+    source: Literal["file", "sqlite", "postgresql"]
+    path: Path | None = None
+    columns: tuple[Text, ...] = ()
+    url: Secret | None = None
+    query: Text | None = None
+    parameters: Annotated[
+        dict[str, str | int | float | bool], Meta(description="a table of values, such as { ward = 'A4' }")
+    ] = {}
+    timeout_s: Positive = 15
+    every_s: Positive = 60
+    stale_s: Positive = 600
+
+    def __post_init__(self) -> None:
+        """Refuse words that do not fit each other."""
+        missing = [word for word in _NEEDED[self.source] if not getattr(self, word)]
+        if missing:
+            raise Mismatch("", f"a source `{self.source}` needs `{missing[0]}`")
+        if self.columns and len(self.columns) != 2:
+            raise Mismatch("columns", "names two columns: the key's and the value's")
+        if self.stale_s < self.every_s:
+            raise Mismatch("every_s", "what is read every `every_s` is stale before, by `stale_s`")
+
+
+class ReadTable:
+    """A table that is read again and again; what is too old is not there. Prints no row."""
+
+    def __init__(self, config: LookupConfig, clock: Callable[[], float]) -> None:
+        """Begin without rows."""
+        self.name, self.every_s, self._stale_s = config.name, config.every_s, config.stale_s
+        self._config, self._clock = config, clock
+        self._table: LookupTable | None = None
+        self._read_at = self._asked_at = float("-inf")
+
+    def find(self, key: PresentValue, kind: Kind) -> Value:
+        """Return what the table has for a key."""
+        table = self._table
+        if table is None or self._clock() - self._read_at > self._stale_s:
+            return None
+        return table.find(key, kind)
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether it is time to read the table again."""
+        return self._clock() - self._asked_at >= self.every_s
+
+    def refresh(self) -> None:
+        """Read the table; raise if that fails, and keep what was read before."""
+        self._asked_at = asked_at = self._clock()
+        config = self._config
+        rows: dict[PresentValue, PresentValue] = {}
+        for number, cells in enumerate(self._cells(), start=1):
+            if number > ROWS_MAX or len(cells) != 2:
+                raise BadFactRow(f"a table of lookups has at most {ROWS_MAX} rows of a key and a value")
+            key, value = _value(cells[0], config.key, number), _value(cells[1], config.value, number)
+            if rows.setdefault(key, value) != value:
+                raise BadFactRow(f"row {number}: the key has another value in a row before")
+        self._table, self._read_at = LookupTable(config.key, config.value, rows), asked_at
+
+    def _cells(self) -> Sequence[Sequence[object]]:
+        config = self._config
+        path, query = config.path or Path(), config.query or ""
+        match config.source:
+            case "file":
+                return FileSource(path, config.columns, ()).cells()
+            case "sqlite":
+                return SqliteSource(path, query, (), self._clock, config.parameters, config.timeout_s).cells()
+            case "postgresql":
+                url = config.url or ""
+                return PostgresSource(url, query, (), config.parameters, config.timeout_s).cells()
+
+
+class _LazyTable:
+    """A table of a worker, which has nothing that runs beside it: it is read when it is used and due."""
+
+    def __init__(self, table: ReadTable) -> None:
+        self._table, self._reading = table, threading.Lock()
+
+    def find(self, key: PresentValue, kind: Kind) -> Value:
+        if self._table.is_due:
+            with self._reading:
+                _refresh(self._table)
+        return self._table.find(key, kind)
+
+
+def _value(cell: object, kind: Kind, number: int) -> PresentValue:
+    if kind is Kind.BYTES and isinstance(cell, bytes | bytearray | memoryview):
+        return bytes(cell)
+    if kind is Kind.BYTES:
+        try:
+            return bytes.fromhex(cell if isinstance(cell, str) else "not bytes")
+        except ValueError:
+            raise BadFactRow(f"row {number}: a value is neither bytes nor hexadecimal digits") from None
+    (argument,) = row_of([cell], (ParameterKind(kind.value),), number)
+    value = checked_value(argument, kind)
+    if value is None:
+        raise BadFactRow(f"row {number}: a value is missing")
+    return value
+
+
+def read_lookups(
+    file: Path, clock: Callable[[], float] = time.monotonic
+) -> dict[bytes, dict[str, ReadTable]]:
+    """Return the tables that a file names, by the issuer whose rules may use them; none is read yet."""
+    settings = from_file(file, {"lookups"})
+    if "lookups" not in settings:
+        raise BadConfig(f"`{file}` names no table: begin one with `[[lookups]]`")
+    setting = settings["lookups"]
+    tables: dict[bytes, dict[str, ReadTable]] = {}
+    configs = read_tables(setting, "lookups", LookupConfig)
+    if len(configs) > TABLES_MAX:
+        raise setting.wrong("lookups", f"are at most {TABLES_MAX} tables")
+    for number, config in enumerate(configs, start=1):
+        named = tables.setdefault(read_principal(config.issuer).key, {})
+        if config.name in named:
+            problem = f"number {number}: the issuer has another table `{config.name[:64]}`"
+            raise setting.in_table(number, "name").wrong("lookups", problem)
+        named[config.name] = ReadTable(config, clock)
+    return tables
+
+
+def _refresh(table: ReadTable, records: Records | None = None) -> None:
+    """Read a table if that is due; a failure leaves what was read before."""
+    if not table.is_due:
+        return
+    try:
+        table.refresh()
+    except MaiaError as problem:
+        if records is not None:
+            records.note("failed", {"lookup": table.name, "code": problem.code, "why": problem.message})
+
+
+async def refresh_lookups(tables: Mapping[bytes, Mapping[str, ReadTable]], records: Records) -> None:
+    """Read the tables for which that is due, beside whatever else runs."""
+    for table in (one for named in tables.values() for one in named.values()):
+        await asyncio.to_thread(_refresh, table, records)
+
+
+async def keep_lookups_fresh(tables: Mapping[bytes, Mapping[str, ReadTable]], records: Records) -> None:
+    """Read tables again and again."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        await refresh_lookups(tables, records)
+
+
+@lru_cache(maxsize=16)
+def lookups_in(path: str) -> Mapping[bytes, Mapping[str, Lookup]]:
+    """Return the tables of a file for a process that reads each of them when it is used and due."""
+    found = read_lookups(Path(path))
+    return {issuer: {name: _LazyTable(one) for name, one in named.items()} for issuer, named in found.items()}
