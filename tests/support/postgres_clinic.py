@@ -77,7 +77,7 @@ class Clinic:
     home: Path
     database: str
     broker_address: str
-    starts: dict[str, int] = field(default_factory=dict)
+    said_before: dict[str, str] = field(default_factory=dict)
 
     # -------------------------------------------------------- processes
 
@@ -100,14 +100,15 @@ class Clinic:
     def _process(self, who: str, *words: object) -> Iterator[Forked]:
         folder = self.home / who
         folder.mkdir(exist_ok=True)
-        self.starts[who] = self.starts.get(who, 0) + 1
+        out = folder / "out.log"
+        self.said_before[who] = out.read_text() if out.exists() else ""
         with running_maia(*words, cwd=folder) as process:
             yield process
 
     def _until_said(self, who: str, line: str) -> None:
         out = self.home / who / "out.log"
         try:
-            until(lambda: out.read_text().count(line) >= self.starts[who], seconds=60)
+            until(lambda: line in out.read_text().removeprefix(self.said_before[who]), seconds=60)
         except AssertionError as problem:
             raise AssertionError((self.home / who / "err.log").read_text()[-3000:]) from problem
 
@@ -234,6 +235,25 @@ class KillableServer:
         self.address = f"host={folder} user=maia dbname=postgres"
         self._process: subprocess.Popen[bytes] | None = None
 
+    def put_back(self, backup: Path) -> None:
+        """Kill the server, and put an older copy of its folder in place of the present one."""
+        self.kill()
+        shutil.rmtree(self.folder / "data")
+        self.copy(backup, self.folder / "data")
+        self.start()
+
+    def back_up(self, backup: Path) -> None:
+        """Copy the folder of the server, which is stopped meanwhile."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=60)
+        self.copy(self.folder / "data", backup)
+        self.start()
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Copy a folder with its owners and modes."""
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+
     def start(self) -> None:
         """Start it, again after a crash."""
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
@@ -254,12 +274,6 @@ class KillableServer:
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it in order, so that its folder can be copied."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(timeout=60)
 
 
 @pytest.fixture

@@ -108,8 +108,7 @@ def install(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = 
 
 
 @app.command(
-    epilog="Examples: maia postgres run -c connector.toml; "
-    "MAIA_POSTGRES_DATABASE=postgresql://connector:…@db/clinic maia postgres run -c connector.toml --json"
+    epilog="Examples: maia postgres run -c connector.toml; maia postgres run -c connector.toml --json"
 )
 def run(
     config: ConfigFile, log_format: LogFormat = None, log_level: LogLevel = None, as_json: AsJson = False

@@ -38,6 +38,7 @@ class PlannedFrame:
     """Rows that leave together, under a number that is on the database's disk."""
 
     number: int
+    rows: int
     columns: dict[str, list[object]] = field(repr=False)
 
 
@@ -71,22 +72,20 @@ class Outbox:
             " {joined} AND (c.position, o.maia_row) <= (%(position)s, %(row)s)"
             " ORDER BY c.position, o.maia_row"
         ).format(**parts)
-        self._delete = [
-            sql.SQL(text).format(**parts)
-            for text in (
-                "DELETE FROM {out} o USING {s}.commits c"
-                " WHERE (o.maia_xid, o.maia_started) = (c.xid, c.started)"
-                " AND c.release = %(release)s AND (c.position, o.maia_row) <= (%(position)s, %(row)s)",
-                "DELETE FROM {s}.commits WHERE release = %(release)s AND position < %(position)s",
-                "DELETE FROM {s}.frames WHERE release = %(release)s AND number <= %(number)s",
-            )
-        ]
-        self._plan = sql.SQL(
-            "UPDATE {s}.releases SET next_frame = %(next)s, planned_position = %(position)s,"
-            " planned_row = %(row)s WHERE name = %(release)s AND next_frame = %(before)s"
+        self._delete = sql.SQL(
+            "WITH rows AS (DELETE FROM {out} o USING {s}.commits c"
+            " WHERE (o.maia_xid, o.maia_started) = (c.xid, c.started)"
+            " AND c.release = %(release)s AND (c.position, o.maia_row) <= (%(position)s, %(row)s)),"
+            " transactions AS (DELETE FROM {s}.commits"
+            " WHERE release = %(release)s AND position < %(position)s)"
+            " DELETE FROM {s}.frames WHERE release = %(release)s AND number <= %(number)s"
         ).format(**parts)
-        self._note_frame = sql.SQL(
-            "INSERT INTO {s}.frames (release, number, upto_position, upto_row) VALUES (%s, %s, %s, %s)"
+        self._plan = sql.SQL(
+            "WITH numbered AS (INSERT INTO {s}.frames (release, number, upto_position, upto_row)"
+            " SELECT %(release)s, * FROM unnest(%(numbers)s::bigint[], %(positions)s::bigint[],"
+            " %(rows)s::bigint[]))"
+            " UPDATE {s}.releases SET next_frame = %(next)s, planned_position = %(position)s,"
+            " planned_row = %(row)s WHERE name = %(release)s AND next_frame = %(before)s"
         ).format(**parts)
         self._state = sql.SQL(
             "SELECT next_frame, planned_position, planned_row FROM {s}.releases WHERE name = %s"
@@ -116,32 +115,22 @@ class Outbox:
 
     async def plan(self, done: int | None) -> list[PlannedFrame]:
         """Delete frames up to number `done`, which the broker has taken on; plan the next and return them."""
+        asked: dict[str, object] = {"release": self._release.name}
         async with self._connection.transaction():
             if done is not None:
                 position, last = self._ends[done]
-                for statement in self._delete:
-                    await self._connection.execute(
-                        statement,
-                        {"release": self._release.name, "position": position, "row": last, "number": done},
-                    )
+                gone = asked | {"position": position, "row": last, "number": done}
+                await self._connection.execute(self._delete, gone)
             rows = await self._rows(self._read, position=self._planned[0], row=self._planned[1])
             ends = list(self._ends_of(rows))
             numbered = {self.next_frame + index: end for index, end in enumerate(ends)}
             if numbered:
-                async with self._connection.cursor() as cursor:
-                    await cursor.executemany(
-                        self._note_frame,
-                        [(self._release.name, number, *end) for number, end in numbered.items()],
-                    )
                 planned = await self._connection.execute(
                     self._plan,
-                    {
-                        "next": self.next_frame + len(ends),
-                        "before": self.next_frame,
-                        "position": ends[-1][0],
-                        "row": ends[-1][1],
-                        "release": self._release.name,
-                    },
+                    asked
+                    | {"next": self.next_frame + len(ends), "before": self.next_frame}
+                    | {"position": ends[-1][0], "row": ends[-1][1], "numbers": list(numbered)}
+                    | {"positions": [end[0] for end in ends], "rows": [end[1] for end in ends]},
                 )
                 if planned.rowcount != 1:
                     raise ConnectorInUse("another connector has planned frames of this release meanwhile")
@@ -189,7 +178,9 @@ class Outbox:
     def _frame(self, number: int, rows: Sequence[tuple[Any, ...]]) -> PlannedFrame:
         columns = list(zip(*rows, strict=True))[4:]
         return PlannedFrame(
-            number, {name: list(values) for name, values in zip(self._names, columns, strict=True)}
+            number,
+            len(rows),
+            {name: list(values) for name, values in zip(self._names, columns, strict=True)},
         )
 
 

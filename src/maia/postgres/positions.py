@@ -10,8 +10,11 @@ disagree, nothing is published until the operator says what is to become of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import struct
+import weakref
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -19,9 +22,10 @@ from uuid import uuid4
 from psycopg import sql
 
 from maia.errors import BadInput, Refusal
-from maia.net.stores import FolderStore
+from maia.net.stores import FolderStore, StoreUnavailable
 from maia.postgres.schema import FORMAT
 from maia.postgres.values import Connection
+from maia.private_files import make_private_folder, sync_folder
 
 __all__ = [
     "Accepted",
@@ -94,14 +98,12 @@ class Positions:
     """What may have left the database, and what was acknowledged, kept outside it."""
 
     def __init__(self, data: Path) -> None:
-        """Read what is kept in the connector's data folder."""
-        self._kept = FolderStore(data / "positions")
-        found: Mapping[str, bytes] = self._kept.load()
-        self._incarnation = found[_INCARNATION].decode() if _INCARNATION in found else None
-        try:
-            self._upto = {name: int(value) for name, value in found.items() if name != _INCARNATION}
-        except ValueError:
-            raise BadPositions(f"`{data / 'positions'}` holds something that is no position") from None
+        """Read which database the connector's data folder belongs to."""
+        self._folder = data / "positions"
+        self._kept = FolderStore(data / "database")
+        found = self._kept.load().get(_INCARNATION)
+        self._incarnation = None if found is None else found.decode()
+        self._counters: dict[str, _Counter] = {}
 
     def check(self, identity: Identity, *, adopt: bool = True) -> None:
         """Take a fresh database on; refuse one that this folder does not belong to."""
@@ -111,10 +113,9 @@ class Positions:
                 "`maia postgres accept` makes it a participant of its own"
             )
         if self._incarnation is None and identity.is_fresh:
-            if not adopt:
-                return
-            self._kept.keep({_INCARNATION: identity.incarnation.encode()})
-            self._incarnation = identity.incarnation
+            if adopt:
+                self.begin_anew(identity.incarnation)
+            return
         if self._incarnation != identity.incarnation:
             raise RestoredDatabase(
                 "the data folder does not know this database, so what has left it is unknown; "
@@ -123,7 +124,7 @@ class Positions:
 
     def check_release(self, release: str, next_frame: int) -> None:
         """Refuse a database that does not know of frames that have left it."""
-        used = self._upto.get(f"release/{release}", -1)
+        used = self._counter(f"release-{release}").upto
         if next_frame <= used:
             raise RestoredDatabase(
                 f"the database was restored: it knows {next_frame} frames of release `{release}`, and "
@@ -132,7 +133,7 @@ class Positions:
 
     def check_store(self, store: str, position: int) -> None:
         """Refuse a database that does not know of events that it has acknowledged."""
-        upto = self._upto.get(f"store/{store}", 0)
+        upto = self.acknowledged(store)
         if position < upto:
             raise RestoredDatabase(
                 f"the database was restored: store `{store}` is at position {position}, and events up to "
@@ -141,28 +142,79 @@ class Positions:
 
     def use(self, release: str, number: int) -> None:
         """Keep that frames up to this number may leave, before any does."""
-        self._put(f"release/{release}", number)
+        self._counter(f"release-{release}").raise_to(number)
 
     def acknowledge(self, store: str, position: int) -> None:
         """Keep that events up to this position are in the database, before the broker forgets them."""
-        self._put(f"store/{store}", position)
-
-    def begin_anew(self, incarnation: str, stored: Mapping[str, int]) -> None:
-        """Belong to a database from now on, of which nothing has left."""
-        changes: dict[str, bytes | None] = dict.fromkeys(self._upto)
-        changes |= {f"store/{name}": b"%d" % position for name, position in stored.items()}
-        self._kept.keep({**changes, _INCARNATION: incarnation.encode()})
-        self._incarnation = incarnation
-        self._upto = {f"store/{name}": position for name, position in stored.items()}
+        self._counter(f"store-{store}").raise_to(position)
 
     def acknowledged(self, store: str) -> int:
         """Return up to which position events were acknowledged."""
-        return self._upto.get(f"store/{store}", 0)
+        return self._counter(f"store-{store}").upto
 
-    def _put(self, name: str, upto: int) -> None:
-        if upto > self._upto.get(name, -1):
-            self._kept.keep({name: b"%d" % upto})
-            self._upto[name] = upto
+    def begin_anew(self, incarnation: str) -> None:
+        """Belong to a database from now on, of which nothing has left."""
+        self._kept.keep({_INCARNATION: incarnation.encode()})
+        self._incarnation, self._counters = incarnation, {}
+
+    def _counter(self, name: str) -> _Counter:
+        if name not in self._counters:
+            # Each incarnation has counters of its own: those of an earlier one are never taken for them.
+            folder = self._folder / (self._incarnation or "none")
+            self._counters[name] = _Counter(folder / name)
+        return self._counters[name]
+
+
+class _Counter:
+    """A number that only grows, in a file that is overwritten in place and synchronised.
+
+    It is written into two places in turns, each with a check sum, so that one of them is whole whenever the
+    power fails.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, -1
+        try:
+            data = path.read_bytes() if path.exists() else b""
+        except OSError as problem:
+            raise StoreUnavailable(f"`{path}` cannot be read: {problem.strerror}") from problem
+        slots = [data[start : start + _SLOT.size] for start in (0, _SLOT.size)]
+        whole = [number for slot in slots if (number := _number_in(slot)) is not None]
+        if data and not whole:
+            raise BadPositions(f"`{path}` holds no position")
+        self.upto: int = max(whole, default=-1)
+        self._next = 1 if whole and _number_in(slots[0]) == self.upto else 0
+
+    def raise_to(self, upto: int) -> None:
+        """Return when the number is on the disk."""
+        if upto <= self.upto:
+            return
+        try:
+            if self._file < 0:
+                make_private_folder(self._path.parent)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._path, flags, 0o600)
+                weakref.finalize(self, os.close, self._file)
+                sync_folder(self._path.parent)
+            os.pwrite(self._file, _SLOT.pack(upto, _check_sum(upto)), self._next * _SLOT.size)
+            os.fdatasync(self._file)
+        except OSError as problem:
+            raise StoreUnavailable(f"a position cannot be kept: {problem.strerror}") from problem
+        self.upto, self._next = upto, 1 - self._next
+
+
+_SLOT: Final = struct.Struct("!q8s")
+
+
+def _check_sum(number: int) -> bytes:
+    return sha256(b"maia/1/position\0%d" % number).digest()[:8]
+
+
+def _number_in(slot: bytes) -> int | None:
+    if len(slot) != _SLOT.size:
+        return None
+    number, check = _SLOT.unpack(slot)
+    return int(number) if check == _check_sum(number) else None
 
 
 # ------------------------------------------------------------ an operator decides
@@ -224,5 +276,5 @@ async def accept(
         for name, position in stored.items()
         if (upto := positions.acknowledged(name)) > position
     }
-    positions.begin_anew(incarnation, stored)
+    positions.begin_anew(incarnation)
     return Accepted(kept, discarded, lost)

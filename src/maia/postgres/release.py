@@ -31,6 +31,9 @@ _LOOK_S: Final = 30.0
 """How long to wait for a notification before the outbox is read all the same."""
 _WITHDRAW_S: Final = 5.0
 _AGAIN_S: Final = 1.0
+_FEW_ROWS: Final = 64
+_GATHER_S: Final = 0.02
+"""How long small batches are apart at least, so that writers that commit row by row share one."""
 
 
 def stream_of(incarnation: str, release: str, type_id: bytes) -> bytes:
@@ -64,7 +67,11 @@ class ReleaseTask:
         first = batch[0].number if batch else outbox.next_frame
         publisher = await self._advertised(Numbering(self._stream(incarnation), first))
         done: int | None = None
+        loop, began, rows = asyncio.get_running_loop(), 0.0, 0
         while True:
+            if rows < _FEW_ROWS:
+                await asyncio.sleep(max(0.0, began + _GATHER_S - loop.time()))
+            began, rows = loop.time(), sum(frame.rows for frame in batch)
             if not batch:
                 self.woken.clear()
                 batch, done = await outbox.plan(done), None
