@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from maia.cli.demo import Story
 from maia.demo.scenes import SCENES
 from maia.demo.scenes.play import Inbox, Published, Stage
 from maia.demo.scenes.scene import assemble
@@ -68,6 +70,16 @@ def test_every_policy_of_a_scene_is_one(name: str) -> None:
         types = {each.name.name: each for each in cast.types.values()}
         assert parse_policy(one.policy, origin=name, domain=domain, types=types).roles
     assert {one.organisation for one in cast.scene.readers} == {one.name for one in cast.scene.organisations}
+
+
+def test_the_page_names_every_story() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)
+    played = [line.removeprefix("maia demo").strip() for line in commands.splitlines()]
+    assert [one or "numberplate" for one in played] == [story.value for story in Story]
+    assert {story.value for story in Story} == {"numberplate", "coalition", *SCENES}
+    for story in Story:
+        assert f"| `{story.value}`" in page
 
 
 def test_without_postgresql_a_newcomer_reads_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
