@@ -59,6 +59,16 @@ PINNED = {
         "Dunmore",
     ],
     "sensors": ["2026-11-02 05:55:33.196800+00:00", "Southwark", "Southwark 6", "61.5", "13.1", "34.4"],
+    "prescriptions": [
+        "2026-11-02 09:43:37.540801+00:00",
+        "Dr 028",
+        "patient 04554",
+        "5d607495fe712cfd",
+        "amoxicillin",
+        "none",
+        "424.04",
+        "True",
+    ],
 }
 
 

@@ -1,0 +1,105 @@
+"""X6: city sensors, stock ticker and homecare as `maia demo` plays them: processes, TLS, PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def played(*words: str) -> dict:
+    """Play a scene once; every delivery was compared with the kernel by the time it ends."""
+    command = [sys.executable, "-m", "maia.cli", "demo", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.stdout, done.stderr
+    record = json.loads(done.stdout)
+    assert (record["failed"], done.returncode) == ([], 0)
+    return record
+
+
+def seen(record: dict, which: int, who: str) -> dict | None:
+    """Return what a reader received of one of the events that are shown."""
+    found = record["close_up"][which]["seen"].get(who)
+    return found[0] if found else None
+
+
+def test_the_public_sees_a_city_coarsely_and_the_operator_as_it_is() -> None:
+    city = played("city", "--rows", "0")
+    published = city["close_up"][0]["event"]
+    assert seen(city, 0, "operator") == seen(city, 0, "Mrs Okafor") == published
+    coarse = {"time": "2026-11-02T08:00:00Z", "easting": 529_000, "northing": 184_000, "noise_db": 65.0}
+    assert seen(city, 0, "citizen app") == {**published, **coarse, "pm25": 10.0, "sensor": None, "no2": None}
+    # Dangerous air is shown as it is; the sensor of another house is not shown to a resident at all.
+    assert seen(city, 2, "citizen app")["pm25"] == city["close_up"][2]["event"]["pm25"] == 63.9
+    assert seen(city, 1, "Mrs Okafor") is None
+    # A researcher can tell that two readings come from one sensor, and not from which.
+    first, other, again = (seen(city, which, "researcher")["sensor"] for which in range(3))
+    assert first == again != other
+    assert "Camden 7" not in {first, other}
+    assert {one["code"] for one in city["refused"]} == {"POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-NO-CHAIN"}
+    assert city["readers"]["operator"]["delivered"] == city["readers"]["citizen app"]["delivered"] == 483
+
+
+def test_a_customer_sees_the_flows_that_its_brokerage_has_paid_for_while_its_account_is_open() -> None:
+    """Dissertation, 1.2.1: the exchange grants flows, a brokerage passes them on, accounts come and go."""
+    ticker = played("ticker", "--rows", "0")
+    shares, derivative, commodity = (one["event"] for one in ticker["close_up"])
+    nameless = {"seller": None, "buyer": None}
+    assert seen(ticker, 0, "Alice") == {**shares, **nameless} == seen(ticker, 0, "Carol")
+    coarse = {"time": "2026-11-02T10:31:00Z", "price": 182.0, "shares": None}
+    assert seen(ticker, 0, "Bob") == {**shares, **nameless, **coarse}
+    assert seen(ticker, 0, "dealing desk") == shares
+    assert seen(ticker, 1, "Alice") == {**derivative, **nameless}
+    # Carol's brokerage grants every flow and has paid for shares; nobody has paid for commodities.
+    assert [seen(ticker, 1, who) for who in ("Bob", "Carol")] == [None, None]
+    assert commodity["seller"] == "Ashdown"
+    assert not any(ticker["close_up"][2]["seen"].values())
+    assert ticker["readers"]["Bob"]["ended"] == "POLICY-REVOKED"
+    assert ticker["refused"][0]["code"] == "REFUSED-LOGIN"
+
+
+@pytest.fixture(scope="module")
+def homecare() -> dict:
+    return played("homecare")
+
+
+def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare: dict) -> None:
+    """OASIS'08, figure 4: stored and released in one transaction, although the connector was killed."""
+    shown = [(one["by"], one["event"]["patient"]) for one in homecare["close_up"]]
+    for_ann, for_bob, for_cas, late = (slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10))
+    database = "hospital database"
+    assert shown[for_ann] == [("Dr Grey", "Ann"), (database, "Ann"), (database, "Ann")]
+    assert shown[for_bob] == [("Dr Grey", "Bob"), (database, "Bob"), (database, "Bob")]
+    # Whom Dr Grey does not treat, or no longer, gets no prescription: the record of it alone.
+    assert shown[for_cas] == [("Dr Grey", "Cas"), (database, "Cas")]
+    assert shown[late] == [("Dr Grey", "Bob"), (database, "Bob")]
+    prescription = homecare["close_up"][1]["event"]
+    assert seen(homecare, 1, "pharmacy") == prescription
+    assert prescription.keys() == {"time", "doctor", "patient", "drug", "dose"}
+    audited = seen(homecare, 2, "auditor")
+    assert (audited["prescriber"], audited["drug"], audited["treated"]) == ("Dr Grey", "morphine", True)
+    assert len(audited["reference"]) == 32
+    assert seen(homecare, 5, "auditor") is None, "amoxicillin is no controlled drug"
+    assert (seen(homecare, 7, "auditor")["treated"], seen(homecare, 9, "auditor")["treated"]) == (
+        False,
+        False,
+    )
+    places = [seen(homecare, which, "carer")["place"] for which in (0, 3, 6)]
+    assert places == ["CB3", "CB4 1YG", "CB1"]
+    tablet = [seen(homecare, which, "Dr Grey's tablet") is not None for which in (0, 3, 6, 8)]
+    assert tablet == [True, True, False, False]
+
+
+def test_the_log_of_homecare_shows_each_reader_what_it_received_unless_a_right_was_lost(
+    homecare: dict,
+) -> None:
+    tables = {one["reader"]: one for one in homecare["tables"]}
+    assert all(one["is_same"] for one in tables.values())
+    assert {who for who, one in tables.items() if not one["is_as_received"]} == {"Dr Grey's tablet"}
+    # What she saw of Bob's while she treated him is not in her table any more.
+    assert 0 < tables["Dr Grey's tablet"]["rows"] < homecare["readers"]["Dr Grey's tablet"]["delivered"]
+    auditor = tables["auditor"]
+    assert (auditor["application"], auditor["results_same"]) == ("prescription-audit", True)
+    assert auditor["results"] > 20
