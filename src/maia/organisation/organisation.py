@@ -40,7 +40,13 @@ from maia.credentials import (
 from maia.credentials.names import NamePattern
 from maia.errors import BadInput
 from maia.events import SECOND, Attribute, BadAttribute, Kind, attribute_uid
-from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key, public_half
+from maia.keystore.key_files import (
+    WrongPassphrase,
+    create_key_file,
+    load_signing_key,
+    new_signing_key,
+    public_half,
+)
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
 from maia.organisation.rights import Right, Signing, check_held, narrowed, parse_right, reaches_network
 from maia.private_files import create_private, exposure, make_private_folder
@@ -74,6 +80,8 @@ __all__ = ["NoOrganisation", "Organisation", "find_organisation"]
 MEMBER_DAYS: Final = 90
 SERVER_DAYS: Final = 365
 _DAY: Final = 86_400 * SECOND
+_ROLL_S: Final = 10
+"""How soon recorded events are in tables."""
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CONNECT: Final = frozenset({Action.CONNECT})
@@ -370,8 +378,8 @@ class Organisation:
         }
         broker_settings: dict[str, object] = {
             "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
-            "join": given.join, "data": "broker-data", "types": "types", "keys": [given.keys],
-            "log": {"folder": "log"},
+            "join": given.join, "data": "broker-data", "types": "types",
+            "log": {"folder": "log", "roll_s": _ROLL_S},
             "statements": {"fetch_from": [given.server]},
         }  # fmt: skip
         history = [f"types/{one.name}" for one in self._files_of(sealed)]
@@ -391,7 +399,14 @@ class Organisation:
     # -------------------------------------------------------- inside
 
     def _key(self) -> SigningKey:
-        return load_signing_key(self.folder / f"{self.name}.key", os.environ.get(_PASSPHRASE))
+        file = self.folder / f"{self.name}.key"
+        try:
+            return load_signing_key(file)
+        except WrongPassphrase:
+            given = os.environ.get(_PASSPHRASE)
+            if given is None:
+                raise
+            return load_signing_key(file, given)
 
     def _signing(self) -> Signing:
         return Signing(self._key(), f"https://{self._settings.server}/v1/statements", system_now())
