@@ -256,8 +256,8 @@ class ClientSession:
             case LinkClosed(link=link):
                 gone = NotConnected("the broker closed the connection")
                 effects = connection.lost(gone, now) if link == connection.link else []
-            case DialFailed(address=address):
-                nobody = NotConnected(f"no broker answers at `{address}`")
+            case DialFailed(address=address, why=why):
+                nobody = NotConnected(f"no broker answers at `{address}`{f': {why}' if why else ''}")
                 effects = connection.lost(nobody, now) if connection.is_dialling else []
             case _:
                 assert_never(happened)

@@ -18,6 +18,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ from maia.credentials import (
     SignedCertificate,
     TypeName,
     certificate_to_text,
+    check_signature,
 )
 from maia.credentials.names import NamePattern
 from maia.errors import BadInput
@@ -328,6 +330,8 @@ class Organisation:
             raise NotForUs(
                 f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`"
             )
+        for one in grant.certificates:
+            check_signature(one)
         network, now = NetworkName(grant.coordinator, grant.network), system_now()
         pool = [*self._held(), *grant.certificates]
         if not reaches_network(network, self.principal, pool, now=now):
@@ -500,6 +504,11 @@ class Organisation:
                 for one in issued
                 if isinstance(one.certificate, AuthorisationCertificate) and one.certificate.subject == mine
             ]
+        if not path.exists():
+            members = [one.name for one in self.members()]
+            near = get_close_matches(path.name[:64], members, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise BadFile(f"there is no grant, certificate or member `{what}`{hint}")
         if path.suffix == ".cert":
             return read_certificates([path])
         return list(read_grant(path).certificates)

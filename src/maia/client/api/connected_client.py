@@ -133,6 +133,8 @@ class Client:
         """The publishers of `publish`, which advertises a type when it is first named."""
         self._advertise_lock = asyncio.Lock()
         self._connected: asyncio.Future[None] | None = None
+        self._on_waiting: Callable[[MaiaError], None] | None = None
+        self._unreachable: MaiaError | None = None
         self._is_telling = False
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
@@ -401,6 +403,11 @@ class Client:
             self._connected.set_result(None)
         elif notice.is_final:
             self._connected.set_exception(notice.problem)
+        else:
+            is_new = self._unreachable is None
+            self._unreachable = notice.problem
+            if is_new and self._on_waiting is not None:
+                self._on_waiting(notice.problem)
 
     def _end(self, ref: int, problem: MaiaError) -> None:
         self._answers.fail(ref, problem)
@@ -411,15 +418,20 @@ class Client:
 
     # -------------------------------------------------------- the beginning and the end
 
-    async def opened(self, runner: NodeRunner, timeout_s: float) -> None:
+    async def opened(
+        self, runner: NodeRunner, timeout_s: float, on_waiting: Callable[[MaiaError], None] | None = None
+    ) -> None:
         """Connect for the first time; `connect` calls this once."""
-        self._runner = runner
+        self._runner, self._on_waiting = runner, on_waiting
         self._connected = asyncio.get_running_loop().create_future()
         self.perform(self._session.start(self._clock()))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._connected
         except TimeoutError:
+            if self._unreachable is not None:
+                said = f"{self._unreachable.message}; tried for {timeout_s:g} seconds"
+                raise NotConnected(said) from None
             where = "`, `".join(self._settings.addresses)
             raise NotConnected(f"no broker at `{where}` could be reached in {timeout_s:g} seconds") from None
 
