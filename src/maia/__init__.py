@@ -2,21 +2,27 @@
 
 import maia
 
-async with maia.connect("127.0.0.1:7400", key=key, credentials=wallet, network=network) as client:
-    subscription = await client.subscribe(definition, 'numberplate == "AE05 XYZ"')
-    async for event in subscription:
-        print(event)
+with maia.connect("dashboard.maia") as dashboard:
+    for event in dashboard.subscribe("LabResult", "value > 100"):
+        print(event["ward"], event["value"], event.published_at)
+
+The names here are what applications use; each is loaded when it is first asked for. The
+packages below (`maia.credentials`, `maia.policy`, `maia.client.api` …) are the exact layers.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from maia import spark
     from maia.client.api.blocking import BlockingClient, connect_blocking
-    from maia.client.api.client import Client, connect
+    from maia.client.api.client import Client
+    from maia.client.api.connecting import Connection, connect
     from maia.client.api.publisher import Publisher
     from maia.client.api.subscription import ReceivedEvent, Subscription
     from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
+    from maia.organisation import Grant, Organisation
+    from maia.profile import Profile
     from maia.spark.source.data_source import register_spark
 
 __version__ = "0.1.0"
@@ -25,7 +31,11 @@ __all__ = [
     "BlockingClient",
     "BrokenCredential",
     "Client",
+    "Connection",
+    "Grant",
     "MaiaError",
+    "Organisation",
+    "Profile",
     "ProtocolViolation",
     "Publisher",
     "ReceivedEvent",
@@ -36,6 +46,7 @@ __all__ = [
     "connect",
     "connect_blocking",
     "register_spark",
+    "spark",
 ]
 
 # Imported when first asked for, so that `import maia` and a short command stay fast.
@@ -44,14 +55,18 @@ _HOMES = {
     "BlockingClient": "maia.client.api.blocking",
     "BrokenCredential": "maia.errors",
     "Client": "maia.client.api.client",
+    "Connection": "maia.client.api.connecting",
+    "Grant": "maia.organisation",
     "MaiaError": "maia.errors",
+    "Organisation": "maia.organisation",
+    "Profile": "maia.profile",
     "ProtocolViolation": "maia.errors",
     "Publisher": "maia.client.api.publisher",
     "ReceivedEvent": "maia.client.api.subscription",
     "Refusal": "maia.errors",
     "Subscription": "maia.client.api.subscription",
     "Unavailable": "maia.errors",
-    "connect": "maia.client.api.client",
+    "connect": "maia.client.api.connecting",
     "connect_blocking": "maia.client.api.blocking",
     "register_spark": "maia.spark.source.data_source",
 }
@@ -64,6 +79,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     """Return one of the names above from its home."""
+    if name == "spark":
+        return import_module("maia.spark")
     if name not in _HOMES:
         raise AttributeError(f"module `maia` has no attribute `{name}`")
     return getattr(import_module(_HOMES[name]), name)

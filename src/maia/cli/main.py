@@ -110,6 +110,10 @@ def _run(words: list[str]) -> object:
     except typer.TyperException as problem:
         # A wrong option or a missing argument: Typer knows how to show it beside the usage line.
         problem.show()  # type: ignore[attr-defined]  # every usage error of Typer has it; its base class does not say so
+        context = getattr(problem, "ctx", None)
+        options = [] if context is None else [flag for one in context.command.params for flag in one.opts]
+        if "--as" in options and type(problem).__name__ == "MissingParameter":
+            sys.stderr.write("A profile says all of it: `--as PROFILE`; `maia member add` makes one.\n")
         return INPUT_STATUS
     if status == INTERRUPTED:
         raise KeyboardInterrupt  # Typer has made a number of it

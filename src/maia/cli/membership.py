@@ -7,6 +7,7 @@ environment.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import typer
 
 from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.key import open_key
-from maia.errors import BadInput
+from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
@@ -59,7 +60,7 @@ Definition: TypeAlias = Annotated[
 ]
 NamedType: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="[TYPE]", help="The event type: its name among --types, or its file."),
+    typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file."),
 ]
 TypePlaces: TypeAlias = Annotated[
     list[Path] | None,
@@ -164,6 +165,7 @@ class Membership:
             timeout_s=self.wait_s,
             by_statement=self.by_statement,
             identity=self.identity,
+            on_waiting=_print_waiting,
         )
 
     @asynccontextmanager
@@ -185,10 +187,17 @@ class Membership:
                 timeout_s=self.wait_s,
                 by_statement=self.by_statement,
                 identity=self.identity,
+                on_waiting=_print_waiting,
             ) as client,
             following(client, wallet, shown=kept),
         ):
             yield client
+
+
+def _print_waiting(problem: MaiaError) -> None:
+    """Say at once why there is no connection yet."""
+    sys.stderr.write(f"maia: {problem.message}; trying on\n")
+    sys.stderr.flush()
 
 
 def membership(

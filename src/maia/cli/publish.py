@@ -136,6 +136,10 @@ def publish(
     if payload is not None and topic is None:
         raise BadEventLine("`--payload` is for an event on a topic: say `--topic`")
     is_one = values or payload is not None
+    if values:
+        event_from_words(
+            values, event_type, now=moment(None)
+        )  # a mistake is found before anything is dialled
     given = _repeated(values or [], count, event_type) if is_one else _from_input(count, event_type)
     events = _completed(given, fixed)
     sent = _Sent()

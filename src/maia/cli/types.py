@@ -121,7 +121,7 @@ def define(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME ATTRIBUTE...]",
+            metavar="NAME ATTRIBUTE",
             help="A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
         ),
     ] = None,

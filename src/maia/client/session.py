@@ -23,6 +23,8 @@ from maia.client.settings import ClientSettings
 from maia.client.timers import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import (
+    Action,
+    Principal,
     SignedCertificate,
     SignedStatement,
     SigningKey,
@@ -33,7 +35,9 @@ from maia.credentials import (
 from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import AttributeUid, Instant
+from maia.policy import Request
+from maia.policy.view import shows
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import (
@@ -59,6 +63,7 @@ class ClientSession:
 
     def __init__(self, key: SigningKey, settings: ClientSettings, *, random: Callable[[int], bytes]) -> None:
         """Make a client that holds `key`; it dials nobody before `start`."""
+        self._principal: Principal = key.principal
         self._settings = settings
         self._random = random
         self._wallet = Wallet(settings.credentials, settings.constitutions)
@@ -176,6 +181,14 @@ class ClientSession:
         asking = self._book.ask_for_type(number, name)
         return number, self._finished(self._connection.sent(asking) if self.is_ready else [])
 
+    def hidden_from(self, entry: Subscribed, now: Instant) -> frozenset[AttributeUid]:
+        """Return the attributes that no right of this client shows, of what a subscription delivers."""
+        version = entry.known.event_type
+        request = Request(self._principal, Action.SUBSCRIBE, version.name, version)
+        windows = self._wallet.shown_by(request, now)
+        uids = [attribute.uid for attribute in entry.delivered_type.attributes] if windows else []
+        return frozenset(uid for uid in uids if not any(shows(window, uid) for window in windows))
+
     def show(
         self,
         certificates: Iterable[SignedCertificate],
@@ -249,8 +262,8 @@ class ClientSession:
             case LinkClosed(link=link):
                 gone = NotConnected("the broker closed the connection")
                 effects = connection.lost(gone, now) if link == connection.link else []
-            case DialFailed(address=address):
-                nobody = NotConnected(f"no broker answers at `{address}`")
+            case DialFailed(address=address, why=why):
+                nobody = NotConnected(f"no broker answers at `{address}`{f': {why}' if why else ''}")
                 effects = connection.lost(nobody, now) if connection.is_dialling else []
             case _:
                 assert_never(happened)

@@ -36,6 +36,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Denial, Evidence, GrantsLeftOut, Reason, Request, decide, gather_evidence
 from maia.policy.outcomes import left_out
+from maia.policy.view import Window
 from maia.sessions.admission import right_to_connect
 
 __all__ = ["Wallet"]
@@ -50,7 +51,15 @@ _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 class Wallet:
     """A client's certificates, and those it has found good."""
 
-    __slots__ = ("_answers", "_cache", "_certificates", "_constitutions", "_standing", "_statements")
+    __slots__ = (
+        "_answers",
+        "_cache",
+        "_certificates",
+        "_constitutions",
+        "_standing",
+        "_statements",
+        "_views",
+    )
 
     def __init__(
         self, certificates: Iterable[SignedCertificate], constitutions: tuple[VerifiedConstitution, ...] = ()
@@ -60,6 +69,7 @@ class Wallet:
         self._constitutions = constitutions
         self._cache = VerificationCache()
         self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes], Reason | None]] = OrderedDict()
+        self._views: OrderedDict[_Asked, tuple[Validity, tuple[Window, ...]]] = OrderedDict()
         self._standing = ValidityState()
         self._statements: OrderedDict[tuple[Principal, type, bool], SignedStatement] = OrderedDict()
 
@@ -69,6 +79,7 @@ class Wallet:
         if len(held) > len(self._certificates):
             self._certificates = tuple(held.values())
             self._answers.clear()
+            self._views.clear()
 
     def find(self, certificate: bytes) -> SignedCertificate | None:
         """Return the certificate of this id, if it is held."""
@@ -112,6 +123,20 @@ class Wallet:
                 self._answers.popitem(last=False)
         self._answers.move_to_end(asked)
         return list(known[1])
+
+    def shown_by(self, request: Request, now: Instant) -> tuple[Window, ...]:
+        """Return what the rights here show of a type; nothing where facts decide, which the broker knows."""
+        asked = (request.principal, request.action, request.resource)
+        known = self._views.get(asked)
+        if known is None or not known[0].contains(now):
+            evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD)
+            decision = decide(request, replace(evidence, bounds=()), NO_FACTS, now)
+            steady = steady_period((signed.certificate.validity for signed in self._certificates), now)
+            known = (steady, () if isinstance(decision, Denial) else decision.view.windows)
+            self._views[asked] = known
+            if len(self._views) > _ANSWERS_MAX:
+                self._views.popitem(last=False)
+        return known[1]
 
     def limit_of(self, request: Request) -> GrantsLeftOut | None:
         """Say that there was no room to show all that speaks for a request, if that was so the last time."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -530,7 +531,7 @@ class NodeRunner:
         self._records.count("maia_handshakes_failed_total", 1, {"code": code})
         if dialled is not None:
             self._records.note("dial-failed", {"address": dialled, "code": code})
-            self.give(DialFailed(dialled))
+            self.give(DialFailed(dialled, _why(problem)))
 
 
 def _place_of(problem: Exception) -> str:
@@ -540,3 +541,22 @@ def _place_of(problem: Exception) -> str:
         at = at.tb_next
     kind = type(problem).__name__
     return kind if at is None else f"{kind} in {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"
+
+
+def _why(problem: Exception) -> str:
+    """Say in plain words why a peer could not be reached."""
+    match problem:
+        case MaiaError():
+            return problem.message
+        case ConnectionRefusedError():
+            return "the connection was refused, so nothing listens there"
+        case TimeoutError():
+            return "it did not answer in time"
+        case socket.gaierror():
+            return "there is no such host"
+        case ssl.SSLError() | ConnectionResetError() | EOFError():
+            return "what listens there does not speak as a broker does"
+        case OSError(strerror=str(strerror)):
+            return strerror[:1].lower() + strerror[1:]
+        case _:
+            return ""

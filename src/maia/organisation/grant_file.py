@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from maia.config.input_files import BadFile, kind_of_file, read_text
-from maia.config.settings import Address, Addresses, PrincipalWord, Text, build, from_file, settings_of
+from maia.config.settings import (
+    Address,
+    Addresses,
+    BadConfig,
+    PrincipalWord,
+    Text,
+    build,
+    from_file,
+    settings_of,
+)
 from maia.errors import BadInput
 from maia.profile.profile import toml_text
 
@@ -107,7 +116,10 @@ def read_grant(path: Path) -> Grant:
     other = kind_of_file(read_text(path))
     if other is not None:
         raise BadGrantFile(f"`{path}` is {other}; a grant of `maia grant` was expected")
-    settings = from_file(path, _KNOWN)
+    try:
+        settings = from_file(path, _KNOWN)
+    except BadConfig as problem:
+        raise BadGrantFile(f"`{path}` is no grant of `maia grant`: {problem.message}") from problem
     for name in ("grant", "subject", "network", "coordinator", "domain"):
         if name not in settings:
             raise BadGrantFile(f"`{path}` is no grant of `maia grant`: it has no `{name}`")

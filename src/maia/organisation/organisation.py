@@ -18,6 +18,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,11 +37,18 @@ from maia.credentials import (
     SignedCertificate,
     TypeName,
     certificate_to_text,
+    check_signature,
 )
 from maia.credentials.names import NamePattern
 from maia.errors import BadInput
 from maia.events import SECOND, Attribute, BadAttribute, Kind, attribute_uid
-from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key, public_half
+from maia.keystore.key_files import (
+    WrongPassphrase,
+    create_key_file,
+    load_signing_key,
+    new_signing_key,
+    public_half,
+)
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
 from maia.organisation.rights import Right, Signing, check_held, narrowed, parse_right, reaches_network
 from maia.private_files import create_private, exposure, make_private_folder
@@ -74,6 +82,8 @@ __all__ = ["NoOrganisation", "Organisation", "find_organisation"]
 MEMBER_DAYS: Final = 90
 SERVER_DAYS: Final = 365
 _DAY: Final = 86_400 * SECOND
+_ROLL_S: Final = 10
+"""How soon recorded events are in tables."""
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CONNECT: Final = frozenset({Action.CONNECT})
@@ -320,6 +330,8 @@ class Organisation:
             raise NotForUs(
                 f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`"
             )
+        for one in grant.certificates:
+            check_signature(one)
         network, now = NetworkName(grant.coordinator, grant.network), system_now()
         pool = [*self._held(), *grant.certificates]
         if not reaches_network(network, self.principal, pool, now=now):
@@ -370,8 +382,8 @@ class Organisation:
         }
         broker_settings: dict[str, object] = {
             "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
-            "join": given.join, "data": "broker-data", "types": "types", "keys": [given.keys],
-            "log": {"folder": "log"},
+            "join": given.join, "data": "broker-data", "types": "types",
+            "log": {"folder": "log", "roll_s": _ROLL_S},
             "statements": {"fetch_from": [given.server]},
         }  # fmt: skip
         history = [f"types/{one.name}" for one in self._files_of(sealed)]
@@ -391,7 +403,14 @@ class Organisation:
     # -------------------------------------------------------- inside
 
     def _key(self) -> SigningKey:
-        return load_signing_key(self.folder / f"{self.name}.key", os.environ.get(_PASSPHRASE))
+        file = self.folder / f"{self.name}.key"
+        try:
+            return load_signing_key(file)
+        except WrongPassphrase:
+            given = os.environ.get(_PASSPHRASE)
+            if given is None:
+                raise
+            return load_signing_key(file, given)
 
     def _signing(self) -> Signing:
         return Signing(self._key(), f"https://{self._settings.server}/v1/statements", system_now())
@@ -485,6 +504,11 @@ class Organisation:
                 for one in issued
                 if isinstance(one.certificate, AuthorisationCertificate) and one.certificate.subject == mine
             ]
+        if not path.exists():
+            members = [one.name for one in self.members()]
+            near = get_close_matches(path.name[:64], members, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise BadFile(f"there is no grant, certificate or member `{what}`{hint}")
         if path.suffix == ".cert":
             return read_certificates([path])
         return list(read_grant(path).certificates)

@@ -1,14 +1,23 @@
 """How do a network's events become tables and streams in Spark, under the rights that hold on the wire?
 
+    maia.spark.table(spark, "LabResult", profile="dashboard.maia")
+    maia.spark.stream(spark, "LabResult", profile="dashboard.maia")
+
 `governed` is left for `maia.spark.governed.table` itself, because importing it
-loads PySpark.
+loads PySpark; `table`, `stream` and `close` are loaded when they are first asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from maia.spark.governed.reader import FactPeriod, Reader
 from maia.spark.governed.requirements import ReaderIdentity
 from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource, RingKeys, SeveralSources
+
+if TYPE_CHECKING:
+    from maia.spark.tables import close, stream, table
 
 __all__ = [
     "FactPeriod",
@@ -20,4 +29,14 @@ __all__ = [
     "ReaderIdentity",
     "RingKeys",
     "SeveralSources",
+    "close",
+    "stream",
+    "table",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Return one of the functions that need a Spark session from its home."""
+    if name not in {"close", "stream", "table"}:
+        raise AttributeError(f"module `maia.spark` has no attribute `{name}`")
+    return getattr(import_module("maia.spark.tables"), name)

@@ -90,6 +90,8 @@ class DialFailed(msgspec.Struct, frozen=True):
     """No node answered at an address, or not with a valid handshake."""
 
     address: str
+    why: str = ""
+    """The reason, for people; empty if it is not known."""
 
 
 class Tick(msgspec.Struct, frozen=True):

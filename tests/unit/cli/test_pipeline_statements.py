@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.cli.pipeline.source import Asked, StatementsMissing
+from maia.cli.pipeline.source import Asked
 from maia.clock import system_now
 from maia.credentials import (
     AuthorisationCertificate,
@@ -24,6 +24,7 @@ from maia.credentials import (
 from maia.keystore.key_files import create_key_file
 from maia.policy import GrantRevoked
 from maia.spark.applications import APPLICATIONS
+from maia.spark.governed.opened_log import StatementsMissing
 from maia.types import definition_to_text
 from support.governed import OWNER, READER, grant, key_of, typed
 

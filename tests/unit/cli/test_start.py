@@ -56,6 +56,7 @@ def test_only_the_command_that_is_named_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("module", "of_ours"),
     [
+        ("maia", ("asyncio", "ssl", "msgspec", "cryptography", "maia.errors")),
         ("maia.client.api.client", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
         ("maia.client.api.blocking", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
         ("maia.domain.server.process", ("maia.broker", "maia.routing", "numpy")),

@@ -397,7 +397,10 @@ async def test_an_address_where_nobody_answers_is_reported():
     async with runner.running():
         runner.perform([Dial(address), Dial("nonsense"), Note("hello", {})])
         await until(lambda: len(node.inputs) == 2, "both failures")
-    assert set(node.inputs) == {DialFailed(address), DialFailed("nonsense")}
+    assert set(node.inputs) == {
+        DialFailed(address, "the connection was refused, so nothing listens there"),
+        DialFailed("nonsense", "`nonsense` is not an address such as `127.0.0.1:7400`"),
+    }
     assert ("hello", {}) in records.notes
 
 

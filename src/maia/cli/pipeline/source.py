@@ -9,7 +9,7 @@ gone when the command ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,26 +21,16 @@ import typer
 from maia.cli.inputs import read_certificates, read_owner
 from maia.cli.key import open_key
 from maia.cli.membership import history_of, verified
-from maia.errors import Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from rich.progress import Progress
 
-    from maia.credentials import (
-        NetworkName,
-        Principal,
-        SignedCertificate,
-        SigningKey,
-        VerifiedConstitution,
-    )
+    from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Source
     from maia.spark.governed.reader import Reader
     from maia.spark.governed.requirements import ReaderIdentity
-    from maia.spark.governed.right_watch import Asking, RightWatch
-    from maia.spark.keys.history_client import ReadingKeys
-    from maia.spark.keys.key_server import JobDesk
     from maia.types import VerifiedType
 
 
@@ -130,12 +120,6 @@ BatchBytes: TypeAlias = Annotated[
         "--batch-bytes", min=1, metavar="N", help="With --log and --stream: about what a batch reads."
     ),
 ]
-
-
-class StatementsMissing(Unavailable):
-    """A certificate demands a validity statement, and no valid one is at hand."""
-
-    code = "UNAVAILABLE-STATEMENTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,69 +216,36 @@ class Asked:
     def _governed_source(
         self, spark: SparkSession, columns: list[str] | None, **named: Any
     ) -> Iterator[Source]:
-        from maia.spark.governed.right_watch import read_statements, right_watch
-        from maia.spark.keys.key_server import job_desk
-        from maia.spark.session.session import cluster_of
-
-        cluster = cluster_of()
-        # A login that stays renews the wallet while this runs.
-        folders = [path for path in (*(self.credentials or ()), *(self.statements or ())) if path.is_dir()]
-        heard = read_statements((*folders, *(self.statements or ())))
-        asking = self._asking()
-        # Executors ask the desk, and reach it where they reach the driver.
-        with (
-            job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk,
-            right_watch(desk, heard, folders=folders, asking=asking) as watch,
-            _end_of_right(watch),
-        ):
-            yield self._governed(spark, columns, desk, watch, asking, named)
-
-    def _asking(self) -> Asking:
-        """Return the testers that this command asks: those in its own certificates, and no others."""
-        from maia.spark.governed.right_watch import Asking
+        from maia.config.constitutions import read_constitutions
+        from maia.spark.applications.runs import Source
+        from maia.spark.governed.opened_log import LogReader, opened_log
 
         assert self.key is not None  # noqa: S101 - checked above
-        mine = (*read_certificates(self.credentials or []), *read_certificates(self.signers or []))
-        return Asking(open_key(self.key), tuple(mine))
-
-    def _governed(
-        self,
-        spark: SparkSession,
-        columns: list[str] | None,
-        desk: JobDesk,
-        watch: RightWatch,
-        asking: Asking,
-        # Any: what `governed` is told by name.
-        named: Mapping[str, Any],
-    ) -> Source:
-        from maia.spark.applications.runs import Source
-        from maia.spark.governed.table import Keys, governed
-
         assert self.log is not None  # noqa: S101 - checked above
-        reader = self.reader(asking.key.principal)
-        versions = _versions(self.definitions or [], reader.constitutions)
-        keys = Keys(None, desk, {})
-        _check_right(watch, reader, versions[-1])
-        if any(version.sealing is not None for version in versions):
-            found = self._reading_keys(asking.key, versions, reader, watch)
-            keys = Keys(found.source, desk, {**found.signers, **_signers(self.signers or [])})
-        table = partial(
-            _hinted,
-            watch,
-            governed,
-            spark,
-            log=str(self.log.resolve()),
-            event_type=versions[-1],
-            versions=versions[:-1],
-            reader=reader,
-            keys=keys,
-            requires=self.requires,
-            watch=watch,
-            columns=columns,
-            **named,
+        quorums = read_constitutions(self.credentials or [])
+        versions = _versions(self.definitions or [], quorums)
+        mine = tuple(read_certificates(self.credentials or []))
+        # A login that stays renews the wallet while this runs.
+        folders = [path for path in (*(self.credentials or ()), *(self.statements or ())) if path.is_dir()]
+        reader = LogReader(
+            log=self.log,
+            key=open_key(self.key),
+            credentials=mine,
+            versions=tuple(versions),
+            network=lambda: self._network(mine),
+            folders=tuple(folders),
+            statements=tuple(self.statements or ()),
+            keys_at=tuple(self.keys_at or ()),
+            signers=tuple(read_certificates(self.signers or [])),
+            constitutions=quorums,
+            identity=self._identity(),
+            hint="log in again (`maia login`) and name the wallet with --credentials, or name valid "
+            "statements with --statements; testers were asked at the locations in the certificates",
         )
-        sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
-        return Source(table, partial(table, is_stream=True, **sized), names=_names(versions))
+        with opened_log(reader) as table:
+            whole = partial(table, spark, requires=self.requires, columns=columns, **named)
+            sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
+            yield Source(whole, partial(whole, is_stream=True, **sized), names=_names(versions))
 
     def _identity(self) -> ReaderIdentity | None:
         from maia.config.input_files import read_identity, read_principal
@@ -306,29 +257,6 @@ class Asked:
             return None
         providers = frozenset(map(read_principal, self.providers or ()))
         return ReaderIdentity(IdentityTrust(statements[0].statement.community, providers), statements)
-
-    def _reading_keys(
-        self,
-        key: SigningKey,
-        versions: list[VerifiedType],
-        reader: Reader,
-        watch: RightWatch,
-    ) -> ReadingKeys:
-        import asyncio
-
-        from maia.sealing.member.settings import MemberSettings
-        from maia.spark.keys.history_client import fetch_reading_keys
-
-        mine = reader.credentials
-        settings = MemberSettings(
-            self._network(mine),
-            mine,
-            addresses=tuple(self.keys_at or ()),
-            constitutions=reader.constitutions,
-        )
-        return asyncio.run(
-            fetch_reading_keys(key, settings, versions, credentials=mine, standing=watch.standing)
-        )
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
         from maia.credentials import NetworkName
@@ -343,50 +271,6 @@ class Asked:
             "the type is sealed and needs its key server, and none or several of your certificates name "
             "its network: give --network and --coordinator"
         )
-
-
-@contextmanager
-def _end_of_right(watch: RightWatch) -> Iterator[None]:
-    """Raise the end of the right where Spark failed for it: of a worker's error Spark keeps the text."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-    from pyspark.errors import PySparkException
-
-    from maia.spark.governed.reader import GrantEnded
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as problem:
-        if not watch.ended:
-            raise
-        raise GrantEnded(
-            "the right behind this run was revoked, or has no valid statement any more; nothing is kept"
-        ) from problem
-
-
-def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType) -> None:
-    """Refuse, before any other process is asked, a reader without any right to the type."""
-    from maia.credentials import Action
-    from maia.policy import Request
-    from maia.spark.governed.periods import slices_of
-
-    request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
-    _hinted(watch, slices_of, request, watch.tested(reader, request))
-
-
-def _hinted(watch: RightWatch, work: Callable[..., _Result], /, *words: object, **named: object) -> _Result:
-    """Do something that needs a right; give a hint where a statement is missing."""
-    from maia.policy import GrantStale, GrantTestedOnce
-
-    try:
-        return work(*words, **named)
-    except GrantTestedOnce as problem:
-        # The tester's own refusal says more than that a statement is missing.
-        raise next(iter(watch.unanswered.values()), problem) from problem
-    except GrantStale as problem:
-        raise StatementsMissing(
-            f"{problem.message}; log in again (`maia login`) and name the wallet with --credentials, or name "
-            "valid statements with --statements; testers were asked at the locations in the certificates"
-        ) from problem
 
 
 def network_of(signed: SignedCertificate) -> NetworkName | None:
@@ -415,15 +299,6 @@ def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
 
     names: dict[str, str | None] = dict.fromkeys((*HEADER_COLUMNS, SEALED_COLUMN))
     return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}
-
-
-def _signers(files: list[Path]) -> dict[Any, Any]:
-    # Any: subjects may be names and quorums; only keys sign frames.
-    from maia.credentials import Principal
-
-    pool = tuple(read_certificates(files))
-    subjects = {signed.certificate.subject for signed in pool}
-    return {subject: pool for subject in subjects if isinstance(subject, Principal)}
 
 
 # How far is Spark? A bar on standard error for people, nothing for programs.
@@ -490,7 +365,6 @@ __all__ = [
     "NetworkOf",
     "OwnerOf",
     "Signers",
-    "StatementsMissing",
     "StatementsOf",
     "IdentitiesOf",
     "ProvidersOf",

@@ -1,10 +1,10 @@
 """How does an application without an event loop publish and subscribe?
 
-    with maia.connect_blocking("127.0.0.1:7400", key=key, network=network, ...) as client:
-        for event in client.subscribe(definition):
+    with maia.connect("lab.maia") as client:
+        for event in client.subscribe("LabResult"):
             ...
 
-The same client as `maia.connect`, on a thread of its own. Every call waits
+The same client as in an event loop, on a thread of its own. Every call waits
 for its answer; refusals are raised in the thread that called.
 """
 
@@ -21,7 +21,7 @@ from maia.client.api.client import ANSWER_S, Client, EventType, connect
 from maia.client.api.publisher import FLUSH_S, Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.entries import Numbering
-from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName
+from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
 from maia.predicates import ALWAYS, Predicate
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     _P = ParamSpec("_P")
 
-__all__ = ["BlockingClient", "BlockingPublisher", "BlockingSubscription", "connect_blocking"]
+__all__ = ["BlockingClient", "BlockingPublisher", "BlockingSubscription", "blocking", "connect_blocking"]
 
 _T = TypeVar("_T")
 _AT_ONCE: Final = 1024
@@ -188,15 +188,15 @@ class BlockingClient:
 
     def publish(
         self,
-        topic: str | TopicName,
+        what: str | TopicName | TypeName,
         event: Mapping[str, object] | None = None,
         /,
         *,
         timeout_s: float = ANSWER_S,
         **values: object,
     ) -> None:
-        """Publish one event on a topic, and wait until the broker has taken it on."""
-        self._wait(self._client.publish(topic, event, timeout_s=timeout_s, **values))
+        """Publish one event of a type, or on a topic, and wait until the broker has accepted it."""
+        self._wait(self._client.publish(what, event, timeout_s=timeout_s, **values))
 
     def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
@@ -238,13 +238,14 @@ def _blocking(connecting: Callable[_P, AbstractAsyncContextManager[Client]]) -> 
     """Give the blocking `connect` exactly the arguments of the other one."""
 
     def connect_in_a_thread(*args: _P.args, **named: _P.kwargs) -> _Blocking:
-        return _connected(lambda: connecting(*args, **named))
+        return blocking(lambda: connecting(*args, **named))
 
     return connect_in_a_thread
 
 
 @contextmanager
-def _connected(connecting: Callable[[], AbstractAsyncContextManager[Client]]) -> Iterator[BlockingClient]:
+def blocking(connecting: Callable[[], AbstractAsyncContextManager[Client]]) -> Iterator[BlockingClient]:
+    """Connect in a thread of its own, for as long as the body runs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="maia-client", daemon=True)
     thread.start()

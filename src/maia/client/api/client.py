@@ -31,7 +31,9 @@ from maia.credentials import (
     SigningKey,
     VerifiedConstitution,
 )
+from maia.errors import MaiaError
 from maia.events import Instant
+from maia.net.addresses import host_and_port
 from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
@@ -63,6 +65,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     revalidate: Revalidate | None = None,
     by_statement: StatementLinks | None = None,
     identity: IdentitySource | None = None,
+    on_waiting: Callable[[MaiaError], None] | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -77,12 +80,15 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     statement links and not by TLS. `identity` is called again and again for the client's
     own identity statement, such as `IdentityFile` of a file that `maia domain identity --watch` renews:
     a new one is shown to the broker before the old one ends, on links of both kinds. The providers in it
-    are those whose statements about publishers this client believes.
+    are those whose statements about publishers this client believes. `on_waiting` is called once with the
+    reason if the first broker cannot be reached, while others, and the same again, are still tried.
     """
     if identity is None and by_statement is not None:
         identity = by_statement.identity
     own = None if identity is None else identity()
     addresses = (address,) if isinstance(address, str) else tuple(address)
+    for one in addresses:
+        host_and_port(one)  # a mistake is no reason to wait
     pinned = None if brokers is None else frozenset(brokers)
     settings = ClientSettings(
         network,
@@ -115,7 +121,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
                 bringing_statements(client, settings.credentials, settings.statements),
                 renewing_identity(client, identity, settings.identity),
             ):
-                await client.opened(runner, timeout_s)
+                await client.opened(runner, timeout_s, on_waiting)
                 yield client
         finally:
             await client.closed()

@@ -129,9 +129,12 @@ class Client:
         self._types = KnownTypes(clock, settings.constitutions)
         self._publishers: dict[int, Publisher] = {}
         self._subscriptions: dict[int, Subscription] = {}
-        self._on_topics: dict[TypeName, Publisher] = {}
-        self._topic_lock = asyncio.Lock()
+        self._by_type: dict[TypeName, Publisher] = {}
+        """The publishers of `publish`, which advertises a type when it is first named."""
+        self._advertise_lock = asyncio.Lock()
         self._connected: asyncio.Future[None] | None = None
+        self._on_waiting: Callable[[MaiaError], None] | None = None
+        self._unreachable: MaiaError | None = None
         self._is_telling = False
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
@@ -179,27 +182,30 @@ class Client:
 
     async def publish(
         self,
-        topic: str | TopicName,
+        what: str | TopicName | TypeName,
         event: Mapping[str, object] | None = None,
         /,
         *,
         timeout_s: float = ANSWER_S,
         **values: object,
     ) -> None:
-        """Publish one event on a topic, and wait until the broker has taken it on.
+        """Publish one event of a type, or on a topic, and wait until the broker has accepted it.
 
-        The first event on a tree of topics asks for the right to publish there. For many events,
-        `advertise` the topic and give each event its `topic`.
+        The first event of a type, or on a tree of topics, asks for the right to publish there. For many
+        events, `advertise` the type or the topic, and publish with what that returns.
         """
-        path = topic.path if isinstance(topic, TopicName) else topic
-        tree = topic if isinstance(topic, TopicName) else tree_label(parse_path_pattern(topic))
-        known = await self._meant(tree, timeout_s)
+        path: str | None = None
+        if isinstance(what, TopicName) or (isinstance(what, str) and what.startswith("/")):
+            path = what.path if isinstance(what, TopicName) else what
+            what = what if isinstance(what, TopicName) else tree_label(parse_path_pattern(what))
+        known = await self._meant(what, timeout_s)
         name = known.event_type.name
-        async with self._topic_lock:
-            publisher = self._on_topics.get(name)
+        async with self._advertise_lock:
+            publisher = self._by_type.get(name)
             if publisher is None or publisher not in self._publishers.values():
-                publisher = self._on_topics[name] = await self.advertise(name, timeout_s=timeout_s)
-        await publisher.publish({**(event or {}), **values, TOPIC.name: path})
+                publisher = self._by_type[name] = await self.advertise(name, timeout_s=timeout_s)
+        on_topic = {} if path is None else {TOPIC.name: path}
+        await publisher.publish({**(event or {}), **values, **on_topic})
         await publisher.flush(timeout_s=timeout_s)
 
     async def subscribe(  # noqa: PLR0913 - most are named at the call
@@ -404,6 +410,11 @@ class Client:
             self._connected.set_result(None)
         elif notice.is_final:
             self._connected.set_exception(notice.problem)
+        else:
+            is_new = self._unreachable is None
+            self._unreachable = notice.problem
+            if is_new and self._on_waiting is not None:
+                self._on_waiting(notice.problem)
 
     def _end(self, ref: int, problem: MaiaError) -> None:
         self._answers.fail(ref, problem)
@@ -414,15 +425,20 @@ class Client:
 
     # -------------------------------------------------------- the beginning and the end
 
-    async def opened(self, runner: NodeRunner, timeout_s: float) -> None:
+    async def opened(
+        self, runner: NodeRunner, timeout_s: float, on_waiting: Callable[[MaiaError], None] | None = None
+    ) -> None:
         """Connect for the first time; `connect` calls this once."""
-        self._runner = runner
+        self._runner, self._on_waiting = runner, on_waiting
         self._connected = asyncio.get_running_loop().create_future()
         self.perform(self._session.start(self._clock()))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._connected
         except TimeoutError:
+            if self._unreachable is not None:
+                said = f"{self._unreachable.message}; tried for {timeout_s:g} seconds"
+                raise NotConnected(said) from None
             where = "`, `".join(self._settings.addresses)
             raise NotConnected(f"no broker at `{where}` could be reached in {timeout_s:g} seconds") from None
 

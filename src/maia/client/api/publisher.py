@@ -18,11 +18,12 @@ from maia.client.api.types import requirement_for
 from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, columns_of, rows_per_frame
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL
+from maia.client.values import meant_event, meant_value
 from maia.credentials import BadName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value
 from maia.predicates import Predicate
-from maia.types import UnknownName, VerifiedType, check_event
+from maia.types import UnknownName, ValueMismatch, VerifiedType, check_event
 from maia.types.topics import TOPIC, checked_topic, tree_root
 from maia.wire.effects import Effect
 from maia.wire.messages import Column as WireColumn
@@ -92,7 +93,11 @@ class Publisher:
 
         If there is no room because the broker cannot seal the type, its reason is raised.
         """
-        checked = check_event({**event, **values} if event else values, self.event_type)
+        given = {**event, **values} if event else values
+        try:
+            checked = check_event(given, self.event_type)
+        except ValueMismatch:
+            checked = check_event(meant_event(given, self.event_type), self.event_type)
         self._check_topics([checked.get(TOPIC.uid)])
         await self._room_for_more()
         self._filler.add(checked)
@@ -259,9 +264,14 @@ class Publisher:
         try:
             return columns_of(rows, by_uid, kinds)
         except BadValue:
-            for row in zip(*columns.values(), strict=True):
-                check_event(dict(zip(columns, row, strict=True)), self.event_type)
-            raise
+            meant = {
+                vocabulary[name].uid: [meant_value(vocabulary[name], one) for one in values]
+                for name, values in columns.items()
+            }
+            for row in zip(*meant.values(), strict=True):
+                named = dict(zip(columns, row, strict=True))
+                check_event(named, self.event_type)
+            return columns_of(rows, meant, kinds)  # type: ignore[arg-type]  # checked, all of them
 
     def _check_topics(self, topics: Iterable[Value]) -> None:
         """Refuse an event on topics without a topic of this tree; the broker would, without a word."""

@@ -42,12 +42,20 @@ _MISSED_MAX: Final = 1024
 class ReceivedEvent(dict[str, Value]):
     """One event by the names of the subscriber's version; null where nothing is to be seen."""
 
-    __slots__ = ("delivered",)
+    __slots__ = ("_subscription", "delivered")
 
-    def __init__(self, values: Iterator[tuple[str, Value]], delivered: Delivered) -> None:
-        """Take values by name, and the delivery that they came with."""
+    def __init__(
+        self, values: Iterator[tuple[str, Value]], delivered: Delivered, subscription: Subscription
+    ) -> None:
+        """Take values by name, the delivery that they came with, and the subscription that it was for."""
         super().__init__(values)
         self.delivered = delivered
+        self._subscription = subscription
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Return the names that the subscriber's rights do not show: null here, whatever was published."""
+        return self._subscription.hidden
 
     @property
     def publisher(self) -> PublishedBy:
@@ -93,6 +101,14 @@ class Subscription:
         return self._entry.delivered_type
 
     @property
+    def hidden(self) -> frozenset[str]:
+        """Return the names of the attributes that the subscriber's own rights do not show."""
+        found = self._client.session.hidden_from(self._entry, self._client.now())
+        return (
+            frozenset(one.name for one in self.event_type.attributes if one.uid in found) if found else found
+        )
+
+    @property
     def problem(self) -> MaiaError | None:
         """Return why nothing more will arrive, if that is so; events may still wait to be taken."""
         return self._problem
@@ -111,7 +127,7 @@ class Subscription:
     async def __anext__(self) -> ReceivedEvent:
         """Return the next event; raise the refusal when the subscription has ended for good."""
         while not self._rows:
-            self._rows.extend(_rows_of(await self._next_frame(), self.event_type))
+            self._rows.extend(_rows_of(await self._next_frame(), self))
         return self._rows.popleft()
 
     async def some(self, most: int, *, timeout_s: float | None = None) -> list[ReceivedEvent]:
@@ -252,11 +268,12 @@ class Subscription:
         return frame
 
 
-def _rows_of(delivered: Delivered, event_type: VerifiedType) -> Iterator[ReceivedEvent]:
+def _rows_of(delivered: Delivered, subscription: Subscription) -> Iterator[ReceivedEvent]:
+    event_type = subscription.event_type
     names = [attribute.name for attribute in event_type.attributes]
     columns = _columns_of(delivered, event_type)
     for values in zip(*columns, strict=True):
-        yield ReceivedEvent(zip(names, values, strict=True), delivered)
+        yield ReceivedEvent(zip(names, values, strict=True), delivered, subscription)
 
 
 def _columns_of(delivered: Delivered, event_type: VerifiedType) -> list[tuple[Value, ...]]:

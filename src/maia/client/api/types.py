@@ -107,12 +107,23 @@ class KnownTypes:
                 return self.learn(event_type)
 
     def _named(self, name: str) -> KnownVersion:
-        found = [known for known in self._by_name.values() if known.event_type.name.name == name]
+        every = list(self._by_name.values())
+        found = [known for known in every if known.event_type.name.name == name] or [
+            known for known in every if known.event_type.name.name.rpartition(".")[2] == name
+        ]
+        owned = {(known.event_type.name.owner, known.event_type.name.name) for known in found}
+        if len(owned) == 1 and len(found) > 1:
+            older = {known.event_type.definition.previous for known in found}
+            found = [known for known in found if known.event_type.name.version not in older]
         if len(found) != 1:
+            from difflib import get_close_matches
+
             shown = name[:64].encode("unicode_escape").decode()
+            names = sorted({known.event_type.name.name for known in every})
+            near = [] if found else get_close_matches(name[:64], names, n=1, cutoff=0.5)
+            hint = f"did you mean `{near[0]}`?" if near else "say which with a definition or a full name"
             raise UnknownToClient(
-                f"`{shown}` names {len(found)} of the types that this client was given; "
-                "say which with a definition or a full name"
+                f"`{shown}` names {len(found)} of the types that this client was given; {hint}"
             )
         return found[0]
 

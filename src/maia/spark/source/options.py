@@ -47,6 +47,8 @@ _NEEDED: Final = ("broker", "key", "credentials", "network", "coordinator", "def
 _OWN: Final = frozenset(
     {
         *_NEEDED,
+        "profile",
+        "type",
         "previous",
         "filter",
         "durable",
@@ -192,6 +194,11 @@ class JobOptions:
 def job_options(given: Mapping[str, str]) -> JobOptions:
     """Check the options of a source or sink; Spark has them in lower case."""
     words = _known(given)
+    if words.get("profile"):
+        path = next((value for name, value in given.items() if name.lower() == "path"), "")
+        words = _of_profile(words, words.get("type") or path.strip()) | words
+    elif words.get("type"):
+        raise BadOption("option `type` is a name among the types of a profile: give option `profile`, too")
     for name in _NEEDED:
         if not words.get(name):
             raise BadOption(f"option `{name}` is missing")
@@ -216,6 +223,35 @@ def job_options(given: Mapping[str, str]) -> JobOptions:
         settle_s=_seconds("settle", words) or 2.0,
         fails_on_loss=_yes_or_no("failOnDataLoss", words),
     )
+
+
+def _of_profile(words: Mapping[str, str], type_name: str) -> dict[str, str]:
+    """Return the options that a profile stands for; each of them can still be given beside it."""
+    from maia.clock import system_now
+    from maia.config.input_files import read_definition
+    from maia.profile import find_profile
+
+    profile = find_profile(words["profile"])
+    settings = profile.settings
+    found = {
+        "broker": ",".join(settings.brokers),
+        "key": str(settings.key or ""),
+        "credentials": ",".join(map(str, settings.credentials)),
+        "network": settings.network or "",
+        "coordinator": settings.coordinator or "",
+    }
+    if words.get("definition"):
+        return found
+    if not type_name:
+        raise BadOption('name the type: `.load("LabResult")`, or option `type` or `definition`')
+    places = [
+        file
+        for place in settings.types
+        for file in (sorted(place.glob("*.type")) if place.is_dir() else [place])
+    ]
+    by_id = {read_definition(file).id: str(file) for file in places}
+    files = [by_id[version.signed.id] for version in profile.lineage(type_name, at=system_now())]
+    return found | {"definition": files[-1], "previous": ",".join(files[:-1])}
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,176 @@
+"""How does a program connect, with an event loop or without one?
+
+    with maia.connect("lab.maia") as lab:
+        lab.publish("LabResult", patient="P-17", ward="3", value=142, taken=datetime.now(UTC))
+
+    async with maia.connect("lab.maia") as lab:
+        async for event in await lab.subscribe("LabResult", "value > 100"):
+            ...
+
+`connect` takes a profile, or an address with everything that a profile would
+say. `with` connects in a thread of its own, and `async with` in the running loop.
+Newer versions of the types in a profile are fetched from its domain's server and verified,
+while the client connects; a server that does not answer keeps no program waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from maia.client.api.blocking import BlockingClient, blocking
+from maia.client.api.client import Client
+from maia.client.api.client import connect as connect_to
+from maia.clock import system_now
+from maia.credentials import NetworkName, SignedCertificate, SigningKey
+from maia.errors import MaiaError
+from maia.profile import Profile, find_profile
+
+if TYPE_CHECKING:
+    from maia.types import SignedDefinition
+
+__all__ = ["Connection", "connect", "connect_to_profile"]
+
+_PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
+_NEWER_S: Final = 2.0
+
+
+class Connection:
+    """A connection that begins with `with` or `async with`, and ends with it. Made by `maia.connect`."""
+
+    def __init__(self, where: str | Path | Sequence[str] | Profile, options: dict[str, Any]) -> None:
+        """Take note of what is meant; nothing is read or dialled yet."""
+        self._where, self._options = where, options
+        self._blocking: AbstractContextManager[BlockingClient] | None = None
+        self._in_loop: AbstractAsyncContextManager[Client] | None = None
+
+    def __enter__(self) -> BlockingClient:
+        """Connect, in a thread of its own."""
+        self._blocking = blocking(self._connecting)
+        return self._blocking.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Disconnect."""
+        assert self._blocking is not None  # noqa: S101 - entered before
+        return self._blocking.__exit__(kind, value, trace)
+
+    async def __aenter__(self) -> Client:
+        """Connect, in the running event loop."""
+        self._in_loop = self._connecting()
+        return await self._in_loop.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Disconnect."""
+        assert self._in_loop is not None  # noqa: S101 - entered before
+        return await self._in_loop.__aexit__(kind, value, trace)
+
+    def _connecting(self) -> AbstractAsyncContextManager[Client]:
+        where, options = self._where, self._options
+        if isinstance(where, Profile):
+            return connect_to_profile(where, **options)
+        if "key" in options and not isinstance(where, Path):
+            return connect_to(where, **options)
+        if isinstance(where, str | Path):
+            return connect_to_profile(find_profile(str(where)), **options)
+        raise TypeError("addresses go with `key`, `network` and `credentials`; a profile says all of them")
+
+
+def connect(
+    where: str | Path | Sequence[str] | Profile,
+    *,
+    key: SigningKey | None = None,
+    network: NetworkName | None = None,
+    credentials: Iterable[SignedCertificate] | None = None,
+    # Any: what `maia.client.api.client.connect` takes besides.
+    **options: Any,
+) -> Connection:
+    """Connect to a network: `with` or `async with` what this returns.
+
+    `where` is a profile, such as "lab.maia". What is given besides overrides what the profile says.
+    Without a profile, it is the address of a broker, or several, and `key`, `network` and
+    `credentials` have to be given.
+    """
+    given = {"key": key, "network": network, "credentials": credentials}
+    return Connection(where, options | {name: one for name, one in given.items() if one is not None})
+
+
+@asynccontextmanager
+async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[Client]:  # Any: as above
+    """Connect as the participant of a profile, for as long as the body runs."""
+    from maia.keystore.wallet_folder import WalletFolder
+
+    settings = profile.settings
+    key = options.pop("key", None) or signing_key(profile)
+    wallet = None if settings.wallet is None else WalletFolder(settings.wallet)
+    kept = None if wallet is None else wallet.read()
+    mine = {
+        "network": options.pop("network", None) or profile.network(),
+        "credentials": (*profile.certificates(), *(() if kept is None else kept.certificates)),
+        "constitutions": profile.constitutions(),
+        "types": await _types(profile, key),
+        **({} if kept is None else {"statements": kept.statements}),
+        **_identity(profile, key),
+    } | options
+    addresses = mine.pop("address", None) or tuple(one.rpartition("@")[2] for one in profile.brokers())
+    async with connect_to(addresses, key=key, **mine) as client:
+        if wallet is None or kept is None:
+            yield client
+            return
+        from maia.client.api.wallet_watch import following
+
+        async with following(client, wallet, shown=kept):
+            yield client
+
+
+def signing_key(profile: Profile) -> SigningKey:
+    """Open the key of a profile; a passphrase comes from the environment."""
+    from maia.keystore.key_files import WrongPassphrase, load_signing_key
+
+    try:
+        return load_signing_key(profile.key())
+    except WrongPassphrase:
+        given = os.environ.get(_PASSPHRASE)
+        if given is None:
+            raise
+        return load_signing_key(profile.key(), given)
+
+
+async def _types(profile: Profile, key: SigningKey) -> tuple[SignedDefinition, ...]:
+    """Return the types of a profile, and newer versions of them that its domain's server has."""
+    from maia.profile.newer_types import newer_definitions
+
+    held = profile.definitions()
+    with suppress(MaiaError, TimeoutError):
+        async with asyncio.timeout(_NEWER_S):
+            return await asyncio.to_thread(newer_definitions, profile, held, key, system_now())
+    return held
+
+
+def _identity(profile: Profile, key: SigningKey) -> dict[str, Any]:  # Any: as above
+    """Return the identity statement of a profile, and the brokers that are dialled by statement links."""
+    from maia.config.identity_file import IdentityFile
+    from maia.config.input_files import read_principal
+
+    settings = profile.settings
+    if settings.identity is None:
+        return {}
+    file = IdentityFile(settings.identity, key, [read_principal(one) for one in settings.providers])
+    peers = {
+        address: read_principal(word)
+        for word, at, address in (one.rpartition("@") for one in settings.brokers)
+        if at
+    }
+    if not peers:
+        return {"identity": file}
+    from maia.net.statement_links import StatementLinks
+
+    return {"identity": file, "by_statement": StatementLinks(file, system_now, peers)}

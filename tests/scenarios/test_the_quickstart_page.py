@@ -1,0 +1,116 @@
+"""docs/quickstart.md, command by command: two organisations with ten commands and twenty lines of Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support.nursery import maia_command
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "quickstart.md"
+BLOCK = re.compile(r"^```(sh|py)\n(.*?)^```$", re.M | re.S)
+PROGRAM = re.compile(r"^cat > \w+\.py <<'END'\n(.*?)^END$", re.M | re.S)
+DONE = "BLOCK IS DONE"
+
+
+class Shell:
+    """A shell that is given one block of the page after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
+        found_in = (str(maia_command().parent), str(Path(sys.executable).parent), environment["PATH"])
+        self.process = subprocess.Popen(
+            ["bash", "-eu", "-o", "pipefail"],
+            cwd=folder,
+            env=environment | {"PATH": os.pathsep.join(found_in), "XDG_CONFIG_HOME": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, block: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{block}\necho {DONE}\n")
+        self.process.stdin.flush()
+        printed = []
+        for line in self.process.stdout:
+            if line.strip() == DONE:
+                return "".join(printed)
+            printed.append(line)
+        raise AssertionError("".join(printed))
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    opened = Shell(tmp_path)
+    with opened.process:
+        yield opened
+        with suppress(OSError, AssertionError):  # the shell may have ended with a command that failed
+            opened.run("kill $(jobs -p) || true; wait || true")
+        # Whatever is still running belongs to the shell's own session.
+        with suppress(ProcessLookupError):
+            os.killpg(opened.process.pid, signal.SIGKILL)
+
+
+def blocks() -> list[tuple[str, str]]:
+    return [(kind, text) for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
+
+
+def test_the_page_keeps_its_promise_of_ten_commands_and_twenty_lines() -> None:
+    shown = "".join(text for kind, text in blocks() if kind == "sh")
+    programs = "".join(PROGRAM.findall(shown)) + "".join(text for kind, text in blocks() if kind == "py")
+    assert len(re.findall(r"\bmaia ", PROGRAM.sub("", shown))) <= 10
+    assert 0 < len(programs.splitlines()) <= 20
+
+
+def test_two_organisations_share_a_stream_and_a_table_until_the_grant_is_revoked(
+    shell: Shell, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import maia
+
+    monkeypatch.chdir(tmp_path)
+    printed = ""
+    for kind, text in blocks():
+        if kind == "sh":
+            printed = shell.run(text)
+            continue
+        try:
+            for _ in range(20):  # the broker's journal becomes a segment within seconds
+                found = named(text)["wards"].collect()
+                maia.spark.close(spark)
+                if found:
+                    break
+        finally:
+            maia.spark.close(spark)
+        assert found
+        assert {row["ward"] for row in found} <= {"3", "4"}
+        assert {row["patient"] for row in found} == {None}
+    assert "ended: POLICY-REVOKED" in printed
+    assert "hidden: patient taken" in printed
+    seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
+    assert [one["value"] for one in seen] == [142] * 3
+    assert {one["ward"] for one in seen} <= {"3", "4"}
+    assert {one["patient"] for one in seen} == {None}
+    for secret in (*tmp_path.glob("*/*.key"), *tmp_path.glob("*/*.maia/*.key")):
+        assert secret.stat().st_mode & 0o077 == 0
+    for folder in (*tmp_path.glob("*/*.maia"), tmp_path / "hospital"):
+        assert folder.stat().st_mode & 0o077 == 0
+
+
+def named(program: str) -> dict[str, object]:
+    """Run a program of the page in this process, whose Spark session it finds; return its names."""
+    names: dict[str, object] = {}
+    exec(compile(program, "quickstart.md", "exec"), names)  # noqa: S102 - the page is ours
+    return names
