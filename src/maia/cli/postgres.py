@@ -37,7 +37,7 @@ ConfigFile: TypeAlias = Annotated[
 DatabaseWord: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--as",
+        "--admin",
         envvar="MAIA_POSTGRES_ADMIN",
         metavar="URL",
         help="Do it as another role than the connector's: the owner of the released tables.",
@@ -82,7 +82,7 @@ def _in_database(url: str, work: Callable[[Connection], Awaitable[_Found]]) -> _
 
 @app.command(
     epilog="Examples: maia postgres install -c connector.toml; "
-    "maia postgres install -c connector.toml --as postgresql://owner@/clinic"
+    "maia postgres install -c connector.toml --admin postgresql://owner@/clinic"
 )
 def install(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
     """Put into the database what the file declares; run it again after a change of the file."""

@@ -115,8 +115,8 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
             release text NOT NULL, number bigint NOT NULL, upto_position bigint NOT NULL,
             upto_row bigint NOT NULL, PRIMARY KEY (release, number))""",
         """CREATE TABLE IF NOT EXISTS {s}.stores (
-            name text PRIMARY KEY, position bigint NOT NULL DEFAULT 0, stored bigint NOT NULL DEFAULT 0,
-            missed bigint NOT NULL DEFAULT 0)""",
+            name text PRIMARY KEY, position bigint NOT NULL DEFAULT 0, after bytea,
+            stored bigint NOT NULL DEFAULT 0, missed bigint NOT NULL DEFAULT 0)""",
         # A derived row comes through here as well: the trigger is on the outbox itself.
         """CREATE OR REPLACE FUNCTION {s}.mark() RETURNS trigger LANGUAGE plpgsql
             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

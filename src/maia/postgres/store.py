@@ -1,9 +1,10 @@
 """How do events land in a table, each once, whatever dies in between?
 
-The events that have arrived are copied into the table in one transaction with the position of the last of
-them. Only then are they acknowledged to the broker. What comes again after a crash lies at or below the
-position, and is left out. A derived query runs in the same transaction, over the rows that it stored: what it
-makes is released if and only if they are stored.
+The events that have arrived are copied into the table in one transaction with the broker's position of the
+last of them. Only then are they acknowledged. After a crash the broker is asked for what is behind that
+position. Positions have no order, so a store numbers its frames itself, from 1 on; the number is compared
+with the one outside the database. A derived query runs in the same transaction, over the rows that it stored:
+what it makes is released if and only if they are stored.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class StoreTask:
         self._subscription: Subscription | None = None
         self._arrived: list[Delivered] = []
         """Frames that were taken from the subscription and are not known to be stored."""
-        self._missed_upto = 0
+        self._last_gap: bytes | None = None
         self.is_serving = asyncio.Event()
         """Set once the broker has accepted the subscription."""
         self.stored = 0
@@ -61,49 +62,54 @@ class StoreTask:
         del incarnation
         names = {"s": sql.Identifier(schema), "table": table_sql(self._store.table)}
         found = await connection.execute(
-            sql.SQL("SELECT position FROM {s}.stores WHERE name = %s").format(**names), [self._store.name]
+            sql.SQL("SELECT position, after FROM {s}.stores WHERE name = %s").format(**names),
+            [self._store.name],
         )
         row = await found.fetchone()
         upto: int = 0 if row is None else row[0]
+        after: bytes | None = None if row is None else row[1]
         self._positions.check_store(self._store.name, upto)
-        subscription = await self._subscribed()
+        subscription = await self._subscribed(after)
+        # The last commit may have succeeded although its connection was lost.
+        stored = [at for at, one in enumerate(self._arrived, 1) if one.position == after]
+        self._arrived = self._arrived[stored[-1] :] if stored else self._arrived
         columns = store_columns(self._store)
         copy = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)").format(
             **names, columns=sql.SQL(", ").join(map(sql.Identifier, columns))
         )
         types = list(columns.values())
         advance = sql.SQL(
-            "UPDATE {s}.stores SET position = %s, stored = stored + %s, missed = missed + %s"
+            "UPDATE {s}.stores SET position = %s, after = %s, stored = stored + %s, missed = missed + %s"
             " WHERE name = %s AND position = %s"
         ).format(**names)
-        self.is_serving.set()
         derived = [await self._derived(connection, names, *one) for one in self._store.derived]
+        self.is_serving.set()
         while True:
             if not self._arrived:
                 self._arrived = await subscription.frames(_FRAMES_AT_ONCE)
             if not self._arrived:
                 return  # the client was closed
-            last = self._arrived[-1].position or 0
-            fresh = [one for one in self._arrived if (one.position or 0) > upto]
-            if fresh:
-                gaps = [gap for gap in subscription.missed if gap.last > self._missed_upto]
-                rows = sum(one.frame.rows for one in fresh)
-                async with connection.transaction():
-                    moved = await connection.execute(advance, [last, rows, len(gaps), self._store.name, upto])
-                    if moved.rowcount != 1:
-                        raise ConnectorInUse("another connector has stored events of this store meanwhile")
-                    async with connection.cursor() as cursor, cursor.copy(copy) as copying:
-                        copying.set_types(types)
-                        for values in self._rows(fresh):
-                            await copying.write_row(values)
-                    for query in derived:
-                        await connection.execute(query, {"first": upto + 1, "last": last})
-                self.stored, upto = self.stored + rows, last
-                self._note_missed(gaps)
+            last, after = upto + len(self._arrived), self._arrived[-1].position
+            gaps = self._new_gaps(subscription)
+            rows = sum(one.frame.rows for one in self._arrived)
+            async with connection.transaction():
+                moved = await connection.execute(
+                    advance, [last, after, rows, len(gaps), self._store.name, upto]
+                )
+                if moved.rowcount != 1:
+                    raise ConnectorInUse("another connector has stored events of this store meanwhile")
+                async with connection.cursor() as cursor, cursor.copy(copy) as copying:
+                    copying.set_types(types)
+                    for values in self._rows(upto + 1):
+                        await copying.write_row(values)
+                for query in derived:
+                    await connection.execute(query, {"first": upto + 1, "last": last})
+            self.stored, upto = self.stored + rows, last
+            self._note_missed(gaps)
             self._arrived = []
             # Outside the database before the broker forgets: a database that is behind this was restored.
             await asyncio.to_thread(self._positions.acknowledge, self._store.name, upto)
-            subscription.acknowledge(upto)
+            subscription.acknowledge(after)
 
     async def give_up(self) -> None:
         """Withdraw the subscription, after an error of the broker or at the end; its name is remembered."""
@@ -113,25 +119,29 @@ class StoreTask:
             with suppress(MaiaError):
                 await subscription.unsubscribe(timeout_s=_WITHDRAW_S)
 
-    async def _subscribed(self) -> Subscription:
+    async def _subscribed(self, after: bytes | None) -> Subscription:
         if self._subscription is None:
             store = self._store
             self._subscription = await self._client().subscribe(
-                store.history, store.filter, durable=store.durable, shown_as=store.shown_as or None
+                store.history,
+                store.filter,
+                durable=store.durable,
+                after=after,
+                shown_as=store.shown_as or None,
             )
             self._subscription.acknowledges_itself = False
         return self._subscription
 
-    def _rows(self, frames: Sequence[Delivered]) -> Iterator[tuple[Value, ...]]:
-        for delivered in frames:
+    def _rows(self, first: int) -> Iterator[tuple[Value, ...]]:
+        for number, delivered in enumerate(self._arrived, first):
             frame, missing = delivered.frame, (None,) * delivered.frame.rows
             columns = [
                 frame.columns[one.uid].values if one.uid in frame.columns else missing
                 for one in self._store.attributes
             ]
-            position, publisher, at = delivered.position, str(delivered.publisher), delivered.published_at
+            publisher, at = str(delivered.publisher), delivered.published_at
             for row, values in enumerate(zip(*columns, strict=True)):
-                yield position, row, publisher, at, *values
+                yield number, row, publisher, at, *values
 
     async def _derived(
         self, connection: Connection, names: Mapping[str, sql.Composable], release: str, query: str
@@ -153,8 +163,12 @@ class StoreTask:
         into = sql.SQL("INSERT INTO {}.{} ({}) SELECT * FROM ").format(names["s"], out, columns)
         return arrived + into + derived
 
+    def _new_gaps(self, subscription: Subscription) -> list[GapDetected]:
+        gaps = list(subscription.missed)
+        noted = [at for at, gap in enumerate(gaps, 1) if gap.position == self._last_gap]
+        return gaps[noted[-1] :] if noted else gaps
+
     def _note_missed(self, gaps: Sequence[GapDetected]) -> None:
         for gap in gaps:
-            fields = {"store": self._store.name, "first": gap.first, "last": gap.last}
-            self._records.note("failed", {**fields, **gap.problem.as_record()})
-            self._missed_upto = max(self._missed_upto, gap.last)
+            self._records.note("failed", {"store": self._store.name, **gap.problem.as_record()})
+            self._last_gap = gap.position

@@ -75,7 +75,7 @@ def test_the_connector_needs_no_more_than_the_owner_of_the_tables_grants_it(clin
         clinic.declare(STORE + RELEASE + DERIVE[DERIVE.index("[[derive]]") :])
         refused = clinic.postgres("install")
         assert "InsufficientPrivilege" in refused.stderr
-        done = clinic.postgres("install", "--as", admin)
+        done = clinic.postgres("install", "--admin", admin)
         assert (done.returncode, f"for the role {role}" in done.stdout) == (0, True), done.stderr
         assert differences(clinic) == []
         clinic.sql(
