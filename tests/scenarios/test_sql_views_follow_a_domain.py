@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import psycopg
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.clock import system_now
+from maia.errors import MaiaError
 from maia.keystore.wallet_folder import WalletFolder
 from maia.postgres.view_watch import ViewWatch
+from maia.postgres.views import Outcome
 from maia.types import definition_to_text
 from maia.views import POSTGRES_TYPES
 from maia.views.to_sql import quoted
@@ -42,6 +45,37 @@ def laid_out(home: Path, server: str) -> Path:
         'credentials = ["wallet"]\n'
     )
     return file
+
+
+def test_what_is_wrong_with_one_reader_or_the_database_stops_nothing_else(
+    tmp_path: Path, postgres_server: str
+):
+    """A reader whose certificates cannot be read has no right; a watcher waits for a database that is away."""
+    file = laid_out(tmp_path, postgres_server)
+    text = file.read_text()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "right.cert").write_text("(signed (cert")
+    another = f'[[readers]]\nprincipal = "{key_of("ada").principal}"\nrole = "followed_ada"\n'
+    file.write_text(f'{text}{another}credentials = ["broken"]\n')
+    found = {one.role: one.problem.code for one in ViewWatch(file, system_now).install() if one.problem}
+    assert found == {"followed_clark": "INPUT-FILE", "followed_ada": "INPUT-FILE"}, "neither has a wallet"
+
+    file.write_text(text.replace("host=/", "host=/nowhere/"))
+    (tmp_path / "wallet").mkdir()
+    over, problems, outcomes = Event(), [], []
+
+    def on_problem(problem: MaiaError) -> None:
+        problems.append(problem.code)
+        file.write_text(text)
+
+    def on_outcomes(found: list[Outcome]) -> None:
+        outcomes.extend(one.problem.code for one in found if one.problem)
+        over.set()
+
+    ViewWatch(file, system_now).run(over, on_outcomes, on_problem)
+    assert problems == ["UNAVAILABLE-DATABASE"]
+    assert outcomes == ["POLICY-NO-CHAIN"]
 
 
 def test_a_view_ends_with_the_fact_behind_its_right(tmp_path: Path, postgres_server: str):

@@ -246,6 +246,8 @@ class InstalledViews:
         try:
             # What is wrong with the role or the table ends the view as much as what is wrong with the right.
             check_ledger(table, ledger)
+            if reader.problem is not None:
+                raise reader.problem
             with self._work(connection):
                 self._check_role(connection, role, table)
                 _check_columns(connection, table)
