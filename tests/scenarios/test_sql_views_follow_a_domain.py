@@ -50,7 +50,7 @@ def laid_out(home: Path, server: str) -> Path:
 def test_what_is_wrong_with_one_reader_or_the_database_stops_nothing_else(
     tmp_path: Path, postgres_server: str
 ):
-    """A reader whose certificates cannot be read has no right; a watcher waits for a database that is away."""
+    """A reader whose certificates cannot be read has none; a watcher waits for a database that is gone."""
     file = laid_out(tmp_path, postgres_server)
     text = file.read_text()
     broken = tmp_path / "broken"
