@@ -27,6 +27,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import SECOND, AttributeUid, Instant
+from maia.postgres.views import InstalledViews, SchemaTaken
 from maia.predicates import parse_predicate
 from support.homecare import CARER, HOSPITAL, PRESCRIBE
 from support.sql_views import Hospital, hospital, open_plans
@@ -151,6 +152,41 @@ def test_a_role_reads_neither_the_table_nor_the_entries(database: Hospital, view
         session.execute(f"SELECT * FROM {view}")
     with database.role() as session, pytest.raises(psycopg.Error):
         session.execute(f"DELETE FROM {view}")
+
+
+def test_no_setting_or_object_of_the_reader_changes_what_a_view_asks(database: Hospital, view: str):
+    """A72, A93: the text runs in the reader's session, and means there what it meant to its author."""
+    settings = {
+        "standard_conforming_strings": "off",
+        "backslash_quote": "on",
+        "transform_null_equals": "on",
+        "array_nulls": "off",
+        "datestyle": "'SQL, DMY'",
+        "timezone": "'Pacific/Kiritimati'",
+        "search_path": "pg_temp, public",
+    }
+    with database.role() as session:
+        for name, value in settings.items():
+            session.execute(f"SET {name} = {value}")
+        session.execute("CREATE TEMPORARY TABLE installed (name text, until timestamptz, query text)")
+        session.execute("CREATE TEMPORARY TABLE prescriptions (patient text)")
+        session.execute(
+            "CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql "
+            "AS $$ SELECT timestamptz '2000-01-01' $$"
+        )
+        found = session.execute(f"SELECT patient FROM {view}").fetchall()
+    assert sorted(found) == [("Ann",), ("Bob",)]
+
+
+def test_a_schema_of_another_role_is_not_used(database: Hospital):
+    """A93: its owner could replace the views, and read the entries."""
+    with psycopg.connect(f"{database.server} user=maia", autocommit=True) as administrator:
+        administrator.execute(f"CREATE SCHEMA taken AUTHORIZATION {database.roles[0]}")
+        administrator.execute(f"CREATE SCHEMA given AUTHORIZATION {database.name}")
+    with pytest.raises(SchemaTaken):
+        InstalledViews("taken").install(database.owner)
+    InstalledViews("given").install(database.owner)
+    assert InstalledViews("given").entries(database.owner) == []
 
 
 @pytest.mark.parametrize("how", ["itself", "one column", "by membership"])

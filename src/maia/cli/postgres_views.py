@@ -143,7 +143,7 @@ def _entry_lines(schema: str, one: InstalledView) -> list[str]:
         f"  role       {one.role}",
         f"  principal  {one.principal}",
         f"  shows      {one.type_name} in {one.table}",
-        f"  until      {_until(one.until)}",
+        f"  until      {'ended, and still being read' if one.is_ended else _until(one.until)}",
     ]
 
 
@@ -154,7 +154,7 @@ def _entry_record(one: InstalledView) -> dict[str, object]:
         "principal": one.principal,
         "type": one.type_name,
         "table": one.table,
-        "until": _until(one.until),
+        "until": "ended" if one.is_ended else _until(one.until),
         "certificates": list(one.certificates),
     }
 

@@ -117,6 +117,8 @@ class ViewReader:
     role: str
     reader: Reader
     tables: tuple[DeclaredTable, ...]
+    problem: MaiaError | None = None
+    """Why its certificates cannot be read: it then has no right, and the others have theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +161,20 @@ def read_views_config(file: Path) -> ViewsConfig:
 
 def prepare_views(config: ViewsConfig, *, now: Instant) -> PreparedViews:
     """Read and verify the certificates and definitions that the settings name."""
-    credentials = [path for one in config.readers for path in one.credentials]
-    quorums = read_constitutions(credentials)
+    there = [path for one in config.readers for path in one.credentials if path.exists()]
+    quorums, bounds = read_constitutions(there), tuple(read_bounds(config.bounds))
     tables = {_name_of(one): _declared(one, quorums, now) for one in config.tables}
-    bounds = read_bounds(config.bounds)
     readers: list[ViewReader] = []
     for one in config.readers:
-        certificates = tuple(read_certificates(list(one.credentials)))
-        reader = Reader(
-            read_principal(one.principal), certificates, bounds=tuple(bounds), constitutions=quorums
-        )
+        certificates: tuple[SignedCertificate, ...] = ()
+        problem: MaiaError | None = None
+        try:
+            certificates = tuple(read_certificates(list(one.credentials)))
+        except MaiaError as found:
+            problem = found
+        reader = Reader(read_principal(one.principal), certificates, bounds=bounds, constitutions=quorums)
         shown = tuple(tables[name] for name in one.tables) or tuple(tables.values())
-        readers.append(ViewReader(one.role, reader, shown))
+        readers.append(ViewReader(one.role, reader, shown, problem))
     return PreparedViews(config, tuple(readers))
 
 

@@ -175,12 +175,13 @@ class InstalledViews:
         if connection.info.server_version < _SERVER_MIN:
             raise NotInstalled("views need PostgreSQL 15 or later")
         with self._work(connection):
-            self._execute(connection, f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
             owner = connection.execute(
                 "SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = %s",
                 (self.schema,),
             ).fetchone()
-            if owner is None or not owner[0]:
+            if owner is None:  # an administrator may have made it, so that its owner need make no other
+                self._execute(connection, f"CREATE SCHEMA {self._schema}")
+            elif not owner[0]:
                 raise SchemaTaken(f"the schema `{self.schema}` belongs to another role")
             self._execute(connection, f"REVOKE ALL ON SCHEMA {self._schema} FROM PUBLIC")
             self._execute(
@@ -245,6 +246,8 @@ class InstalledViews:
         try:
             # What is wrong with the role or the table ends the view as much as what is wrong with the right.
             check_ledger(table, ledger)
+            if reader.problem is not None:
+                raise reader.problem
             with self._work(connection):
                 self._check_role(connection, role, table)
                 _check_columns(connection, table)
