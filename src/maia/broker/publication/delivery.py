@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.transit import Transit
@@ -44,25 +42,24 @@ def deliver(
     if ledger is None:
         return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken))
 
-    def record(members: Members, frame: Transit, seen: Seen) -> Iterable[Effect]:
-        return (ledger.record(state.links, members, frame, seen.shown, now),)
+    def record(members: Members, frame: Transit, seen: Seen) -> None:
+        ledger.record(state.links, members, frame, seen.shown, now)
 
     return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record))
 
 
 def put_on_record(
     state: BrokerState, entry: Subscription, transit: Transit, seen: Seen, now: Instant
-) -> list[Effect]:
-    """Return what puts a delivery to one subscriber on record, to be done before it is sent.
+) -> None:
+    """Put a delivery to one subscriber on record, with this turn and before it is sent.
 
     Raise LedgerRequired if it may not be sent, because it cannot be put on record.
     """
     ledger, refused = _ledger_for(state, entry.right.event_type.type_id)
     if refused is not None:
         raise refused
-    if ledger is None:
-        return []
-    return [ledger.record(state.links, [{entry.link: [entry.ref]}], transit, seen.shown, now)]
+    if ledger is not None:
+        ledger.record(state.links, [{entry.link: [entry.ref]}], transit, seen.shown, now)
 
 
 def _ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:

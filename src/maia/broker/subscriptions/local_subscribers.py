@@ -83,12 +83,8 @@ class Seen:
 
 
 Members: TypeAlias = Sequence[Mapping[LinkId, Sequence[int]]]
-Record: TypeAlias = Callable[[Members, Transit, Seen], Iterable[Effect]]
-"""Returns what puts a delivery to these references on record."""
-
-
-def _no_record(_members: Members, _transit: Transit, _seen: Seen) -> Iterable[Effect]:
-    return ()
+Record: TypeAlias = Callable[[Members, Transit, Seen], None]
+"""Puts a delivery to these references on record."""
 
 
 @dataclass(slots=True)
@@ -293,7 +289,7 @@ class LocalSubscribers:
         *,
         missing: frozenset[AttributeUid] = frozenset(),
         taken: set[int] | None = None,
-        record: Record = _no_record,
+        record: Record | None = None,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
@@ -302,7 +298,7 @@ class LocalSubscribers:
         sealed frame that this broker cannot read. They look as if they were null;
         a class that asks about one of them, in its filter or in what restricts it,
         gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
-        Before the deliveries to a class comes what puts them on `record`.
+        Deliveries to a class are put on `record` first.
         """
         for key, rows in self._matched(transit.matched).items():
             view_class = self.classes[key]
@@ -316,7 +312,8 @@ class LocalSubscribers:
             if seen is not None:
                 if taken is not None:
                     taken.update(rows)
-                yield from record(members, transit, seen)
+                if record is not None:
+                    record(members, transit, seen)
                 yield from _deliveries(transit, seen, members)
 
     def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
