@@ -98,27 +98,31 @@ class Disclosures:
         if not records and self._written >= _FILE_BYTES:
             self._begins = True
             records.append(self._begin(now))
-        entries = [
-            links[link].subscriptions[ref] for part in members for link, refs in part.items() for ref in refs
-        ]
-        audience = self._audience_of(entries, records)
+        (link, refs), *others = members[0].items()
+        if others or len(refs) > 1 or len(members) > 1:
+            audience = self._audience(
+                tuple(
+                    [
+                        self._ground(links[link].subscriptions[ref], records)
+                        for part in members
+                        for link, refs in part.items()
+                        for ref in refs
+                    ]
+                ),
+                records,
+            )
+        else:
+            entry, single = links[link].subscriptions[refs[0]], self._single.get((link, refs[0]))
+            if single is None or single[0] is not entry.right:
+                single = entry.right, self._audience((self._ground(entry, records),), records)
+                self._single.put((link, refs[0]), single)
+            audience = single[1]
         at, publisher, stream, sequence = +now, transit.publisher.key, transit.stream, transit.sequence
         for attributes, rows in shown.items():
             known = self._shown.get(attributes)
             number = self._attributes(attributes, records) if known is None else known
             ranges = (rows[0], 0) if len(rows) == 1 else to_ranges(rows)
             records.append(Disclosed(at, audience, number, publisher, stream, sequence, ranges))
-
-    def _audience_of(self, entries: Sequence[Subscription], records: list[LedgerRecord]) -> int:
-        if len(entries) != 1:
-            return self._audience(tuple([self._ground(entry, records) for entry in entries]), records)
-        (entry,) = entries
-        member = entry.link, entry.ref
-        known = self._single.get(member)
-        if known is None or known[0] is not entry.right:
-            known = entry.right, self._audience((self._ground(entry, records),), records)
-            self._single.put(member, known)
-        return known[1]
 
     def _begin(self, now: Instant) -> Begin:
         self._grounds.clear()
