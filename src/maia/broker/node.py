@@ -115,8 +115,9 @@ class Broker:
         return self.signed([*self.take_on(happened, now), *self._all_the_rest(now)])
 
     def signed(self, effects: list[Effect]) -> list[Effect]:
-        """Return the effects of a turn with all that it sealed under one signature."""
-        return signed(self._state, effects)
+        """Return the effects of a turn: what it sealed under one signature, what it delivers on record."""
+        effects, ledger = signed(self._state, effects), self._state.disclosures
+        return effects if ledger is None else [*ledger.entries(), *effects]
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""

@@ -255,7 +255,7 @@ def _taken(
     if seen is None:
         return []
     try:
-        recorded = put_on_record(state, entry, transit, seen, now)
+        put_on_record(state, entry, transit, seen, now)
     except LedgerRequired as problem:
         return [_missed(entry, cursor, logged.position, problem)]
     about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
@@ -263,7 +263,7 @@ def _taken(
         DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
     cursor.delivered(logged.position, len(data))
-    return [*recorded, Send(entry.link, data)]
+    return [Send(entry.link, data)]
 
 
 # ------------------------------------------------------------ small change

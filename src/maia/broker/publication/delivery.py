@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.transit import Transit
@@ -44,19 +41,18 @@ def deliver(
     if refused is not None:
         return [Count("maia_frames_refused_total", labels={"code": refused.code})]
     known = vouched_for(state.attached, transit, now)
-    record = None if ledger is None else partial(_recorded, ledger, state, now)
+
+    def put_down(members: Members, frame: Transit, seen: Seen) -> None:
+        assert ledger is not None  # noqa: S101 - otherwise nobody calls this
+        ledger.record(state.links, members, frame, seen.shown, now)
+
+    record = None if ledger is None else put_down
     delivered = list(
         audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record)
     )
     if audience.summarising:
         _schedule_closing(state, transit.type_id, audience, now)
     return delivered
-
-
-def _recorded(
-    ledger: Disclosures, state: BrokerState, now: Instant, members: Members, frame: Transit, seen: Seen
-) -> Iterable[Effect]:
-    return (ledger.record(state.links, members, frame, seen.shown, now),)
 
 
 def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
@@ -78,7 +74,7 @@ def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effe
             source = Summarised(
                 delivery.stream, delivery.number, int(period.start), int(period.ends), period.events
             )
-            effects.append(ledger.record(state.links, [delivery.members], transit, shown, now, source))
+            ledger.record(state.links, [delivery.members], transit, shown, now, source)
         effects += summary_deliveries(transit, delivery)
         effects.append(Count("maia_summaries_delivered_total", frame.rows))
     if left_out := audience.take_left_out():
@@ -96,17 +92,16 @@ def _schedule_closing(state: BrokerState, type_id: bytes, audience: LocalSubscri
 
 def put_on_record(
     state: BrokerState, entry: Subscription, transit: Transit, seen: Seen, now: Instant
-) -> list[Effect]:
-    """Return what puts a delivery to one subscriber on record, to be done before it is sent.
+) -> None:
+    """Put a delivery to one subscriber on record, with this turn and before it is sent.
 
     Raise LedgerRequired if it may not be sent, because it cannot be put on record.
     """
     ledger, refused = _ledger_for(state, entry.right.event_type.type_id)
     if refused is not None:
         raise refused
-    if ledger is None:
-        return []
-    return [ledger.record(state.links, [{entry.link: [entry.ref]}], transit, seen.shown, now)]
+    if ledger is not None:
+        ledger.record(state.links, [{entry.link: [entry.ref]}], transit, seen.shown, now)
 
 
 def _ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:

@@ -3,6 +3,7 @@
 One record for each frame and group of subscribers. What repeats (recipients with their
 certificates, groups of them, attributes) is written once and then referred to by a number. The
 numbers begin anew from time to time, so that a file of the ledger can be read by itself.
+The records of a turn make one entry, which is written before anything that the turn sends.
 
 The owner of a type may demand that every delivery of it is on record. A broker without a
 ledger then refuses subscriptions to it, and delivers nothing of it.
@@ -32,13 +33,15 @@ from maia.ledger.records import (
     records_to_bytes,
     to_ranges,
 )
-from maia.wire.effects import Disclose, LinkId
+from maia.wire.effects import Disclose, Effect, LinkId
 
 __all__ = ["Disclosures"]
 
 _FILE_BYTES: Final = 32 << 20
 """After about so many bytes a new file begins, and the numbers with it."""
 _NUMBERS_MAX: Final = 65_536
+_RECORDS_TOGETHER: Final = 128
+"""At most so many are one entry, however many rows they name."""
 
 
 @dataclass(slots=True)
@@ -61,6 +64,27 @@ class Disclosures:
         default_factory=lambda: BoundedMap(_NUMBERS_MAX), repr=False
     )
     _last: int = 0
+    _records: list[LedgerRecord] = field(default_factory=list, repr=False)
+    """What goes on record with this turn."""
+    _begins: bool = False
+    """Whether numbers begin anew with it."""
+    _single: BoundedMap[tuple[LinkId, int], tuple[Authorisation, int]] = field(
+        default_factory=lambda: BoundedMap(_NUMBERS_MAX), repr=False
+    )
+    """The audience of one reference alone, and its right: most deliveries have one recipient."""
+
+    def entries(self) -> list[Effect]:
+        """Return what puts all deliveries of this turn on record, before any of them is sent."""
+        records = self._records
+        if not records:
+            return []
+        self._records, begins, self._begins = [], self._begins, False
+        found: list[Effect] = []
+        for at in range(0, len(records), _RECORDS_TOGETHER):
+            data = records_to_bytes(records[at : at + _RECORDS_TOGETHER])
+            self._written += len(data)
+            found.append(Disclose(begins and not at, data))
+        return found
 
     def record(
         self,
@@ -70,45 +94,48 @@ class Disclosures:
         shown: Mapping[frozenset[AttributeUid], Sequence[int]],
         now: Instant,
         source: Summarised | None = None,
-    ) -> Disclose:
-        """Return the entry about rows of a frame: which of them show which attributes to these members.
+    ) -> None:
+        """Put rows of a frame on record: which of them show which attributes to these members.
 
         `source` says what the rows of a summary were made of.
         """
-        records: list[LedgerRecord] = []
-        begins = self._written >= _FILE_BYTES
-        if begins:
+        records = self._records
+        if not records and self._written >= _FILE_BYTES:
+            self._begins = True
             records.append(self._begin(now))
-        grounds = [
-            self._ground(links[link].subscriptions[ref], records)
-            for part in members
-            for link, refs in part.items()
-            for ref in refs
-        ]
-        audience = self._audience(tuple(grounds), records)
+        (link, refs), *others = members[0].items()
+        if others or len(refs) > 1 or len(members) > 1:
+            audience = self._audience(
+                tuple(
+                    [
+                        self._ground(links[link].subscriptions[ref], records)
+                        for part in members
+                        for link, refs in part.items()
+                        for ref in refs
+                    ]
+                ),
+                records,
+            )
+        else:
+            entry, single = links[link].subscriptions[refs[0]], self._single.get((link, refs[0]))
+            if single is None or single[0] is not entry.right:
+                single = entry.right, self._audience((self._ground(entry, records),), records)
+                self._single.put((link, refs[0]), single)
+            audience = single[1]
         if source is not None:
             records.append(source)
-        publisher, stream, sequence = transit.publisher.key, transit.stream, transit.sequence
+        at, publisher, stream, sequence = +now, transit.publisher.key, transit.stream, transit.sequence
         for attributes, rows in shown.items():
-            records.append(
-                Disclosed(
-                    int(now),
-                    audience,
-                    self._attributes(attributes, records),
-                    publisher,
-                    stream,
-                    sequence,
-                    to_ranges(rows),
-                )
-            )
-        data = records_to_bytes(records)
-        self._written += len(data)
-        return Disclose(begins, data)
+            known = self._shown.get(attributes)
+            number = self._attributes(attributes, records) if known is None else known
+            ranges = (rows[0], 0) if len(rows) == 1 else to_ranges(rows)
+            records.append(Disclosed(at, audience, number, publisher, stream, sequence, ranges))
 
     def _begin(self, now: Instant) -> Begin:
         self._grounds.clear()
         self._audiences.clear()
         self._shown.clear()
+        self._single.clear()
         self._written = self._last = 0
         return Begin(FORMAT, self.principal.key, self.run, int(now))
 
@@ -133,12 +160,10 @@ class Disclosures:
         return known
 
     def _attributes(self, uids: frozenset[AttributeUid], records: list[LedgerRecord]) -> int:
-        known = self._shown.get(uids)
-        if known is None:
-            known = self._next()
-            records.append(Shown(known, tuple(sorted(uids))))
-            self._shown.put(uids, known)
-        return known
+        number = self._next()
+        records.append(Shown(number, tuple(sorted(uids))))
+        self._shown.put(uids, number)
+        return number
 
     def _next(self) -> int:
         self._last += 1

@@ -322,10 +322,10 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
     transit, seen = found
     delivery = delivery_of(transit, seen, [entry.ref])
     try:
-        recorded = put_on_record(state, entry, transit, seen, now)
+        put_on_record(state, entry, transit, seen, now)
     except LedgerRequired as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
-    return [*recorded, Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
+    return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 
 def _for_neighbour(state: BrokerState, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:

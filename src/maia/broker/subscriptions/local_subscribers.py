@@ -88,8 +88,8 @@ class Seen:
 
 
 Members: TypeAlias = Sequence[Mapping[LinkId, Sequence[int]]]
-Record: TypeAlias = Callable[[Members, Transit, Seen], Iterable[Effect]]
-"""Returns what puts a delivery to these references on record."""
+Record: TypeAlias = Callable[[Members, Transit, Seen], None]
+"""Puts a delivery to these references on record."""
 
 
 @dataclass(slots=True)
@@ -321,7 +321,7 @@ class LocalSubscribers:
         sealed frame that this broker cannot read. They look as if they were null;
         a class that asks about one of them, in its filter or in what restricts it,
         gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
-        Before the deliveries to a class comes what puts them on `record`.
+        Deliveries to a class are put on `record` first.
         """
         for key, rows in self._matched(transit.matched).items():
             view_class = self.classes[key]
@@ -341,7 +341,7 @@ class LocalSubscribers:
                 if taken is not None:
                     taken.update(rows)
                 if record is not None:
-                    yield from record(members, transit, seen)
+                    record(members, transit, seen)
                 yield from _deliveries(transit, seen, members)
 
     def take_left_out(self) -> int:
