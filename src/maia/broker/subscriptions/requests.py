@@ -202,7 +202,7 @@ def _version_written(
     found = next((one for one in known if one.name == name), None)
     if found is None:
         raise UnknownType(
-            f"your right is to write `{name.name}`, version `{name.version}`, which is converted: hand it over"
+            f"your right is to write `{name.name}`, version `{name.version}`: hand over its definition"
         )
     return found
 
