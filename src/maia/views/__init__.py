@@ -8,7 +8,7 @@ never sees a batch would otherwise take twice as long to start.
 
 from typing import TYPE_CHECKING, Final
 
-from maia.views.plan import EXPANDED_NODES_MAX, WINDOWS_MAX, ViewTooLarge
+from maia.views.plan import EXPANDED_NODES_MAX, WINDOWS_MAX, ViewSummarises, ViewTooLarge
 from maia.views.schema import (
     POSTGRES_TYPES,
     StoredMismatch,
@@ -16,7 +16,7 @@ from maia.views.schema import (
     spark_type,
 )
 from maia.views.to_python import See, Test, to_python, to_python_test
-from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql
+from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql, to_sql_summary
 
 if TYPE_CHECKING:
     from maia.views.arrow_executor import SeeBatch, to_arrow
@@ -34,6 +34,7 @@ __all__ = [
     "StoredMismatch",
     "TableName",
     "Test",
+    "ViewSummarises",
     "ViewTooLarge",
     "arrow_schema",
     "spark_schema",
@@ -42,6 +43,7 @@ __all__ = [
     "to_python",
     "to_python_test",
     "to_sql",
+    "to_sql_summary",
 ]
 
 _WITH_ARROW: Final = {

@@ -25,7 +25,7 @@ from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor, kept
 from maia.broker.publication.projection import certificates_behind, projections_of
 from maia.broker.publication.retained import forget_stream, move_retained, publisher_lost_its_right
-from maia.broker.refusals import EntriesDiffer, NotVouchedFor, UnknownType
+from maia.broker.refusals import EntriesDiffer, NotVouchedFor
 from maia.broker.routing.interests import (
     advertised,
     class_gone,
@@ -42,10 +42,8 @@ from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.timers import RecheckEntries
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
-from maia.policy import PolicyRefusal, View
-from maia.policy.view import written_type
+from maia.policy import PolicyRefusal
 from maia.predicates import Predicate
-from maia.types import VerifiedType
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
@@ -67,7 +65,6 @@ __all__ = [
     "renew_all",
     "ended_message",
     "project_again",
-    "version_written",
     "view_class_of",
 ]
 
@@ -112,19 +109,6 @@ def place_subscription(
     elif stood:
         effects += send_proof_again(state, type_id, before.view_class, now)
     return effects
-
-
-def version_written(
-    state: BrokerState, view: View, handed_over: Sequence[VerifiedType] = ()
-) -> VerifiedType | None:
-    """Return the version that a publisher writes, where its right converts events; None where it does not."""
-    name = written_type(view)
-    if name is None:
-        return None
-    found = next((one for one in (*handed_over, *state.types.named(name)) if one.name == name), None)
-    if found is None:
-        raise UnknownType(f"you write `{name.name}`, of which version `{name.version}` is not known here")
-    return found
 
 
 def place_advertisement(

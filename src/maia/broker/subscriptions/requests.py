@@ -27,6 +27,7 @@ from maia.broker.refusals import (
     StatementAwaited,
     SummaryNotKept,
     TooManyEntries,
+    UnknownType,
 )
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
@@ -38,7 +39,6 @@ from maia.broker.subscriptions.registry import (
     lease_end,
     place_advertisement,
     place_subscription,
-    version_written,
     view_class_of,
 )
 from maia.credentials import Action, SignedCertificate
@@ -48,6 +48,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.summaries import is_summarised
+from maia.policy.view import written_type
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType
 from maia.types.topics import tree_root
@@ -161,7 +162,7 @@ def _advertised(
     if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
         return waits
     right = _decided(state, link, request, pool, answers, now)
-    written = version_written(state, right.view, handed_over)
+    written = _version_written(right, handed_over, before)
     met = _met(state, event_type, handed_over, now)
     again, lack = dial_or_lack(state, event_type.type_id, now)
     met += again
@@ -184,6 +185,26 @@ def _advertised(
     placed = place_advertisement(state, link, entry, before, now)
     cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
     return [*met, *placed, _accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
+
+
+def _version_written(
+    right: Authorisation, handed_over: tuple[VerifiedType, ...], before: Advertisement | None
+) -> VerifiedType | None:
+    """Return the version that a publisher writes, where its right converts events; None where it does not.
+
+    It hands the definition over, and so says that it knows of the conversion: frames of a publisher
+    that means another type would be read as events of this one.
+    """
+    name = written_type(right.view)
+    if name is None:
+        return None
+    known = handed_over if before is None or before.written is None else (*handed_over, before.written)
+    found = next((one for one in known if one.name == name), None)
+    if found is None:
+        raise UnknownType(
+            f"your right is to write `{name.name}`, version `{name.version}`: hand over its definition"
+        )
+    return found
 
 
 def decide_held(
