@@ -124,6 +124,17 @@ RequiresOf: TypeAlias = Annotated[
 ]
 
 
+RecordOf: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        envvar="MAIA_READ_LEDGER",
+        help="With --log: the folder of a ledger of your own, in which all that is read is put on record; "
+        "the owner of a type may demand it.",
+    ),
+]
+
+
 BatchBytes: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -156,6 +167,7 @@ class Asked:
     identities: list[Path] | None = None
     providers: list[str] | None = None
     requires: str = "true"
+    record: Path | None = None
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
@@ -291,6 +303,7 @@ class Asked:
             requires=self.requires,
             watch=watch,
             columns=columns,
+            ledger=self.record,
             **named,
         )
         sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
@@ -494,6 +507,7 @@ __all__ = [
     "StatementsOf",
     "IdentitiesOf",
     "ProvidersOf",
+    "RecordOf",
     "RequiresOf",
     "TypeOf",
     "network_of",
