@@ -10,7 +10,7 @@ import typer
 from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, published_line
 from maia.cli.inputs import AsJson, BadFile, moment, read_certificates, read_principal, read_text
 from maia.cli.output import answer
-from maia.cli.pipeline.source import Asked, CredentialsOf, KeyOf, TypeOf
+from maia.cli.pipeline.source import Asked, CredentialsOf, KeyOf, RecordOf, TypeOf
 
 if TYPE_CHECKING:
     from maia.api.responses import PolicyAnswer
@@ -67,6 +67,7 @@ def check(
     key: KeyOf = None,
     credentials: CredentialsOf = None,
     examples: Annotated[int, typer.Option(min=0, max=100, help="With --against: of each principal.")] = 3,
+    record: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a policy on this machine: every error, with its line and its rule."""
@@ -86,7 +87,7 @@ def check(
         if in_force is not None:
             text = read_text(in_force)
             current = parse_policy(text, origin=str(in_force), domain=here, parents=read, types=known)
-        asked = Asked(None, against, definition, key, credentials)
+        asked = Asked(None, against, definition, key, credentials, record=record)
         _replay(asked, found, current, register, pool or [], examples, as_json=as_json)
         return
     roles = [shown_role(one) for one in found.roles.values()]

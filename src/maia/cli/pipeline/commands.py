@@ -25,6 +25,7 @@ from maia.cli.pipeline.source import (
     NetworkOf,
     OwnerOf,
     ProvidersOf,
+    RecordOf,
     RequiresOf,
     Signers,
     StatementsOf,
@@ -169,6 +170,7 @@ def run(
     identity: IdentitiesOf = None,
     provider: ProvidersOf = None,
     requires: RequiresOf = "true",
+    ledger: RecordOf = None,
     batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
@@ -180,7 +182,7 @@ def run(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes, identity, provider, requires,
+        batch_bytes, identity, provider, requires, ledger,
     )  # fmt: skip
 
     application, terms = _application(name, changes)
@@ -219,12 +221,13 @@ def explain(
     identity: IdentitiesOf = None,
     provider: ProvidersOf = None,
     requires: RequiresOf = "true",
+    ledger: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        None, identity, provider, requires,
+        None, identity, provider, requires, ledger,
     )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
@@ -254,6 +257,7 @@ def verify(
     identity: IdentitiesOf = None,
     provider: ProvidersOf = None,
     requires: RequiresOf = "true",
+    ledger: RecordOf = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -263,7 +267,7 @@ def verify(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        None, identity, provider, requires,
+        None, identity, provider, requires, ledger,
     )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,7 @@ from maia.cli.pipeline.source import (
     KeysAt,
     NetworkOf,
     OwnerOf,
+    RecordOf,
     Signers,
     StatementsOf,
     TypeOf,
@@ -63,10 +64,14 @@ def who_saw(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    record: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Print who received events that you may read: how many of them, and which attributes."""
-    asked = Asked(None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements)
+    asked = Asked(
+        None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        record=record,
+    )  # fmt: skip
     asked.check_log()
     with _spark(ledger) as (spark, disclosed):
         from maia.spark.disclosures import who_saw as question

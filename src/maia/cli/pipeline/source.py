@@ -114,6 +114,17 @@ RequiresOf: TypeAlias = Annotated[
 ]
 
 
+RecordOf: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        envvar="MAIA_READ_LEDGER",
+        help="With --log: the folder of a ledger of your own, in which all that is read is put on record; "
+        "the owner of a type may demand it.",
+    ),
+]
+
+
 BatchBytes: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -140,6 +151,7 @@ class Asked:
     identities: list[Path] | None = None
     providers: list[str] | None = None
     requires: str = "true"
+    record: Path | None = None
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
@@ -243,7 +255,9 @@ class Asked:
             "statements with --statements; testers were asked at the locations in the certificates",
         )
         with opened_log(reader) as table:
-            whole = partial(table, spark, requires=self.requires, columns=columns, **named)
+            whole = partial(
+                table, spark, requires=self.requires, columns=columns, ledger=self.record, **named
+            )
             sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
             yield Source(whole, partial(whole, is_stream=True, **sized), names=_names(versions))
 
@@ -368,6 +382,7 @@ __all__ = [
     "StatementsOf",
     "IdentitiesOf",
     "ProvidersOf",
+    "RecordOf",
     "RequiresOf",
     "TypeOf",
     "network_of",

@@ -19,6 +19,7 @@ from maia.cli.pipeline.source import (
     KeysAt,
     NetworkOf,
     OwnerOf,
+    RecordOf,
     Signers,
     StatementsOf,
     TypeOf,
@@ -65,6 +66,7 @@ def what_if(
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Events published since then.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Events published until then.")] = None,
     examples: Annotated[int, typer.Option(min=0, max=100, help="Examples for each principal.")] = 3,
+    record: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a recorded period with a certificate revoked or issued: who would have seen more, who less."""
@@ -75,7 +77,10 @@ def what_if(
 
     if not pool or not (revoke or add):
         raise BadQuestion("give --pool, and a change: --revoke or --add")
-    asked = Asked(None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements)
+    asked = Asked(
+        None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        record=record,
+    )  # fmt: skip
     read = read_pool(pool, at=moment(None))
     before = tuple(map(certificate_from_bytes, read.certificates))
     gone = _ids(revoke or [])

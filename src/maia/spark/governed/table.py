@@ -17,12 +17,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import PathLike
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 from pyspark.sql import types as t
 
+from maia.clock import system_now
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement, parse_requirement
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
@@ -44,6 +46,7 @@ from maia.spark.governed.reader import (
     TooManyPeriods,
     UnknownTerms,
 )
+from maia.spark.governed.reading_ledger import check_on_record, put_on_record
 from maia.spark.governed.recorded import Recorded, between
 from maia.spark.governed.requirements import FrameRequirements, frame_requirements
 from maia.spark.governed.right_watch import HeldRight, Watch
@@ -101,6 +104,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     watch: Watch | None = None,
     shown_as: VerifiedType | None = None,
     transformation_keys: TransformationKeySource | None = None,
+    ledger: str | PathLike[str] | None = None,
 ) -> DataFrame:
     """Return the events published between two moments as `reader` may see them, named as in `event_type`.
 
@@ -117,9 +121,11 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     table's grants when its right is gone; executors ask for them if there are
     `keys`, with a source or without. `shown_as` is the type that the reader's right converts events into,
     and in whose names the filter and the columns are then; `transformation_keys` is where executors
-    find the secrets of pseudonyms and noise. Raises the kernel's refusal if the reader
-    had no right at any moment of the period.
+    find the secrets of pseudonyms and noise. `ledger` is a folder in which all that the table shows is
+    put on record before it is handed out, as a broker does; the owner of a type may demand one. Raises
+    the kernel's refusal if the reader had no right at any moment of the period.
     """
+    check_on_record((*versions, event_type), ledger, is_stream=is_stream)
     named = event_type if shown_as is None else shown_as
     wanted = _parsed(filter, named)
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
@@ -149,6 +155,10 @@ def governed(  # noqa: PLR0913 - every one is named at the call
         rows = table.of_all(frames, plans, delivered)
     else:
         rows = reduce(DataFrame.unionAll, [table.of(frames, plan, delivered) for plan in plans])
+    if ledger is not None:
+        shown, marked = _delivered(named, columns, with_meta=True), replace(table, with_meta=True)
+        parts = [(plan.slice, marked.of(frames, plan, shown)) for plan in plans]
+        put_on_record(Path(ledger), parts, shown, request=request, reader=reader, now=system_now())
     if watch is not None:
         watch.begin(table.held(request, slices, since=since, until=until))
     return rows

@@ -1,0 +1,80 @@
+"""X5: what a governed table shows is on record before it is handed out, row for row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials import TypeName
+from maia.ledger.files import disclosures_in
+from maia.ledger.records import from_ranges
+from maia.spark.governed.reading_ledger import ReadingNotOnRecord
+from maia.spark.governed.table import governed
+from maia.types import TypeDefinition, sign_definition, verify_definition
+from support.governed import (
+    ATTRIBUTES,
+    NOON,
+    OWNER,
+    PLATE,
+    READER,
+    SPEED,
+    Recorded,
+    at,
+    between,
+    grant,
+    reader,
+    sightings,
+)
+
+
+def demanding():
+    name = TypeName(OWNER.principal, "uk.gov.Numberplate", "0")
+    definition = replace(TypeDefinition(name, None, ATTRIBUTES), ledger=True)
+    return verify_definition(sign_definition(definition, OWNER), at=NOON)
+
+
+def test_each_row_is_on_record_with_the_attributes_that_it_shows_and_the_certificates_by_which(
+    spark, tmp_path
+):
+    log = Recorded(tmp_path / "log", event_type=demanding())
+    log.publish(sightings(60))
+    log.publish(sightings(40, 60), published_at=at(4))
+    log.write()
+    slow, early = grant(READER, [PLATE], "speed < 30"), grant(READER, [SPEED], validity=between(None, 2))
+    ledger = tmp_path / "ledger"
+    asked = {
+        "log": str(log.folder),
+        "event_type": log.event_type,
+        "reader": reader(slow, early),
+        "with_meta": True,
+    }
+    table = governed(spark, ledger=ledger, **asked)
+    recorded = list(disclosures_in(ledger))  # nothing was read of the table yet
+    names = {one.name: one.uid for one in ATTRIBUTES}
+    shown = defaultdict(set)
+    for row in table.collect():
+        seen = tuple(sorted(names[name] for name in names if row[name] is not None))
+        shown[row["_sequence"], seen].add(row["_row"])
+    found = defaultdict(set)
+    for one in recorded:
+        found[one.sequence, one.attributes].update(from_ranges(one.ranges))
+        by = {slow.id, early.id} if one.sequence == 1 else {slow.id}
+        assert (one.recipient, one.broker, set(one.certificates)) == (
+            READER.principal.key,
+            READER.principal.key,
+            by,
+        )
+    assert dict(found) == dict(shown) != {}
+
+
+def test_without_a_record_nothing_is_read_of_a_type_whose_owner_demands_one(spark, tmp_path):
+    log = Recorded(tmp_path, event_type=demanding())
+    log.publish(sightings(3))
+    log.write()
+    asked = {"log": str(tmp_path), "event_type": log.event_type, "reader": reader()}
+    with pytest.raises(ReadingNotOnRecord):
+        governed(spark, **asked)
+    with pytest.raises(ReadingNotOnRecord):
+        governed(spark, is_stream=True, ledger=tmp_path / "ledger", **asked)
