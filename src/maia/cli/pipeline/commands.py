@@ -26,8 +26,10 @@ from maia.cli.pipeline.source import (
     OwnerOf,
     ProvidersOf,
     RequiresOf,
+    ShownAs,
     Signers,
     StatementsOf,
+    TransformationKeysOf,
     TypeOf,
 )
 from maia.errors import BadInput
@@ -153,6 +155,8 @@ def run(
     identity: IdentitiesOf = None,
     provider: ProvidersOf = None,
     requires: RequiresOf = "true",
+    shown_as: ShownAs = None,
+    transformation_keys: TransformationKeysOf = None,
     batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
@@ -164,7 +168,7 @@ def run(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes, identity, provider, requires,
+        batch_bytes, identity, provider, requires, shown_as, transformation_keys,
     )  # fmt: skip
 
     application, terms = _application(name, changes)
