@@ -8,7 +8,7 @@ import shutil
 import psycopg
 import pytest
 
-from support.postgres_clinic import RELEASE, Clinic, KillableServer, clinic, killable_server, prepare
+from support.postgres_clinic import RELEASE, STORE, Clinic, KillableServer, clinic, killable_server, prepare
 from support.processes import until
 
 __all__ = ["clinic", "killable_server"]
@@ -27,10 +27,13 @@ def drained(clinic: Clinic) -> None:
 def test_a_database_from_a_backup_is_refused_and_goes_on_as_its_operator_decides(
     tmp_path, killable_server: KillableServer
 ) -> None:
-    """A94: row 2 waits in the backup and was published since; accepted, it is discarded, and row 4 leaves."""
+    """A94: row 2 waits in the backup and was published since; accepted, it is discarded, and row 5 leaves.
+
+    An event that was stored since then, and is gone, is named.
+    """
     clinic = prepare(tmp_path, killable_server.address)
     clinic.sql(TABLE)
-    clinic.install(RELEASE)
+    clinic.install(STORE + RELEASE)
     with clinic.broker():
         clinic.subscribe()
         with clinic.connector():
@@ -41,6 +44,8 @@ def test_a_database_from_a_backup_is_refused_and_goes_on_as_its_operator_decides
         killable_server.back_up(backup)
         with clinic.connector():
             clinic.sql(insert(3))
+            clinic.prescribe({"doctor": "D1", "patient": "P1", "drug": "aspirin", "dose": 1})
+            until(lambda: clinic.sql("SELECT count(*) FROM prescribed") == [(1,)])
             drained(clinic)
             killable_server.put_back(backup)
             # The connector notices by itself, and again when it is started.
@@ -51,11 +56,16 @@ def test_a_database_from_a_backup_is_refused_and_goes_on_as_its_operator_decides
         clinic.sql(insert(4))
         assert clinic.postgres("accept").returncode == 2
         accepted = clinic.postgres("accept", "--discard", "--json")
-        assert json.loads(accepted.stdout)["discarded"] == {"prescriptions": 2}
+        answered = json.loads(accepted.stdout)
+        assert answered["discarded"] == {"prescriptions": 2}
+        first, last = answered["lost"]["prescribed"]
+        assert first <= last
+        clinic.prescribe({"doctor": "D1", "patient": "P1", "drug": "aspirin", "dose": 2})
         clinic.sql(insert(5))
         with clinic.connector():
             drained(clinic)
             assert [event["dose"] for event in clinic.read(4)] == [1, 2, 3, 5]
+            until(lambda: clinic.sql("SELECT dose FROM prescribed") == [(2,)])
 
 
 def test_a_copy_of_a_database_does_not_publish_what_the_original_publishes(clinic: Clinic) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import psycopg
 
@@ -69,3 +70,17 @@ def test_what_is_prescribed_is_stored_and_its_prescription_leaves_with_the_same_
         ]
     stored = clinic.sql("SELECT doctor, patient, dose FROM prescribed ORDER BY maia_position, maia_row")
     assert stored == [("D1", "P1", 7), ("D1", "P2", 8), ("D2", "P2", -(2**63))]
+
+
+def test_a_connector_stops_when_it_is_told_to_and_is_faithful_to_its_broker(clinic: Clinic) -> None:
+    clinic.sql(PRESCRIPTIONS)
+    clinic.install(STORE + RELEASE)
+    with clinic.broker(), clinic.connector() as connector:
+        second = clinic.postgres("run")
+        assert "UNAVAILABLE-DATA-FOLDER" in second.stderr
+        connector.send_signal(signal.SIGTERM)
+        assert connector.wait(60) == 0
+    clinic.replace_broker()
+    with clinic.broker():
+        other = clinic.postgres("run")
+        assert (other.returncode, "REFUSED-BROKER-NOT-TRUSTED" in other.stderr) == (3, True), other.stderr

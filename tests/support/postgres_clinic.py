@@ -112,6 +112,15 @@ class Clinic:
         except AssertionError as problem:
             raise AssertionError((self.home / who / "err.log").read_text()[-3000:]) from problem
 
+    def replace_broker(self) -> None:
+        """Put another broker, with its own key and log, at the same address."""
+        for name in ("broker.key", "broker.pub"):
+            (self.home / name).unlink()
+        for name in ("broker-certs", "data", "log"):
+            shutil.rmtree(self.home / name)
+        assert command("key", "new", "broker.key", cwd=self.home).returncode == 0
+        lets_connect(self.home, "broker")
+
     def errors(self, who: str) -> str:
         """Return what a process wrote to its log."""
         return (self.home / who / "err.log").read_text()

@@ -18,6 +18,7 @@ from maia.postgres.positions import Positions, identity_of
 from maia.postgres.schema import (
     columns_of_table,
     function_body,
+    installed_releases,
     outbox_columns,
     store_columns,
     trigger_name,
@@ -74,8 +75,9 @@ async def _check_releases(
             sql.Identifier(schema)
         )
     )
-    known = {name: (next_frame, refused) for name, next_frame, refused in await found.fetchall()}
-    for name in known.keys() - {one.name for one in prepared.releases}:
+    installed = await installed_releases(connection, schema)
+    known = {name: state for name, *state in await found.fetchall() if name in installed}
+    for name in sorted(installed - {one.name for one in prepared.releases}):
         findings.differences.append(f"release `{name}` is installed, and the file does not declare it")
     for release in prepared.releases:
         if release.name not in known:

@@ -23,7 +23,7 @@ from psycopg import sql
 
 from maia.errors import BadInput, Refusal
 from maia.net.stores import FolderStore, StoreUnavailable
-from maia.postgres.schema import FORMAT
+from maia.postgres.schema import FORMAT, installed_releases
 from maia.postgres.values import Connection
 from maia.private_files import make_private_folder, sync_folder
 
@@ -32,9 +32,11 @@ __all__ = [
     "BadPositions",
     "Identity",
     "NotInstalled",
+    "OtherBroker",
     "Positions",
     "RestoredDatabase",
     "accept",
+    "bind",
     "identity_of",
 ]
 
@@ -45,6 +47,12 @@ class RestoredDatabase(Refusal):
     """The database is an older copy of the one that has published, or a copy on another server."""
 
     code = "REFUSED-POSTGRES-RESTORED"
+
+
+class OtherBroker(Refusal):
+    """Another broker answers than the one that the database is bound to."""
+
+    code = "REFUSED-POSTGRES-BROKER"
 
 
 class NotInstalled(BadInput):
@@ -67,7 +75,9 @@ class Identity:
     is_copy: bool
     """Whether it was installed on another server, or as another database."""
     broker: str | None
-    """The broker that it is connected to, once it was."""
+    """The broker that it is bound to, once it was connected."""
+    may_rebind: bool
+    """Whether the broker that answers next is the one from then on."""
     is_fresh: bool
     """Whether nothing was stored or released yet."""
 
@@ -83,7 +93,7 @@ async def identity_of(connection: Connection, schema: str) -> Identity:
             "SELECT format, incarnation::text, broker,"
             " (own.system_identifier, own.database) IS DISTINCT FROM (control.system_identifier, here.oid),"
             " NOT EXISTS (SELECT FROM {s}.releases WHERE next_frame > 0)"
-            " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0)"
+            " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0), may_rebind"
             " FROM {s}.connection own, pg_control_system() control, pg_database here"
             " WHERE here.datname = current_database()"
         ).format(s=sql.Identifier(schema))
@@ -91,7 +101,32 @@ async def identity_of(connection: Connection, schema: str) -> Identity:
     row = await found.fetchone()
     if row is None or row[0] != FORMAT:
         raise NotInstalled(f"schema `{schema}` is of another version: run `maia postgres install`")
-    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[4]))
+    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
+
+
+async def bind(connection: Connection, schema_name: str, broker: str) -> None:
+    """Bind the database to the broker that has answered, and to no other from then on.
+
+    Positions are those of one broker's log. A store that has come some way in one cannot go on in another.
+    """
+    schema = sql.Identifier(schema_name)
+    async with connection.transaction():
+        found = await connection.execute(
+            sql.SQL(
+                "SELECT name FROM {s}.stores, {s}.connection"
+                " WHERE position > 0 AND broker IS DISTINCT FROM %s ORDER BY name"
+            ).format(s=schema),
+            [broker],
+        )
+        row = await found.fetchone()
+        if row is not None:
+            raise OtherBroker(
+                f"store `{row[0]}` has events of another broker's log; to store events of this one, "
+                "declare it anew, with another name and table"
+            )
+        await connection.execute(
+            sql.SQL("UPDATE {}.connection SET broker = %s, may_rebind = false").format(schema), [broker]
+        )
 
 
 class Positions:
@@ -243,8 +278,7 @@ async def accept(
     kept: dict[str, int] = {}
     discarded: dict[str, int] = {}
     async with connection.transaction():
-        found = await connection.execute(sql.SQL("SELECT name FROM {}.releases").format(schema))
-        for (name,) in await found.fetchall():
+        for name in await installed_releases(connection, schema_name):
             out = sql.Identifier(schema_name, f"out_{name}")
             if publish:
                 counted = await connection.execute(sql.SQL("SELECT count(*) FROM {}").format(out))
@@ -263,7 +297,7 @@ async def accept(
         )
         await connection.execute(
             sql.SQL(
-                "UPDATE {}.connection SET incarnation = %s, broker = NULL,"
+                "UPDATE {}.connection SET incarnation = %s, may_rebind = true,"
                 " (system_identifier, database) = (SELECT system_identifier, oid FROM pg_control_system(),"
                 " pg_database WHERE datname = current_database())"
             ).format(schema),

@@ -28,9 +28,9 @@ from maia.net.observer import Records
 from maia.net.signals import until_told_to_stop
 from maia.postgres.config import PreparedConnector
 from maia.postgres.outbox import ConnectorInUse
-from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, identity_of
+from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, bind, identity_of
 from maia.postgres.release import ReleaseTask
-from maia.postgres.schema import channel
+from maia.postgres.schema import channel, installed_releases
 from maia.postgres.store import StoreTask
 from maia.postgres.values import Connection, connected, database_problem
 
@@ -58,6 +58,7 @@ class _Task(Protocol):
     """A store or a release."""
 
     name: str
+    is_serving: asyncio.Event
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
         """Work until the connection or the right ends."""
@@ -83,11 +84,12 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
     positions = Positions(prepared.config.data)
     identity = await _again(lambda: _identity(prepared, positions), records, "database")
     broker = identity.broker
-    if broker is None:
-        # The first time, whichever broker answers there is the one, and no other from then on.
+    if broker is None or identity.may_rebind:
+        # The first time, the broker that answers is the one, and no other from then on.
         async with _client(prepared, records, None) as client:
-            broker = str(client.broker)
-        await _again(lambda: _keep_broker(prepared, broker), records, "database")
+            answering = str(client.broker)
+        await _again(lambda: _bind(prepared, answering), records, "database")
+        broker = answering
     async with _client(prepared, records, read_principal(broker)) as client:
         stores = [
             StoreTask(one, client=lambda: client, positions=positions, records=records)
@@ -105,6 +107,8 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
                 group.create_task(_listen(prepared, releases, records))
                 group.create_task(_renew(prepared, client, records))
                 group.create_task(_report(stores, releases, records))
+                for task in tasks:
+                    await task.is_serving.wait()
                 names = (
                     tuple(one.name for one in prepared.stores),
                     tuple(one.name for one in prepared.releases),
@@ -128,12 +132,11 @@ async def _identity(prepared: PreparedConnector, positions: Positions) -> Identi
 
 
 async def _check_installed(connection: Connection, prepared: PreparedConnector) -> None:
-    schema = sql.Identifier(prepared.config.schema)
-    for table, declared in (("stores", prepared.stores), ("releases", prepared.releases)):
-        found = await connection.execute(
-            sql.SQL("SELECT name FROM {}.{}").format(schema, sql.Identifier(table))
-        )
-        known = {name for (name,) in await found.fetchall()}
+    schema = prepared.config.schema
+    found = await connection.execute(sql.SQL("SELECT name FROM {}.stores").format(sql.Identifier(schema)))
+    stores = {name for (name,) in await found.fetchall()}
+    releases = await installed_releases(connection, schema)
+    for declared, known in ((prepared.stores, stores), (prepared.releases, releases)):
         missing = [one.name for one in declared if one.name not in known]
         if missing:
             raise NotInstalled(
@@ -141,14 +144,9 @@ async def _check_installed(connection: Connection, prepared: PreparedConnector) 
             )
 
 
-async def _keep_broker(prepared: PreparedConnector, broker: str) -> None:
+async def _bind(prepared: PreparedConnector, broker: str) -> None:
     async with connected(prepared.config.database) as connection:
-        await connection.execute(
-            sql.SQL("UPDATE {}.connection SET broker = %s WHERE broker IS NULL").format(
-                sql.Identifier(prepared.config.schema)
-            ),
-            [broker],
-        )
+        await bind(connection, prepared.config.schema, broker)
 
 
 async def _run(task: _Task, prepared: PreparedConnector, identity: Identity, records: Records) -> None:

@@ -57,6 +57,8 @@ class ReleaseTask:
         """The number of the next frame that the publisher sends."""
         self.woken = asyncio.Event()
         """Set when a transaction that releases something has committed."""
+        self.is_serving = asyncio.Event()
+        """Set once the broker has accepted the advertisement."""
         self.published = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
@@ -66,6 +68,7 @@ class ReleaseTask:
         self._positions.check_release(self._release.name, outbox.next_frame)
         first = batch[0].number if batch else outbox.next_frame
         publisher = await self._advertised(Numbering(self._stream(incarnation), first))
+        self.is_serving.set()
         done: int | None = None
         loop, began, rows = asyncio.get_running_loop(), 0.0, 0
         while True:

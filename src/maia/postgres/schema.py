@@ -39,6 +39,7 @@ __all__ = [
     "columns_of_table",
     "function_body",
     "install",
+    "installed_releases",
     "outbox_columns",
     "remove",
     "store_columns",
@@ -99,7 +100,7 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
         """CREATE TABLE IF NOT EXISTS {s}.connection (
             is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only), format integer NOT NULL,
             incarnation uuid NOT NULL, system_identifier bigint NOT NULL, database oid NOT NULL,
-            broker text)""",
+            broker text, may_rebind boolean NOT NULL DEFAULT true)""",
         "CREATE SEQUENCE IF NOT EXISTS {s}.positions",
         "CREATE TABLE IF NOT EXISTS {s}.turn ()",
         """CREATE TABLE IF NOT EXISTS {s}.commits (
@@ -351,6 +352,18 @@ async def columns_of_table(connection: Connection, table: TableName) -> dict[str
     return dict(await found.fetchall())
 
 
+async def installed_releases(connection: Connection, schema: str) -> set[str]:
+    """Return the releases that have an outbox."""
+    found = await connection.execute(
+        sql.SQL(
+            "SELECT name FROM {}.releases WHERE to_regclass(format('%%I.%%I', %s::text, 'out_' || name))"
+            " IS NOT NULL"
+        ).format(sql.Identifier(schema)),
+        [schema],
+    )
+    return {name for (name,) in await found.fetchall()}
+
+
 async def install(connection: Connection, prepared: PreparedConnector, *, role: str) -> None:
     """Put into the database what the file declares, as a whole or not at all; `role` runs the connector."""
     schema = sql.Identifier(prepared.config.schema)
@@ -365,11 +378,32 @@ async def install(connection: Connection, prepared: PreparedConnector, *, role: 
             ).format(schema),
             [FORMAT, uuid4()],
         )
+        await _remove_undeclared(connection, prepared)
         for release in prepared.releases:
             await _install_release(connection, schema, release)
         for store in prepared.stores:
             await _install_store(connection, schema, store)
         await _grant(connection, schema, prepared, role)
+
+
+async def _remove_undeclared(connection: Connection, prepared: PreparedConnector) -> None:
+    """Take releases out that the file does not declare any more; rows that wait are not lost."""
+    schema_name = prepared.config.schema
+    schema = sql.Identifier(schema_name)
+    installed = await installed_releases(connection, schema_name)
+    for name in installed - {one.name for one in prepared.releases}:
+        out = sql.Identifier(schema_name, f"out_{name}")
+        await _drop_triggers(connection, schema_name, name)
+        if await _has_rows(connection, out):
+            raise RowsWaiting(
+                f"rows of release `{name}` wait to be published, and the file does not declare it any more; "
+                "let the connector publish them with the old file, then install"
+            )
+        await connection.execute(sql.SQL("DROP TABLE {}").format(out))
+        # Its numbers are kept: if it is declared again one day, none of them is used a second time.
+        for table in ("commits", "frames"):
+            statement = sql.SQL("DELETE FROM {}.{} WHERE release = %s")
+            await connection.execute(statement.format(schema, sql.Identifier(table)), [name])
 
 
 async def _grant(
@@ -404,10 +438,9 @@ async def remove(connection: Connection, schema_name: str, *, force: bool) -> li
     schema = sql.Identifier(schema_name)
     async with connection.transaction():
         try:
-            found = await connection.execute(sql.SQL("SELECT name FROM {}.releases").format(schema))
-        except psycopg.errors.UndefinedTable:
+            releases = sorted(await installed_releases(connection, schema_name))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             raise NotInstallable(f"nothing of a connector is installed in schema `{schema_name}`") from None
-        releases = [name for (name,) in await found.fetchall()]
         for name in releases:
             if not force and await _has_rows(connection, sql.Identifier(schema_name, f"out_{name}")):
                 raise RowsWaiting(

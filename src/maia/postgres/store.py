@@ -52,6 +52,8 @@ class StoreTask:
         self._arrived: list[Delivered] = []
         """Frames that were taken from the subscription and are not known to be stored."""
         self._missed_upto = 0
+        self.is_serving = asyncio.Event()
+        """Set once the broker has accepted the subscription."""
         self.stored = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
@@ -74,6 +76,7 @@ class StoreTask:
             "UPDATE {s}.stores SET position = %s, stored = stored + %s, missed = missed + %s"
             " WHERE name = %s AND position = %s"
         ).format(**names)
+        self.is_serving.set()
         derived = [await self._derived(connection, names, *one) for one in self._store.derived]
         while True:
             if not self._arrived:

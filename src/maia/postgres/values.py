@@ -95,7 +95,14 @@ async def connected(url: str, *, is_queue: bool = False) -> AsyncIterator[Connec
     A queue is read by its index alone: its statistics are always out of date.
     """
     connection = await psycopg.AsyncConnection.connect(
-        url, connect_timeout=_CONNECT_S, application_name="maia postgres"
+        url,
+        connect_timeout=_CONNECT_S,
+        application_name="maia postgres",
+        # A server that has vanished without a word is noticed within a minute.
+        keepalives_idle=20,
+        keepalives_interval=5,
+        keepalives_count=4,
+        tcp_user_timeout=40_000,
     )
     try:
         await connection.set_autocommit(True)
