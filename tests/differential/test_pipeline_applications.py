@@ -151,7 +151,7 @@ def test_noise_and_air_are_measured_as_by_hand(spark, tmp_path):
 
 
 def test_prescriptions_are_audited_as_by_hand(spark, tmp_path):
-    """D5: doses against the doctor's own others, patients not treated; repeated and unknown ones, too."""
+    """D5: doses against the doctor's own others, patients not treated; equal and unknown ones, too."""
     events = Events(spark, tmp_path, "prescriptions")
     odd = [{**events.rows[0], "treated": None}, {**events.rows[1], "dose": None}, events.rows[2]]
     table = pa.Table.from_pylist([*events.rows, *odd], schema=events.table.schema)

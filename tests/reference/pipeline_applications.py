@@ -154,13 +154,13 @@ def audit(
     others_min: int = 5,
 ) -> set[Row]:
     """Return prescriber, drug, start of the four weeks, day, and what that day comes to."""
-    histories: dict[Row, set[Row]] = defaultdict(set)
+    histories: dict[Row, list[Row]] = defaultdict(list)
     for event in events:
         named = ("time", "prescriber", "drug", "dose")
         if event["drug_class"] in classes and all(event[name] is not None for name in named):
             since = EPOCH + (event["time"] - EPOCH) // timedelta(days=days) * timedelta(days=days)
             prescription = (event["time"], Fraction(str(event["dose"])), event["reference"], event["treated"])
-            histories[event["prescriber"], event["drug"], since].add(prescription)
+            histories[event["prescriber"], event["drug"], since].append(prescription)
     return {
         (*key, day, *audited_day(written, day, Fraction(times), others_min))
         for key, written in histories.items()
@@ -168,12 +168,13 @@ def audit(
     }
 
 
-def audited_day(written: set[Row], day: object, times: Fraction, others_min: int) -> Row:
+def audited_day(written: Sequence[Row], day: object, times: Fraction, others_min: int) -> Row:
     """Say what one day of a history comes to: each dose is compared with all others of the history."""
     that_day = [one for one in written if one[0].date() == day]
     unusual = 0
     for one in that_day:
-        others = [each[1] for each in written if each is not one]
+        others = [each[1] for each in written]
+        others.remove(one[1])
         unusual += len(others) >= others_min and one[1] > times * sum(others) / len(others)
     patients = {reference for _, _, reference, _ in that_day}
     untreated = sum(treated is not True for *_, treated in that_day)

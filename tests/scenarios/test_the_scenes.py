@@ -57,6 +57,7 @@ def test_a_customer_sees_the_flows_that_its_brokerage_has_paid_for_while_its_acc
     assert commodity["seller"] == "Ashdown"
     assert not any(ticker["close_up"][2]["seen"].values())
     assert ticker["readers"]["Bob"]["ended"] == "POLICY-REVOKED"
+    assert all(one["disclosed"] > one["delivered"] for one in ticker["readers"].values()), "probes, too"
     assert ticker["refused"][0]["code"] == "REFUSED-LOGIN"
 
 
@@ -65,6 +66,7 @@ def homecare() -> dict:
     return played("homecare")
 
 
+@pytest.mark.postgres
 def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare: dict) -> None:
     """OASIS'08, figure 4: stored and released in one transaction, although the connector was killed."""
     shown = [(one["by"], one["event"]["patient"]) for one in homecare["close_up"]]
@@ -92,6 +94,7 @@ def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare
     assert tablet == [True, True, False, False]
 
 
+@pytest.mark.postgres
 def test_the_log_of_homecare_shows_each_reader_what_it_received_unless_a_right_was_lost(
     homecare: dict,
 ) -> None:

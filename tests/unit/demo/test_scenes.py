@@ -13,9 +13,10 @@ import pytest
 from maia.cli.demo import Story
 from maia.demo.scenes import SCENES
 from maia.demo.scenes.play import Inbox, Published, Stage
-from maia.demo.scenes.scene import assemble
+from maia.demo.scenes.scene import Wallet, assemble
 from maia.demo.scenes.tables import LogTable
 from maia.events import Instant
+from maia.ledger.records import Disclosure
 from maia.roles import parse_policy
 from maia.testing import postgres_server
 
@@ -43,6 +44,42 @@ def test_a_difference_between_network_and_kernel_is_a_failure() -> None:
         "Carol missed 1 events, against the kernel",
         "Carol got 1 events, against the kernel",
     ]
+
+
+def told(
+    *, rows: int = 1, attributes: tuple[str, ...] = ("3",), certificate: bytes | None = None
+) -> list[str]:
+    """Return what is found when Carol received the stock of one trade, and the ledgers say this."""
+    cast = assemble(SCENES["ticker"](), b"a fixed seed", now=NOW)
+    stage = Stage(SimpleNamespace(cast=cast), print, None, None)
+    stage.inboxes = {reader.name: Inbox() for reader in cast.scene.readers}
+    stage.wallets = {reader.name: Wallet((), ()) for reader in cast.scene.readers}
+    stage.inboxes["Carol"].events = [{"stock": "MAI", "seller": None}]
+    carol = cast.principal("Carol")
+    held = cast.certificates["Carol"][0].id if certificate is None else certificate
+    nothing = b""
+    disclosure = Disclosure(
+        NOW,
+        nothing,
+        carol.key,
+        nothing,
+        nothing,
+        nothing,
+        (held,),
+        nothing,
+        nothing,
+        1,
+        (0, rows - 1),
+        attributes,
+    )
+    return list(stage.unexplained({carol: [disclosure]}))
+
+
+def test_a_delivery_that_no_ledger_explains_is_a_failure() -> None:
+    assert told() == []
+    assert told(rows=2) == ["the ledgers name 2 events for Carol, who received 1"]
+    assert told(attributes=("4",)) == ["Carol saw attributes that no ledger names: stock"]
+    assert told(certificate=b"another") == ["a ledger names a certificate that Carol does not hold"]
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,10 @@ from maia.cli.pipeline.source import (
     ProvidersOf,
     RecordOf,
     RequiresOf,
+    ShownAs,
     Signers,
     StatementsOf,
+    TransformationKeysOf,
     TypeOf,
 )
 from maia.errors import BadInput
@@ -171,6 +173,8 @@ def run(
     provider: ProvidersOf = None,
     requires: RequiresOf = "true",
     ledger: RecordOf = None,
+    shown_as: ShownAs = None,
+    transformation_keys: TransformationKeysOf = None,
     batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
@@ -182,7 +186,7 @@ def run(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes, identity, provider, requires, ledger,
+        batch_bytes, identity, provider, requires, ledger, shown_as, transformation_keys,
     )  # fmt: skip
 
     application, terms = _application(name, changes)

@@ -123,6 +123,20 @@ RecordOf: TypeAlias = Annotated[
         "the owner of a type may demand it.",
     ),
 ]
+ShownAs: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--shown-as",
+        help="With --log: the type that the reader's right converts events into, after versions of it.",
+    ),
+]
+TransformationKeysOf: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--transformation-keys",
+        help="With --log: the file with the secrets of pseudonyms and noise, which every worker has.",
+    ),
+]
 
 
 BatchBytes: TypeAlias = Annotated[
@@ -152,6 +166,8 @@ class Asked:
     providers: list[str] | None = None
     requires: str = "true"
     record: Path | None = None
+    shown_as: list[Path] | None = None
+    transformation_keys: Path | None = None
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
@@ -173,7 +189,7 @@ class Asked:
             from maia.config.constitutions import read_constitutions
 
             quorums = read_constitutions(self.credentials or [])
-            newest = _versions(self.definitions or [], quorums)[-1]
+            newest = _versions(self.shown_as or self.definitions or [], quorums)[-1]
             application.check_names({one.name: one.kind for one in newest.attributes})
 
     def check_log(self) -> None:
@@ -211,8 +227,21 @@ class Asked:
         if self.path is not None:
             yield parquet_source(spark, self.path)
             return
-        with self._governed_source(spark, list(application.reads)) as source:
+        with self._governed_source(spark, list(application.reads), **self._transformed()) as source:
             yield source
+
+    # Any: what `governed` is told by name.
+    def _transformed(self) -> dict[str, Any]:
+        """Return what `governed` needs where the reader's right transforms events."""
+        from maia.config.constitutions import read_constitutions
+        from maia.keystore.transformation_keys import TransformationKeyFile
+
+        named: dict[str, Any] = {}
+        if self.shown_as:
+            named["shown_as"] = _versions(self.shown_as, read_constitutions(self.credentials or []))[-1]
+        if self.transformation_keys is not None:
+            named["transformation_keys"] = TransformationKeyFile(str(self.transformation_keys.resolve()))
+        return named
 
     @contextmanager
     # Any: what `governed` is told by name.

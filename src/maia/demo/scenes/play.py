@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
+from maia.credentials import Principal
 from maia.demo.scenes.scene import Happening, Reader, Scene, Wallet
 from maia.demo.scenes.world import World
 from maia.errors import MaiaError, Refusal, Unavailable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from maia.client.api.client import Client
     from maia.client.api.publisher import Publisher
     from maia.client.api.subscription import Subscription
+    from maia.ledger.records import Disclosure
 
 __all__ = ["Attempted", "Inbox", "NotConnectedInTime", "Published", "Say", "Stage", "play"]
 
@@ -120,6 +122,8 @@ class Stage:
     """What the database's table holds, as the acts know it."""
     lost: set[str] = field(default_factory=set)
     """The readers that have lost a right."""
+    disclosed: dict[str, int] = field(default_factory=dict)
+    """How many events for each reader are in the brokers' ledgers, probes included."""
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -324,6 +328,24 @@ class Stage:
             for words, count in (("missed", expected - received), ("got", received - expected)):
                 if count.total():
                     yield f"{reader.name} {words} {count.total()} events, against the kernel"
+
+    def unexplained(self, disclosures: Mapping[Principal, Sequence[Disclosure]]) -> Iterator[str]:
+        """Say where the brokers' ledgers are not what the readers received, and by which right."""
+        cast = self.world.cast
+        for reader in self.scene.readers:
+            inbox, told = self.inboxes[reader.name], disclosures.get(cast.principal(reader.name), ())
+            rows = self.disclosed[reader.name] = sum(one.rows for one in told)
+            received = len(inbox.events) + len(inbox.probes)
+            if rows != received:
+                yield f"the ledgers name {rows} events for {reader.name}, who received {received}"
+            held = (*cast.certificates[reader.name], *self.wallets[reader.name].certificates)
+            if not {each for one in told for each in one.certificates} <= {one.id for one in held}:
+                yield f"a ledger names a certificate that {reader.name} does not hold"
+            names = {one.uid: one.name for one in cast.types[reader.shown_as or reader.type_name].attributes}
+            shown = {names.get(uid) for one in told for uid in one.attributes}
+            seen = {name for name, values in self.values_seen(reader.name).items() if values}
+            if not seen <= shown:
+                yield f"{reader.name} saw attributes that no ledger names: {', '.join(sorted(seen - shown))}"
 
     def due(self, reader: str) -> list[Happening]:
         """Return what the kernel says that a reader has to see, in order."""

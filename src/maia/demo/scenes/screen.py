@@ -97,6 +97,7 @@ def _played(
         say(_processes(world))
         stage = asyncio.run(play(world, say))
         world.stop()
+        stage.broken += stage.unexplained(world.disclosures())
         return stage, world.rolled()
 
 
@@ -136,6 +137,7 @@ def show_deliveries(screen: Console, stage: Stage, *, has_details: bool) -> None
     for one in shown[:until]:
         _show_event(screen, stage, one)
     _show_totals(screen, stage)
+    screen.print(f"  on record in the brokers' ledgers: {sum(stage.disclosed.values()):,}, probes included")
     screen.print("\nWho tried for more:")
     rows = [[one.title, one.code or "NOTHING STOPPED IT"] for one in stage.attempted]
     _print_aligned(screen, rows)
@@ -232,6 +234,7 @@ def _record(stage: Stage) -> dict[str, object]:
         reader.name: {
             "delivered": len(stage.inbox(reader.name).events),
             "withheld": _withheld(stage, reader.name),
+            "disclosed": stage.disclosed[reader.name],
             "ended": stage.inbox(reader.name).ended,
             "values": {name: len(values) for name, values in stage.values_seen(reader.name).items()},
         }

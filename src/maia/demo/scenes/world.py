@@ -2,7 +2,8 @@
 
 Each is a process of its own: `maia broker`, `maia domain serve`, and where a
 database takes part, a PostgreSQL server of this run alone with `maia postgres
-run`. The first broker records what it carries. An
+run`. The first broker records what it carries, and each keeps a ledger of what it
+delivers. An
 organisation registers what it knows of a reader over the HTTP interface of its
 server; the reader logs in there, as `maia login` does.
 """
@@ -22,6 +23,7 @@ from psycopg import sql
 
 from maia.clock import system_now
 from maia.credentials import (
+    Principal,
     SignedStatement,
     certificate_from_bytes,
     certificate_to_text,
@@ -48,10 +50,12 @@ from maia.types import definition_to_text
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
     from maia.api.requests import ApiArgument
+    from maia.ledger.records import Disclosure
 
 __all__ = ["FactNotRetracted", "Recording", "World", "world_at_work"]
 
 _LOG: Final = "log"
+_LEDGER: Final = "ledger"
 _SECRETS: Final = "transformations.key"
 _STORED: Final = "stored"
 _STATEMENTS_S: Final = 600
@@ -106,6 +110,16 @@ class World:
         with EventLog.open(folder) as log:
             segments = log.roll(system_now())
         return Recording(folder, sum(one.frames for one in segments), sum(one.events for one in segments))
+
+    def disclosures(self) -> dict[Principal, list[Disclosure]]:
+        """Return what the ledgers of all brokers, which have stopped, say about each recipient."""
+        from maia.ledger.files import disclosures_in
+
+        found: dict[Principal, list[Disclosure]] = {}
+        for name in self.cast.scene.brokers:
+            for one in disclosures_in(home_of(self.folder, name) / _LEDGER):
+                found.setdefault(Principal(one.recipient), []).append(one)
+        return found
 
     def kill(self, name: str) -> None:
         """End a process at once, as a power cut would."""
@@ -270,7 +284,9 @@ def _type_file(name: str) -> str:
 def _start_broker(world: World, name: str, settings: Mapping[str, object]) -> Starting:
     home = home_of(world.folder, name)
     _write_types(world.cast, home)
-    kept = {} if world.secrets is None else {"transformation_keys": str(world.secrets)}
+    kept: dict[str, object] = {"ledger.folder": _LEDGER, "ledger.all": True}
+    if world.secrets is not None:
+        kept["transformation_keys"] = str(world.secrets)
     _write(world, name, BROKER_FILE, {"types": "types", **kept, **settings})
     return _started(world, name)
 

@@ -60,8 +60,8 @@ def prescription_audit(events: DataFrame, terms: PrescriptionTerms) -> DataFrame
     histories = (
         controlled.withWatermark("time", f"{terms.late_days} days")
         .groupBy("prescriber", "drug", F.window("time", f"{terms.history_days} days").alias("window"))
-        # A set, because a prescription that arrived twice is one prescription.
-        .agg(F.array_sort(F.collect_set(one)).alias("written"))
+        # A list, because two equal prescriptions of a day are two: the auditor may see no time of the day.
+        .agg(F.collect_list(one).alias("written"))
         .withColumn("total", _sum_of(F.col("written")))
         .withColumn("days", F.array_distinct(F.transform("written", lambda each: F.to_date(each["time"]))))
     )

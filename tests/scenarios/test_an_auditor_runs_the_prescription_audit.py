@@ -1,0 +1,99 @@
+"""D5: an auditor audits a hospital's log under a View without patients (OASIS'08, section 7.2)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from maia.cli import main
+from maia.clock import system_now
+from maia.credentials import UNBOUNDED, AuthorisationCertificate, certificate_to_text, issue
+from maia.demo.scenes.homecare import HOMECARE
+from maia.demo.scenes.scene import assemble
+from maia.events import Instant
+from maia.keystore.key_files import create_key_file
+from maia.keystore.transformation_keys import create_transformation_keys
+from maia.roles import parse_policy
+from maia.roles.grants import possible_rights
+from maia.spark.generators import PRESCRIPTIONS
+from maia.spark.session import session as spark_session
+from maia.types import definition_to_text
+from reference import pipeline_applications as by_hand
+from support.governed import Recorded
+
+PUBLISHED, SHOWN = "nhs.Authorisation", "nhs.ControlledDrugAuth"
+
+
+@pytest.fixture
+def hospital(tmp_path, monkeypatch):
+    """A recorded log of authorisations, and the auditor's key, certificate, types and secrets."""
+    now = system_now()
+    cast = assemble(HOMECARE, b"audit", now=now)
+    owner, auditor = cast.keys["hospital"], cast.keys["auditor"]
+    policy = parse_policy(
+        HOMECARE.organisations[0].policy, origin="policy", domain=owner.principal, types=dict(cast.types)
+    )
+    (right,) = possible_rights(policy, "auditor", (), auditor.principal, now)
+    granted = AuthorisationCertificate(owner.principal, auditor.principal, False, right.authority, UNBOUNDED)
+    (tmp_path / "auditor.cert").write_text(certificate_to_text(issue(granted, owner)))
+    create_key_file(tmp_path / "auditor.key", auditor, None)
+    create_transformation_keys(tmp_path / "transformations.key", owner.principal)
+    for name in (PUBLISHED, SHOWN):
+        (tmp_path / f"{name}.type").write_text(definition_to_text(cast.definitions[name]))
+    rows = PRESCRIPTIONS.rows(rows=1_200, seed=5, per_day=300).to_pylist()
+    event_type = cast.types[PUBLISHED]
+    recorded = Recorded(tmp_path / "log", event_type=event_type)
+    named = {"doctor": "prescriber", "time": "time"}
+    events = [
+        {
+            one.uid: Instant.from_datetime(row["time"])
+            if one.name == "time"
+            else row[named.get(one.name, one.name)]
+            for one in event_type.attributes
+        }
+        for row in rows
+    ]
+    recorded.publish(events, published_at=now)
+    recorded.write()
+    monkeypatch.chdir(tmp_path)
+    return rows
+
+
+def run(*more: str) -> int:
+    words = ("--log", "log", "-d", f"{PUBLISHED}.type", "-k", "auditor.key", "--credentials", "auditor.cert")
+    return main(("pipeline", "run", "prescription-audit", *words, "--out", "audited", "--json", *more))
+
+
+def test_the_audit_is_right_and_no_patient_is_in_it(
+    spark, hospital, monkeypatch, capsys, tmp_path: Path
+) -> None:
+    @contextmanager
+    def shared(*_words: object, **_options: object):
+        yield spark
+
+    monkeypatch.setattr(spark_session, "spark_session", shared)
+    secrets = ("--transformation-keys", "transformations.key")
+    assert run("--as", f"{SHOWN}.type", *secrets) == 0, capsys.readouterr().err
+    record = json.loads(capsys.readouterr().out)
+    # The auditor sees the day and not the hour.
+    seen = [
+        row | {"time": row["time"].replace(hour=0, minute=0, second=0, microsecond=0)} for row in hospital
+    ]
+    found = pq.read_table(tmp_path / "audited").to_pylist()
+    assert {tuple(row.values()) for row in found} == by_hand.audit(seen)
+    assert record["prescriptions"] == sum(row["drug_class"] in {"A", "B"} for row in hospital)
+    assert record["untreated"] > 0
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "audited").rglob("*.parquet"))
+    assert b"Dr 0" in kept, "the search would find a name"
+    assert b"patient 0" not in kept
+
+
+def test_the_auditor_sees_nothing_as_it_was_published(hospital, monkeypatch, capsys) -> None:
+    """Without the name of the type that events become, the command is refused before Spark starts."""
+    monkeypatch.setattr(spark_session, "spark_session", None)
+    assert run() == 2
+    assert "INPUT-PIPELINE-COLUMN" in capsys.readouterr().err
