@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.grants import BadGrant, one_action
-from maia.cli.inputs import AsJson, At, moment, read_certificates, read_definition, read_owner, read_principal
+from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
+from maia.cli.membership import NamedType, TypePlaces, meant_history
 from maia.cli.output import ANSWER_NO, answer
 from maia.errors import Refusal
 
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from maia.credentials import Principal, VerifiedConstitution
     from maia.events import AttributeUid, Instant, PresentValue
     from maia.policy import Audience, Evidence, Facts, Request, View
-    from maia.types import VerifiedType
+    from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["EXAMPLES", "explain"]
 
 EXAMPLES: Final = (
-    "Examples: maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
+    "Examples: maia explain LabResult --as dashboard.maia --action subscribe --filter 'value > 100'; "
+    "maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
     "--filter 'location == \"Victoria\"' --credentials certs/ --audience requester; "
     "maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/ "
     "--requires 'clearance >= 3' --identity anna.identity"
@@ -41,6 +43,8 @@ def explain(
         list[Path],
         typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum."),
     ],
+    named: NamedType = None,
+    types: TypePlaces = None,
     definition: Annotated[Path | None, typer.Option("--definition", "-d", help="The event type.")] = None,
     network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
     coordinator: Annotated[str | None, typer.Option(help="The coordinator of the network.")] = None,
@@ -76,9 +80,12 @@ def explain(
     from maia.policy import Audience, Denial, decide, gather_evidence
 
     now, quorums = moment(at), read_constitutions(credentials)
-    request = _request(
-        principal, action, definition, previous or [], network, coordinator, filter_text, now, quorums
-    )
+    is_typed = named is not None or definition is not None
+    if is_typed and (network is None or action not in ("connect", "install")):
+        history = meant_history(named, definition, previous, types, quorums)
+        request = _request_about_type(principal, action, history, filter_text, now, quorums)
+    else:
+        request = _request_about_network(principal, action, network, coordinator)
     reader = _audience(audience, {one.value: one for one in Audience})
     pool = read_certificates(credentials)
     evidence = gather_evidence(
@@ -146,30 +153,35 @@ def _assumed(evidence: Evidence) -> list[str]:
     return [f"{test.by} confirms the certificates ({test.kind.value})" for test in tests]
 
 
-def _request(
+def _request_about_network(
+    principal: str, action: str, network: str | None, coordinator: str | None
+) -> Request:
+    from maia.credentials import NetworkName
+    from maia.policy import Request
+
+    if network is None or coordinator is None:
+        raise BadGrant("name the resource: TYPE, --definition FILE, or --network NAME with --coordinator")
+    return Request(
+        read_principal(principal), one_action(action), NetworkName(read_owner(coordinator), network)
+    )
+
+
+def _request_about_type(
     principal: str,
     action: str,
-    definition: Path | None,
-    previous: list[Path],
-    network: str | None,
-    coordinator: str | None,
+    history: list[SignedDefinition],
     filter_text: str,
     now: Instant,
     quorums: tuple[VerifiedConstitution, ...],
 ) -> Request:
-    from maia.credentials import NetworkName
     from maia.policy import Request
     from maia.predicates import parse_predicate
     from maia.types import verify_definition
 
     who, wanted = read_principal(principal), one_action(action)
-    if network is not None and coordinator is not None:
-        return Request(who, wanted, NetworkName(read_owner(coordinator), network))
-    if definition is None:
-        raise BadGrant("name the resource: --definition FILE, or --network NAME with --coordinator")
     verified: VerifiedType | None = None
-    for path in [*previous, definition]:
-        verified = verify_definition(read_definition(path), at=now, previous=verified, constitutions=quorums)
+    for signed in history:
+        verified = verify_definition(signed, at=now, previous=verified, constitutions=quorums)
     assert verified is not None  # noqa: S101 - the loop ran at least once
     return Request(who, wanted, verified.name, verified, parse_predicate(filter_text, verified.vocabulary))
 

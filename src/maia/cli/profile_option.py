@@ -36,10 +36,11 @@ _FILLED: Final = {
     "--provider": "providers",
     "--log": "log",
     "--keys-at": "keys",
+    "--principal": "principal",
 }
 """Which setting of a profile is the default of which option."""
 
-_COMMANDS: Final = frozenset({"publish", "subscribe", "login", "type fetch", "cert revoke"})
+_COMMANDS: Final = frozenset({"publish", "subscribe", "explain", "login", "type fetch", "cert revoke"})
 _GROUPS: Final = ("domain ", "pipeline ")
 _NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})
 """Commands that configure a server, or that need no participant."""
@@ -71,7 +72,7 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
             return
         defaults: dict[str, object] = dict(context.default_map or {})
         for flag, parameter in by_flag.items():
-            value = getattr(profile.settings, _FILLED[flag])
+            value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
             if value is None or value == ():
                 continue
             defaults[parameter.name] = [str(one) for one in value] if isinstance(value, tuple) else str(value)

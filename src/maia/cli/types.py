@@ -18,7 +18,7 @@ from maia.cli.inputs import (
     read_owner,
     write_new,
 )
-from maia.cli.key import Force, KeyFile, open_key
+from maia.cli.key import Force, open_key
 from maia.cli.membership import Membership, WaitS, membership
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
@@ -163,6 +163,7 @@ def define(
     if words:
         if key is not None or name is not None or out is not None:
             raise typer.BadParameter("give NAME ATTRIBUTE... for an organisation, or -k, --name, -a and -o")
+        _check_exact(attributes, extends, owner, credentials, keys, keys_at, cover, blinded, ledger)
         _define_for_organisation(org, words, sealing or ("attribute" if is_sealed else None), as_json=as_json)
         return
     if key is None or name is None or out is None:
@@ -187,6 +188,12 @@ def define(
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
 
+def _check_exact(*given: object) -> None:
+    """Refuse options that would be left aside for a type of an organisation."""
+    if any(given):
+        raise typer.BadParameter("this option needs the exact form, with --key and --out")
+
+
 def _define_for_organisation(
     org: Path | None, words: list[str], sealing: str | None, *, as_json: bool
 ) -> None:
@@ -197,12 +204,20 @@ def _define_for_organisation(
 
 
 @app.command(
-    epilog="Example: maia type change numberplate.type -k pito.key --rename location=place -o v2.type"
+    epilog="Examples: maia type change LabResult --add unit:string; "
+    "maia type change numberplate.type -k pito.key --rename location=place -o v2.type"
 )
 def change(
-    base: Annotated[Path, typer.Argument(help="The version to start from.")],
-    key: KeyFile,
-    out: Out,
+    base: Annotated[
+        Path,
+        typer.Argument(help="The version to start from; without -k, a type of your organisation by name."),
+    ],
+    key: Annotated[
+        Path | None, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write the signed definition to.")
+    ] = None,
     add: Annotated[list[str] | None, typer.Option(help="name:kind[:uid]")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="name")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="old=new")] = None,
@@ -217,6 +232,7 @@ def change(
     blinded: Blinded = False,
     cover: CoverTraffic = None,
     ledger: Ledger = False,
+    org: Org = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -225,11 +241,23 @@ def change(
 
     from maia.types import Added, Removed, next_version, sign_definition
 
-    old, signing_key = read_definition(base).definition, open_key(key)
+    if (key is None) != (out is None):
+        raise typer.BadParameter(
+            "--key and --out go together; without them, name a type of your organisation"
+        )
+    old = read_definition(base).definition if key else opened(org).event_type(str(base)).definition
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
     changes += [_renamed(old, words) for words in rename or ()]
     changes += [_retyped(old, words) for words in retype or ()]
     changes += [Added(attribute_from_words(words)) for words in add or ()]
+    if key is None or out is None:
+        _check_exact(extends, credentials, sealing, keys, keys_at, cover, blinded, ledger)
+        signed = opened(org).change(old, changes)
+        answer(
+            _lines(signed.definition), _record(signed.definition) | {"id": signed.id.hex()}, as_json=as_json
+        )
+        return
+    signing_key = open_key(key)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing_from_options(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
     sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)

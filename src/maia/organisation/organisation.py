@@ -18,9 +18,11 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import msgspec
 
@@ -40,7 +42,7 @@ from maia.credentials import (
     check_signature,
 )
 from maia.credentials.names import NamePattern
-from maia.errors import BadInput
+from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Attribute, BadAttribute, Kind, attribute_uid
 from maia.keystore.key_files import (
     WrongPassphrase,
@@ -64,12 +66,15 @@ from maia.profile.profile import (
     write_profile,
 )
 from maia.types import (
+    Change,
     Sealing,
     SealingLevel,
     SignedDefinition,
     TypeDefinition,
     VerifiedType,
+    definition_to_bytes,
     definition_to_text,
+    next_version,
     sign_definition,
 )
 
@@ -238,6 +243,24 @@ class Organisation:
         self.keep_definition(signed, is_new=True)
         return signed
 
+    def change(self, old: TypeDefinition, changes: Sequence[Change]) -> SignedDefinition:
+        """Make the next version of a type of the organisation; participants fetch it from its server."""
+        new = next_version(old, changes, version=uuid4(), sealing=old.sealing, extends=old.extends)
+        signed = sign_definition(new, self._key())
+        self.keep_definition(signed)
+        with suppress(Unavailable):  # a server that does not run reads it when it starts
+            self._register(signed)
+        return signed
+
+    def _register(self, signed: SignedDefinition) -> None:
+        from maia.api.client import DomainClient, new_once
+        from maia.api.requests import TypeBody
+        from maia.api.responses import TypeAnswer
+
+        body = TypeBody(definition_to_bytes(signed))
+        with DomainClient(self._settings.server, domain=self.principal, key=self._key()) as client:
+            client.call("POST", "/v1/types", body, answer=TypeAnswer, once=new_once())
+
     def keep_definition(self, signed: SignedDefinition, *, is_new: bool = False) -> Path:
         """Keep a definition among the types of the organisation."""
         name = signed.definition.name
@@ -372,7 +395,7 @@ class Organisation:
         self._let_connect(public_half(self.folder / "broker.key"), self.folder / "broker-certs")
         self._keep(self.folder / "broker-certs", self._held())
         self._keep(self.folder / "server-certs", self._held())
-        given, sealed = self._settings, [one for one in self.definitions() if self._runs_keys_of(one)]
+        given, sealed = self._settings, [one for one in self.definitions() if self._keeps_keys_of(one)]
         coordinator = self._settings.coordinator
         shared = {
             "network": given.network,
@@ -513,9 +536,10 @@ class Organisation:
             return read_certificates([path])
         return list(read_grant(path).certificates)
 
-    def _runs_keys_of(self, signed: SignedDefinition) -> bool:
-        sealing = signed.definition.sealing
-        return sealing is not None and sealing.manager == self.principal
+    def _keeps_keys_of(self, signed: SignedDefinition) -> bool:
+        """Say whether old keys of a type are kept here; one version of it says so for all."""
+        sealing, version = signed.definition.sealing, signed.definition.name.version
+        return sealing is not None and sealing.manager == self.principal and version == FIRST_VERSION
 
     def _files_of(self, definitions: Sequence[SignedDefinition]) -> list[Path]:
         wanted = {one.id for one in definitions}
@@ -529,8 +553,6 @@ class Organisation:
 
 
 def _attribute(name: str, kind: str) -> Attribute:
-    from uuid import uuid4
-
     word, _, uid = kind.partition(":")
     try:
         found = Kind(word)

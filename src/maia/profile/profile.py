@@ -137,6 +137,12 @@ class Profile:
         """Return the file of the signing key."""
         return _needed(self, "key", self.settings.key)
 
+    def principal(self) -> str:
+        """Return whose key it is, without opening it."""
+        from maia.keystore.key_files import public_half
+
+        return str(public_half(self.key()))
+
     def brokers(self) -> tuple[str, ...]:
         """Return the brokers that the participant connects to."""
         if not self.settings.brokers:
