@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -249,9 +249,13 @@ async def _renew(prepared: PreparedConnector, client: Client, records: Records) 
         group.create_task(watching(prepared.config.credentials, fresh.put_nowait, records))
         while True:
             found = [one for one in await fresh.get() if one.id not in shown]
-            with suppress(MaiaError):
+            try:
                 await client.show(found)
-                shown.update(one.id for one in found)
+            except MaiaError as problem:
+                records.note("failed", {"task": "credentials", **problem.as_record()})
+                continue
+            shown.update(one.id for one in found)
+            records.note("credentials-shown", {"certificates": len(found)})
 
 
 # ------------------------------------------------------------ small change
