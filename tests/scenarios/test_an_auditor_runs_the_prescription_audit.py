@@ -77,7 +77,7 @@ def test_the_audit_is_right_and_no_patient_is_in_it(
 
     monkeypatch.setattr(spark_session, "spark_session", shared)
     secrets = ("--transformation-keys", "transformations.key")
-    assert run("--as", f"{SHOWN}.type", *secrets) == 0, capsys.readouterr().err
+    assert run("--shown-as", f"{SHOWN}.type", *secrets) == 0, capsys.readouterr().err
     record = json.loads(capsys.readouterr().out)
     # The auditor sees the day and not the hour.
     seen = [
