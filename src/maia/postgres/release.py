@@ -59,6 +59,8 @@ class ReleaseTask:
         """Set when a transaction that releases something has committed."""
         self.is_serving = asyncio.Event()
         """Set once the broker has accepted the advertisement."""
+        self.problem: MaiaError | None = None
+        """Why it is not serving, if it is not."""
         self.published = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:

@@ -55,6 +55,8 @@ class StoreTask:
         self._last_gap: bytes | None = None
         self.is_serving = asyncio.Event()
         """Set once the broker has accepted the subscription."""
+        self.problem: MaiaError | None = None
+        """Why it is not serving, if it is not."""
         self.stored = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
