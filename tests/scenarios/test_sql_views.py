@@ -76,6 +76,23 @@ def test_views_follow_rights_and_readers(database: Hospital):
     assert [one.what for one in database.renew((CARER, [pharmacist]), both[1])] == ["removed", "renewed"]
     assert [one.what for one in database.renew(both[0])] == ["made", "removed"]
     assert [one.principal for one in database.views.entries(database.owner)] == [str(CARER.principal)]
+    allowed = "SELECT has_schema_privilege(%s, 'shown', 'USAGE')"
+    found = [database.owner.execute(allowed, (role,)).fetchone() for role in database.roles[:2]]
+    assert found == [(True,), (False,)]
+
+
+def test_a_right_that_returns_while_its_view_is_still_being_read_gets_a_new_one(database: Hospital):
+    carer = (CARER, [right_of("carer", CARER)])
+    database.renew(carer)
+    with database.role() as reader:
+        reader.execute("BEGIN")
+        assert len(reader.execute(f"SELECT * FROM {database.view()}").fetchall()) == len(ROWS)
+        assert [one.what for one in database.renew((CARER, []))] == ["ended"]
+        (waiting,) = database.renew(carer)
+        assert (waiting.what, waiting.shows) == ("ended", False)
+    (again,) = database.renew(carer)
+    assert again.what == "made"
+    assert len(database.shown()) == len(ROWS)
 
 
 def test_rows_are_shown_by_the_right_of_their_moment(database: Hospital):
