@@ -11,7 +11,7 @@ import pytest
 from maia.clock import system_now
 from maia.credentials import AuthorisationCertificate, SignedCertificate, SigningKey, Validity, issue
 from maia.events import SECOND, Instant
-from maia.ledger.files import LedgerFiles, disclosures_in
+from maia.ledger.files import LedgerFiles, read_ledger
 from maia.ledger.records import LedgerReader, StandingDisclosure
 from maia.policy import see
 from maia.postgres.view_ledger import ViewLedger
@@ -174,5 +174,5 @@ def test_a_view_is_on_record_before_it_is_there(postgres_server: str, tmp_path: 
 
 def standing_in(folder: Path) -> list[StandingDisclosure]:
     reader = LedgerReader()
-    assert list(disclosures_in(folder, reader)) == []
+    assert list(read_ledger(folder, reader)) == []
     return reader.standing

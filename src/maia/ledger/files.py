@@ -37,6 +37,7 @@ __all__ = [
     "LedgerVerification",
     "disclosures_in",
     "verify_ledger",
+    "read_ledger",
 ]
 
 SUFFIX: Final = ".ledger"
@@ -140,6 +141,12 @@ class LedgerFiles:
         sync_folder(self._folder)
 
 
+def read_ledger(folder: Path, reader: LedgerReader) -> Iterator[Disclosure]:
+    """Yield as `disclosures_in`; the `reader` knows afterwards what recipients may read by themselves."""
+    for _head, entry in _entries(_files(folder)):
+        yield from reader.read(records_from_bytes(entry))
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerVerification:
     """What was found in a ledger that is whole."""
@@ -161,12 +168,9 @@ def verify_ledger(folder: Path, earlier: bytes | None = None) -> LedgerVerificat
     return LedgerVerification(last, deliveries, found)
 
 
-def disclosures_in(folder: Path, reader: LedgerReader | None = None) -> Iterator[Disclosure]:
-    """Yield everything that was delivered, in order, one for each recipient; verified as it is read.
-
-    A `reader` that is handed in knows afterwards what recipients may read by themselves.
-    """
-    reader = LedgerReader() if reader is None else reader
+def disclosures_in(folder: Path) -> Iterator[Disclosure]:
+    """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
+    reader = LedgerReader()
     for _head, entry in _entries(_files(folder)):
         yield from reader.read(records_from_bytes(entry))
 

@@ -106,10 +106,10 @@ async def serve(
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
                     async with (
+                        _looking_up(prepared, telemetry),
                         _renewing(prepared, telemetry, running),
                         _fetching(config, telemetry, running),
                         _synchronising(ledger),
-                        _looking_up(prepared, telemetry),
                     ):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
@@ -122,6 +122,18 @@ def _statement_links(prepared: PreparedBroker) -> StatementLinks | None:
     from maia.net.statement_links import StatementLinks
 
     return StatementLinks(prepared.identity, system_now)
+
+
+@asynccontextmanager
+async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIterator[None]:
+    """Read the tables of lookups again and again, while the body runs."""
+    task = asyncio.create_task(keep_lookups_fresh(prepared.lookups, telemetry))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 @asynccontextmanager
@@ -243,18 +255,6 @@ def _ledger(config: BrokerConfig) -> Iterator[LedgerFiles | None]:
         return
     with LedgerFiles(config.ledger_folder) as ledger:
         yield ledger
-
-
-@asynccontextmanager
-async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIterator[None]:
-    """Read the tables of lookups again and again, while the body runs."""
-    task = asyncio.create_task(keep_lookups_fresh(prepared.lookups, telemetry))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @asynccontextmanager
