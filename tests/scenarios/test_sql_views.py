@@ -11,7 +11,7 @@ import pytest
 from maia.clock import system_now
 from maia.credentials import AuthorisationCertificate, SignedCertificate, SigningKey, Validity, issue
 from maia.events import SECOND, Instant
-from maia.ledger.files import LedgerFiles, disclosures_in
+from maia.ledger.files import LedgerFiles, read_ledger
 from maia.ledger.records import LedgerReader, StandingDisclosure
 from maia.policy import see
 from maia.postgres.view_ledger import ViewLedger
@@ -76,6 +76,23 @@ def test_views_follow_rights_and_readers(database: Hospital):
     assert [one.what for one in database.renew((CARER, [pharmacist]), both[1])] == ["removed", "renewed"]
     assert [one.what for one in database.renew(both[0])] == ["made", "removed"]
     assert [one.principal for one in database.views.entries(database.owner)] == [str(CARER.principal)]
+    allowed = "SELECT has_schema_privilege(%s, 'shown', 'USAGE')"
+    found = [database.owner.execute(allowed, (role,)).fetchone() for role in database.roles[:2]]
+    assert found == [(True,), (False,)]
+
+
+def test_a_right_that_returns_while_its_view_is_still_being_read_gets_a_new_one(database: Hospital):
+    carer = (CARER, [right_of("carer", CARER)])
+    database.renew(carer)
+    with database.role() as reader:
+        reader.execute("BEGIN")
+        assert len(reader.execute(f"SELECT * FROM {database.view()}").fetchall()) == len(ROWS)
+        assert [one.what for one in database.renew((CARER, []))] == ["ended"]
+        (waiting,) = database.renew(carer)
+        assert (waiting.what, waiting.shows) == ("ended", False)
+    (again,) = database.renew(carer)
+    assert again.what == "made"
+    assert len(database.shown()) == len(ROWS)
 
 
 def test_rows_are_shown_by_the_right_of_their_moment(database: Hospital):
@@ -157,5 +174,5 @@ def test_a_view_is_on_record_before_it_is_there(postgres_server: str, tmp_path: 
 
 def standing_in(folder: Path) -> list[StandingDisclosure]:
     reader = LedgerReader()
-    assert list(disclosures_in(folder, reader)) == []
+    assert list(read_ledger(folder, reader)) == []
     return reader.standing

@@ -39,6 +39,7 @@ __all__ = [
     "disclosures_of",
     "missing_heads",
     "verify_ledger",
+    "read_ledger",
 ]
 
 SUFFIX: Final = ".ledger"
@@ -147,6 +148,12 @@ class LedgerFiles:
         sync_folder(self._folder)
 
 
+def read_ledger(folder: Path, reader: LedgerReader) -> Iterator[Disclosure]:
+    """Yield as `disclosures_in`; the `reader` knows afterwards what recipients may read by themselves."""
+    for _head, entry in _entries(_files(folder)):
+        yield from reader.read(records_from_bytes(entry))
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerVerification:
     """What was found in a ledger that is whole."""
@@ -177,12 +184,9 @@ def missing_heads(folder: Path, stated: Iterable[LedgerHead]) -> list[LedgerHead
     return sorted(waiting, key=lambda one: one.entries)
 
 
-def disclosures_in(folder: Path, reader: LedgerReader | None = None) -> Iterator[Disclosure]:
-    """Yield everything that was delivered, in order, one for each recipient; verified as it is read.
-
-    A `reader` that is handed in knows afterwards what recipients may read by themselves.
-    """
-    reader = LedgerReader() if reader is None else reader
+def disclosures_in(folder: Path) -> Iterator[Disclosure]:
+    """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
+    reader = LedgerReader()
     for _head, entry in _entries(_files(folder)):
         yield from reader.read(records_from_bytes(entry))
 

@@ -266,7 +266,7 @@ class InstalledViews:
             until = lease if until is None else Instant(min(lease, until))
         newer = _digest(text, definition, role, table)
         certificates = [one.hex() for one in definition.certificates]
-        if entry is not None and newer == digest:
+        if entry is not None and newer == digest and not entry.is_ended:
             if ledger is not None and entry.certificates != tuple(certificates):
                 ledger.opened(who, entry.source, table, definition, definition.until, now)
             with self._work(connection):
@@ -351,6 +351,11 @@ class InstalledViews:
                 self._execute(connection, f"DROP VIEW IF EXISTS {view}")
                 self._execute(connection, f"DROP FUNCTION IF EXISTS {rows}()")
                 self._execute(connection, f"DELETE FROM {self._entries} WHERE name = %s", (name,))
+                left = connection.execute(
+                    f"SELECT 1 FROM {self._entries} WHERE role = %s".encode(), (role,)
+                ).fetchone()
+                if left is None:  # nothing that belongs to the role is left behind
+                    self._execute(connection, f"REVOKE ALL ON SCHEMA {self._schema} FROM {_identifier(role)}")
         except ViewBusy:
             return Outcome(name, role, None, "ended")
         return Outcome(name, role, None, "removed")

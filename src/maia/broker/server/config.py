@@ -253,12 +253,12 @@ class PreparedBroker:
     may_connect_until: Instant | None
     quorums: Quorums = data_field(default_factory=dict, repr=False)
     bounds: tuple[BoundRule, ...] = data_field(default=(), repr=False)
+    lookups: Mapping[bytes, Mapping[str, ReadTable]] = data_field(default_factory=dict, repr=False)
     identity: IdentityFile | None = data_field(default=None, repr=False)
     trust: IdentityTrust | None = None
     demand: Predicate = ALWAYS
     transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
     ledger_witness: Principal | None = None
-    lookups: Mapping[bytes, Mapping[str, ReadTable]] = data_field(default_factory=dict, repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -318,6 +318,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     tables: dict[bytes, dict[str, ReadTable]] = {}
     if (named := config.lookups) is not None:
         tables = opened(config, "lookups", lambda: read_lookups(named))
+        secrets = secrets.with_tables(tables)
     _check_log(config)
     identity, trust = _identity(config, key, now)
     if config.ledger_folder is not None:
@@ -336,12 +337,12 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         until,
         quorums=quorums,
         bounds=bounds,
+        lookups=tables,
         identity=identity,
         trust=trust,
         demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
         ledger_witness=_witness(config),
-        transformation_keys=secrets.with_tables(tables),
-        lookups=tables,
+        transformation_keys=secrets,
     )
 
 

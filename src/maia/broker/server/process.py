@@ -107,10 +107,10 @@ async def serve(
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
                     async with (
+                        _looking_up(prepared, telemetry),
                         _renewing(prepared, telemetry, running),
                         _fetching(config, telemetry, running),
                         _upkeep(prepared, ledger, telemetry),
-                        _looking_up(prepared, telemetry),
                     ):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
@@ -123,6 +123,18 @@ def _statement_links(prepared: PreparedBroker) -> StatementLinks | None:
     from maia.net.statement_links import StatementLinks
 
     return StatementLinks(prepared.identity, system_now)
+
+
+@asynccontextmanager
+async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIterator[None]:
+    """Read the tables of lookups again and again, while the body runs."""
+    task = asyncio.create_task(keep_lookups_fresh(prepared.lookups, telemetry))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 @asynccontextmanager
@@ -256,18 +268,6 @@ def _upkeep(
             config.ledger_witness, prepared.ledger_witness, prepared.key, config.credentials
         )
     return ledger_upkeep(ledger, tables=config.ledger_parquet, witness=witness, records=telemetry)
-
-
-@asynccontextmanager
-async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIterator[None]:
-    """Read the tables of lookups again and again, while the body runs."""
-    task = asyncio.create_task(keep_lookups_fresh(prepared.lookups, telemetry))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 class _WithTypes:

@@ -54,7 +54,7 @@ def show(
 
     The ledger is verified as it is read.
     """
-    from maia.ledger.files import disclosures_in
+    from maia.ledger.files import read_ledger
     from maia.ledger.records import LedgerReader
     from maia.types import type_id
 
@@ -69,7 +69,7 @@ def show(
     }
     found = 0
     reader = LedgerReader()
-    for one in disclosures_in(folder, reader):
+    for one in read_ledger(folder, reader):
         if (to is not None and one.recipient != to) or (by is not None and one.publisher != by):
             continue
         if (definitions and one.type_id not in definitions) or (
