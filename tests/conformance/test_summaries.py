@@ -12,17 +12,18 @@ from maia.events import Instant, frame_of
 from maia.policy.summaries import split
 from maia.predicates.meaning import row_reader
 from maia.views.summarising import OpenPeriods
-from support.executors import ArrowExecutor, PostgresExecutor, SparkExecutor
+from support.executors import PostgresExecutor, SparkExecutor
 from support.random_cases import count_cases
-from support.view_cases import (
+from support.summary_cases import (
     CLOSED_AT,
     MOMENTS,
-    Batch,
     Rows,
+    SummaryBatch,
     expected_rows,
     rows_of,
     summary_batch,
 )
+from support.summary_executors import arrow_summaries, postgres_summaries, spark_summaries
 
 LONG = settings.get_current_profile_name() == "laws"
 PHASES = (Phase.explicit, Phase.generate)
@@ -33,7 +34,7 @@ seeds = st.integers(0, 2**64 - 1)
 pytestmark = pytest.mark.laws
 
 
-def assert_same(found: list[Rows], batch: Batch) -> None:
+def assert_same(found: list[Rows], batch: SummaryBatch) -> None:
     for view, got, wanted in zip(batch.views, found, expected_rows(batch), strict=True):
         assert got == wanted, f"\nview: {view}"
     count_cases(batch.cases - 1)
@@ -77,7 +78,7 @@ def test_a_broker_delivers_what_the_definition_shows_of_events_in_time(seed: int
 @example(1)
 def test_arrow_shows_what_the_definition_shows(seed: int) -> None:
     batch = summary_batch(seed, views=20)
-    assert_same(ArrowExecutor().summaries(batch), batch)
+    assert_same(arrow_summaries(batch), batch)
 
 
 @EACH_SEED
@@ -85,7 +86,7 @@ def test_arrow_shows_what_the_definition_shows(seed: int) -> None:
 @example(seed=1)
 def test_postgresql_shows_what_the_definition_shows(postgres_executor: PostgresExecutor, seed: int) -> None:
     batch = summary_batch(seed, views=20, keyed=0)
-    assert_same(postgres_executor.summaries(batch), batch)
+    assert_same(postgres_summaries(postgres_executor, batch), batch)
 
 
 @EACH_SPARK_SEED
@@ -93,7 +94,7 @@ def test_postgresql_shows_what_the_definition_shows(postgres_executor: PostgresE
 @example(seed=1)
 def test_spark_shows_what_the_definition_shows(spark_executor: SparkExecutor, seed: int) -> None:
     batch = summary_batch(seed, views=8 if LONG else 4, events=120, keyed=0.2)
-    assert_same(spark_executor.summaries(batch), batch)
+    assert_same(spark_summaries(spark_executor, batch), batch)
 
 
 def test_a_summary_of_the_cases_has_many_groups_and_few_events_alone() -> None:

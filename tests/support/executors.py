@@ -8,7 +8,6 @@ the result back as typed values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind, Value
+from maia.events import Attribute, AttributeUid, Instant, Kind, Value
 from maia.keystore.transformation_keys import TransformationKeyFile
 from maia.postgres.views import written
-from maia.views import ARROW_TYPES, POSTGRES_TYPES, arrow_schema, to_arrow, to_python, to_sql
-from maia.views.summaries_arrow import to_arrow_summary
-from maia.views.summaries_spark import to_spark_summary
+from maia.views import POSTGRES_TYPES, arrow_schema, to_arrow, to_python, to_sql
 from maia.views.to_spark import to_spark
-from maia.views.to_sql import Query, quoted, to_sql_summary
-from support.view_cases import CLOSED_AT, Answer, Batch, Rows, rows_of, translated, typed
+from maia.views.to_sql import Query, quoted
+from support.view_cases import Answer, Batch, translated, typed
 
 VIEW = "view number"
 
@@ -48,11 +45,6 @@ class PythonExecutor:
 class ArrowExecutor:
     """All events in one batch of columns."""
 
-    def summaries(self, batch: Batch) -> list[Rows]:
-        given, moments = events_batch(batch), pa.array(batch.moments, ARROW_TYPES[Kind.TIMESTAMP])
-        views = (to_arrow_summary(view, batch.stored, batch.delivered, batch.keys) for view in batch.views)
-        return [rows_from(run(given, moments, CLOSED_AT), batch.delivered) for run in views]
-
     def answers(self, batch: Batch) -> list[Answer]:
         given = events_batch(batch)
         return [
@@ -73,35 +65,12 @@ class PostgresExecutor:
             queries = [to_sql(view, "events", batch.stored, batch.delivered) for view in batch.views]
             # Every other query as an installed view has it, with its operands in the text.
             queries[::2] = [self.inlined(query) for query in queries[::2]]
-            return [answer_of(self.rows(query, batch.delivered), batch.delivered) for query in queries]
+            return [self.answer(query, batch.delivered) for query in queries]
 
     def inlined(self, query: Query) -> Query:
         return Query(written(query, self.connection).replace("%", "%%"))
 
-    def summaries(self, batch: Batch) -> list[Rows]:
-        at = AttributeUid("published-at")
-        stored = {**batch.stored, at: Kind.TIMESTAMP}
-        events = ({**event, at: moment} for event, moment in zip(batch.events, batch.moments, strict=True))
-        with self.connection.transaction(force_rollback=True):
-            fill_table(self.connection, "events", replace(batch, stored=stored, events=tuple(events)))
-            queries = (
-                to_sql_summary(
-                    view, "events", batch.stored, batch.delivered, published_at=at, closed_at=CLOSED_AT
-                )
-                for view in batch.views
-            )
-            return [
-                rows_of(
-                    (
-                        {a.name: _received(row[a.name], a.kind) for a in batch.delivered}
-                        for row in self.rows(query, batch.delivered)
-                    ),
-                    batch.delivered,
-                )
-                for query in queries
-            ]
-
-    def rows(self, query: Any, delivered: tuple[Attribute, ...]) -> list[dict[str, Any]]:
+    def answer(self, query: Any, delivered: tuple[Attribute, ...]) -> Answer:
         # Moments come back as exact microseconds: as datetimes in the session's zone, the first
         # and the last of them would fall outside Python's calendar.
         columns = ", ".join(
@@ -112,7 +81,9 @@ class PostgresExecutor:
         )
         text = f"SELECT {columns} FROM ({query.text}) AS answer"
         rows = self.connection.execute(text, query.operands).fetchall()
-        return [dict(zip((a.name for a in delivered), row, strict=True)) for row in rows]
+        return answer_of(
+            (dict(zip((a.name for a in delivered), row, strict=True)) for row in rows), delivered
+        )
 
 
 class SparkExecutor:
@@ -145,42 +116,6 @@ class SparkExecutor:
             answer_from(table.filter(pa.compute.equal(table[VIEW], i)), batch.delivered)
             for i in range(len(shown))
         ]
-
-    def summaries(self, batch: Batch) -> list[Rows]:
-        self.spark.conf.set("spark.sql.optimizer.excludedRules", self.LOCAL_RULE if self.generated else "")
-        given = pa.Table.from_batches([events_batch(batch)])
-        given = given.append_column("at", pa.array(batch.moments, ARROW_TYPES[Kind.TIMESTAMP]))
-        # In several parts, so that groups are put together from parts in any order.
-        events = self.spark.createDataFrame(given).repartition(3)
-        shown = []
-        for number, view in enumerate(batch.views):
-            keys = TransformationKeyFile(str(self.secrets))
-            one = to_spark_summary(view, batch.stored, batch.delivered, keys)
-            closed = one.start + (one.summary.every_s + one.summary.late_s) * SECOND <= F.lit(int(CLOSED_AT))
-            shown.append(one.of(events, F.col("at"), closed).withColumn(VIEW, F.lit(number)))
-        table = reduce(DataFrame.unionAll, shown).toArrow()
-        return [
-            rows_from(table.filter(pa.compute.equal(table[VIEW], i)), batch.delivered)
-            for i in range(len(shown))
-        ]
-
-
-def rows_from(found: pa.RecordBatch | pa.Table, delivered: tuple[Attribute, ...]) -> Rows:
-    """Read rows out of Arrow columns."""
-    columns = {a.name: found.column(found.schema.get_field_index(a.name)) for a in delivered}
-    values = {
-        a.name: (
-            columns[a.name].cast(pa.int64()) if a.kind is Kind.TIMESTAMP else columns[a.name]
-        ).to_pylist()
-        for a in delivered
-    }
-    return rows_of(
-        (
-            {a.name: _received(values[a.name][row], a.kind) for a in delivered}
-            for row in range(found.num_rows)
-        ),
-        delivered,
-    )
 
 
 def events_batch(batch: Batch) -> pa.RecordBatch:

@@ -68,9 +68,8 @@ class OpenPeriods:
         """How many events came too late, too early, or found no room."""
 
     def closes_after(self, now: Instant) -> Instant:
-        """Return when the first period is closed that is not closed now, or that has not been delivered."""
-        since = period_of(self._summary, now - self._summary.late_s * SECOND)
-        return self._summary.closes_at(min(self._open, default=since))
+        """Return when the next period is closed, whether or not it has events."""
+        return self._summary.closes_at(period_of(self._summary, now - self._summary.late_s * SECOND))
 
     def take(self, frame: Frame, published_at: int, now: Instant) -> None:
         """Count the events of a frame whose rows the View's window admits."""

@@ -26,7 +26,6 @@ from maia.predicates.syntax import ALWAYS, Operator, TextTest
 from maia.views.plan import (
     Algebra,
     KeyName,
-    Transformed,
     ViewPlan,
     columns_of,
     compiled,
@@ -108,89 +107,16 @@ def to_sql(view: View, table: TableName | Query, stored: Kinds, delivered: tuple
 def _transformed_query(
     view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]
 ) -> Query:
-    found = _without_keys(view, stored)
-    seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
-    kinds = {uid: kind for uid, (kind, _) in found.seen.items()}
-    inner = _query(seen, _table(table), where=found.admits)
-    return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds))
-
-
-def _without_keys(view: View, stored: Kinds) -> Transformed[Query]:
     if any(step.is_keyed() for window in view.windows for step in window.transformations):
         # A secret in a statement would be in the server's log, its statistics and its plans.
         raise ViewNeedsKey(
             "the view has a pseudonym, noise or a lookup, whose secret or table is never part of a statement"
         )
-    return transformed(view, stored, _SQL)
-
-
-# What do many rows come to in a period?
-
-
-def to_sql_summary(
-    view: View,
-    table: TableName,
-    stored: Kinds,
-    delivered: tuple[Attribute, ...],
-    *,
-    published_at: str,
-    closed_at: Instant | None = None,
-) -> Query:
-    """Return the SELECT that shows what the rows of a `table` come to, by a View that summarises.
-
-    `published_at` is the column with the moment of publication. Periods that are closed at `closed_at`
-    are shown; without it, those that are closed when the query runs.
-    """
-    parts = split(view)
-    summary, found = parts.summary, _without_keys(parts.front, stored)
-    moment = Query(f"extract(epoch FROM {quoted(published_at)})")
-    period = _spelled("floor(", moment, f" / {summary.every_s})::bigint AS period")
-    inputs = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
-    taken = _query([*inputs, period], _table(table), where=found.admits)
-    keys = [quoted(f"k{place}") for place in range(len(summary.keys))]
-    now = Query("clock_timestamp()")
-    if closed_at is not None:
-        now = Query("%s::timestamptz", (_operand(closed_at),))
-    waits = summary.every_s + summary.late_s
-    closed = _spelled(f"period * {summary.every_s} + {waits} <= extract(epoch FROM ", now, ")")
-    rows = [*(Query(f"{key} IS NOT NULL") for key in keys), closed]
-    columns = [Query(f"{key} AS {quoted(one.uid)}") for key, one in zip(keys, summary.keys, strict=True)]
-    columns += [_measured(place, one, summary) for place, one in enumerate(summary.measures)]
-    grouped = _spelled(
-        _query(columns, _spelled("(", taken, ") AS taken"), where=_listed(rows, " AND ")),
-        f" GROUP BY {', '.join([*keys, 'period'])} HAVING count(*) >= {summary.at_least}",
-    )
-    behind = _spelled("(", grouped, ") AS derived")
-    return _transformed_query(parts.behind, behind, summary.kinds, delivered)
-
-
-def _measured(place: int, measure: Measure, summary: Summary) -> Query:
-    column, name = Query(quoted(f"m{place}")), quoted(measure.uid)
-    match measure.aggregate:
-        case Aggregate.COUNT:
-            return Query(f"count(*) AS {name}")
-        case Aggregate.PERIOD_START:
-            # Whole seconds times an interval are exact as a double; microseconds would not be.
-            start = f"period * {summary.every_s} * interval '1 second'"
-            return Query(f"TIMESTAMPTZ '1970-01-01 00:00:00Z' + {start} AS {name}")
-        case Aggregate.MEAN:
-            step = None if measure.step is None else Query("%s::double precision", (measure.step,))
-            values = column if step is None else _steps(column, step)
-            value = _spelled("sum(", values, ")::double precision / count(", values, ")::double precision")
-            if step is not None:
-                value = _spelled("(", value, ") * ", step, " + 0::double precision")
-        case _:
-            values = column
-            value = _spelled(f"{measure.aggregate.value}(", column, ")")
-    enough = _spelled("count(", values, f") >= {summary.at_least}")
-    return _spelled("CASE WHEN ", enough, " THEN ", value, f" END AS {name}")
-
-
-def _steps(column: Query, step: Query) -> Query:
-    """Return a float as a whole number of steps, or nothing if there are too many for one."""
-    steps = _spelled("round(", _in_float_range(column), " / ", step, ")")
-    width = f"{STEPS_WIDTH}::double precision"
-    return _spelled("(CASE WHEN abs(", steps, f") <= {width} THEN ", steps, " END)::bigint")
+    found = transformed(view, stored, _SQL)
+    seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
+    kinds = {uid: kind for uid, (kind, _) in found.seen.items()}
+    inner = _query(seen, _table(table), where=found.admits)
+    return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds))
 
 
 def _delivered_query(inner: Query, view: View, seen: Kinds, delivered: tuple[Attribute, ...]) -> Query:
@@ -387,3 +313,74 @@ def _listed(parts: Iterable[Query], separator: str) -> Query:
 
 def _spelled(*pieces: str | Query) -> Query:
     return _listed((Query(piece) if isinstance(piece, str) else piece for piece in pieces), "")
+
+
+# What do many rows come to in a period?
+
+
+def to_sql_summary(
+    view: View,
+    table: TableName,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...],
+    *,
+    published_at: str,
+    closed_at: Instant | None = None,
+) -> Query:
+    """Return the SELECT that shows what the rows of a `table` come to, by a View that summarises.
+
+    `published_at` is the column with the moment of publication. Periods that are closed at `closed_at`
+    are shown; without it, those that are closed when the query runs.
+    """
+    parts = split(view)
+    if any(step.is_keyed() for step in parts.front.windows[0].transformations):
+        raise ViewNeedsKey("what is counted depends on a secret, which is never part of an SQL statement")
+    summary, found = parts.summary, transformed(parts.front, stored, _SQL)
+    moment = Query(f"extract(epoch FROM {quoted(published_at)})")
+    period = _spelled("floor(", moment, f" / {summary.every_s})::bigint AS period")
+    inputs = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
+    taken = _query([*inputs, period], _table(table), where=found.admits)
+    keys = [quoted(f"k{place}") for place in range(len(summary.keys))]
+    now = Query("clock_timestamp()")
+    if closed_at is not None:
+        now = Query("%s::timestamptz", (_operand(closed_at),))
+    waits = summary.every_s + summary.late_s
+    closed = _spelled(f"period * {summary.every_s} + {waits} <= extract(epoch FROM ", now, ")")
+    rows = [*(Query(f"{key} IS NOT NULL") for key in keys), closed]
+    columns = [Query(f"{key} AS {quoted(one.uid)}") for key, one in zip(keys, summary.keys, strict=True)]
+    columns += [_measured(place, one, summary) for place, one in enumerate(summary.measures)]
+    grouped = _spelled(
+        _query(columns, _spelled("(", taken, ") AS taken"), where=_listed(rows, " AND ")),
+        f" GROUP BY {', '.join([*keys, 'period'])} HAVING count(*) >= {summary.at_least}",
+    )
+    behind = _spelled("(", grouped, ") AS derived")
+    return _transformed_query(parts.behind, behind, summary.kinds, delivered)
+
+
+def _measured(place: int, measure: Measure, summary: Summary) -> Query:
+    column, name = Query(quoted(f"m{place}")), quoted(measure.uid)
+    match measure.aggregate:
+        case Aggregate.COUNT:
+            return Query(f"count(*) AS {name}")
+        case Aggregate.PERIOD_START:
+            # Whole seconds times an interval are exact as a double; microseconds would not be.
+            start = f"period * {summary.every_s} * interval '1 second'"
+            return Query(f"TIMESTAMPTZ '1970-01-01 00:00:00Z' + {start} AS {name}")
+        case Aggregate.MEAN:
+            step = None if measure.step is None else Query("%s::double precision", (measure.step,))
+            values = column if step is None else _steps(column, step)
+            value = _spelled("sum(", values, ")::double precision / count(", values, ")::double precision")
+            if step is not None:
+                value = _spelled("(", value, ") * ", step, " + 0::double precision")
+        case _:
+            values = column
+            value = _spelled(f"{measure.aggregate.value}(", column, ")")
+    enough = _spelled("count(", values, f") >= {summary.at_least}")
+    return _spelled("CASE WHEN ", enough, " THEN ", value, f" END AS {name}")
+
+
+def _steps(column: Query, step: Query) -> Query:
+    """Return a float as a whole number of steps, or nothing if there are too many for one."""
+    steps = _spelled("round(", _in_float_range(column), " / ", step, ")")
+    width = f"{STEPS_WIDTH}::double precision"
+    return _spelled("(CASE WHEN abs(", steps, f") <= {width} THEN ", steps, " END)::bigint")

@@ -33,22 +33,24 @@ from maia.policy.view import PublicationRefused, View, Window, kinds_shown, see,
 from maia.predicates import ALWAYS, Comparison, Operator, admits
 from maia.views import to_python
 from maia.views.plan import ViewSummarises
+from support.summary_cases import (
+    CLOSED_AT,
+    SUMMARISED,
+    random_summarising_view,
+    random_summary,
+    summary_batch,
+)
 from support.view_cases import (
     ASKED,
-    CLOSED_AT,
     ISSUER,
     KEYS,
     STORED,
-    SUMMARISED,
     random_attributes,
     random_event,
     random_expression,
     random_predicate,
     random_rule,
-    random_summarising_view,
-    random_summary,
     random_transformation,
-    summary_batch,
 )
 
 pytestmark = pytest.mark.laws

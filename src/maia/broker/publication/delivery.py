@@ -8,14 +8,14 @@ from maia.broker.publication.transit import Transit
 from maia.broker.refusals import LedgerRequired
 from maia.broker.sessions.links import Subscription
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.local_subscribers import LocalSubscribers, Members, Seen, summary_deliveries
+from maia.broker.subscriptions.local_subscribers import Members, Seen, summary_deliveries
 from maia.broker.timers import ClosePeriods
 from maia.events import AttributeUid, Instant
 from maia.ledger.records import Summarised
 from maia.types import VerifiedType
 from maia.wire.effects import Count, Effect
 
-__all__ = ["check_ledger", "close_periods", "deliver", "put_on_record"]
+__all__ = ["check_ledger", "close_periods", "deliver", "put_on_record", "schedule_closing"]
 
 
 def deliver(
@@ -41,53 +41,13 @@ def deliver(
     if refused is not None:
         return [Count("maia_frames_refused_total", labels={"code": refused.code})]
     known = vouched_for(state.attached, transit, now)
+    if ledger is None:
+        return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken))
 
-    def put_down(members: Members, frame: Transit, seen: Seen) -> None:
-        assert ledger is not None  # noqa: S101 - otherwise nobody calls this
+    def record(members: Members, frame: Transit, seen: Seen) -> None:
         ledger.record(state.links, members, frame, seen.shown, now)
 
-    record = None if ledger is None else put_down
-    delivered = list(
-        audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record)
-    )
-    if audience.summarising:
-        _schedule_closing(state, transit.type_id, audience, now)
-    return delivered
-
-
-def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
-    """Deliver the summaries of a type whose periods are closed by now, and put them on record before."""
-    audience = state.audiences.get(type_id)
-    if audience is None:
-        return []
-    ledger, refused = _ledger_for(state, type_id)
-    effects: list[Effect] = []
-    for delivery in audience.close_periods(now):
-        if refused is not None:
-            effects.append(Count("maia_frames_refused_total", labels={"code": refused.code}))
-            continue
-        period, frame = delivery.period, delivery.rows
-        whose = state.principal, delivery.stream, delivery.number, int(period.ends)
-        transit = Transit(type_id, *whose, frame)
-        if ledger is not None:
-            shown = {frozenset(frame.columns): range(frame.rows)}
-            source = Summarised(
-                delivery.stream, delivery.number, int(period.start), int(period.ends), period.events
-            )
-            ledger.record(state.links, [delivery.members], transit, shown, now, source)
-        effects += summary_deliveries(transit, delivery)
-        effects.append(Count("maia_summaries_delivered_total", frame.rows))
-    if left_out := audience.take_left_out():
-        effects.append(Count("maia_summaries_left_out_total", left_out))
-    _schedule_closing(state, type_id, audience, now)
-    return effects
-
-
-def _schedule_closing(state: BrokerState, type_id: bytes, audience: LocalSubscribers, now: Instant) -> None:
-    """Set the timer for the next period that is closed, whether or not an event falls into it."""
-    closes_at = audience.closes_after(now)
-    if closes_at is not None:
-        state.timers.add(ClosePeriods(type_id), closes_at)
+    return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record))
 
 
 def put_on_record(
@@ -120,3 +80,42 @@ def check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
             f"the owner of `{event_type.name.name}` demands a record of every delivery, and this broker "
             "keeps no ledger: use a broker that does"
         )
+
+
+# ------------------------------------------------------------ summaries
+
+
+def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Deliver the summaries of a type whose periods are closed by now, and put them on record before."""
+    audience = state.audiences.get(type_id)
+    if audience is None:
+        return []
+    ledger, refused = _ledger_for(state, type_id)
+    effects: list[Effect] = []
+    for delivery in audience.close_periods(now):
+        if refused is not None:
+            effects.append(Count("maia_frames_refused_total", labels={"code": refused.code}))
+            continue
+        period, frame = delivery.period, delivery.rows
+        whose = state.principal, delivery.stream, delivery.number, int(period.ends)
+        transit = Transit(type_id, *whose, frame)
+        if ledger is not None:
+            shown = {frozenset(frame.columns): range(frame.rows)}
+            source = Summarised(
+                delivery.stream, delivery.number, int(period.start), int(period.ends), period.events
+            )
+            ledger.record(state.links, [delivery.members], transit, shown, now, source)
+        effects += summary_deliveries(transit, delivery)
+        effects.append(Count("maia_summaries_delivered_total", frame.rows))
+    if left_out := audience.take_left_out():
+        effects.append(Count("maia_summaries_left_out_total", left_out))
+    schedule_closing(state, type_id, now)
+    return effects
+
+
+def schedule_closing(state: BrokerState, type_id: bytes, now: Instant) -> None:
+    """Set the timer for the next period that is closed, as long as a subscriber here sees summaries."""
+    audience = state.audiences.get(type_id)
+    closes_at = None if audience is None else audience.closes_after(now)
+    if closes_at is not None:
+        state.timers.add(ClosePeriods(type_id), closes_at)

@@ -92,6 +92,10 @@ Record: TypeAlias = Callable[[Members, Transit, Seen], None]
 """Puts a delivery to these references on record."""
 
 
+def _no_record(_members: Members, _transit: Transit, _seen: Seen) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class SubscriberGroup:
     """Everybody who sees the same of one type version."""
@@ -312,7 +316,7 @@ class LocalSubscribers:
         *,
         missing: frozenset[AttributeUid] = frozenset(),
         taken: set[int] | None = None,
-        record: Record | None = None,
+        record: Record = _no_record,
     ) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class.
 
@@ -340,8 +344,7 @@ class LocalSubscribers:
             if seen is not None:
                 if taken is not None:
                     taken.update(rows)
-                if record is not None:
-                    record(members, transit, seen)
+                record(members, transit, seen)
                 yield from _deliveries(transit, seen, members)
 
     def take_left_out(self) -> int:

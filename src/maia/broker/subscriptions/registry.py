@@ -23,6 +23,7 @@ from msgspec import structs
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor, kept
+from maia.broker.publication.delivery import schedule_closing
 from maia.broker.publication.projection import certificates_behind, projections_of
 from maia.broker.publication.retained import forget_stream, move_retained, publisher_lost_its_right
 from maia.broker.refusals import EntriesDiffer, NotVouchedFor
@@ -101,6 +102,8 @@ def place_subscription(
         now=now,
     ):
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
+    if audience.summarising:
+        schedule_closing(state, type_id, now)
     if before is None:
         return effects
     stood = audience.represents(before.view_class, member)
