@@ -60,6 +60,7 @@ def audit_of(court, folder: Path) -> Path:
 
 
 def test_entries_that_a_witness_knows_of_are_missed(tmp_path, court, capsys):
+    """A95: the operator of a broker cuts its ledger, or writes other entries in place of the last ones."""
     folder = tmp_path / "ledger"
     witness = LedgerWitness(court.address, court.key.principal, BROKER, credentials=[tmp_path / "wallet"])
     with LedgerFiles(folder) as ledger:

@@ -70,6 +70,7 @@ def test_each_row_is_on_record_with_the_attributes_that_it_shows_and_the_certifi
 
 
 def test_without_a_record_nothing_is_read_of_a_type_whose_owner_demands_one(spark, tmp_path):
+    """A95 by way of the log."""
     log = Recorded(tmp_path, event_type=demanding())
     log.publish(sightings(3))
     log.write()

@@ -92,7 +92,14 @@ def build(
 
         with spark_steps(spark, is_quiet=as_json) as step:
             closure = tables.build(
-                spark, read.certificates, out, types=lineages, quorums=read.quorums, at=now, step=step
+                spark,
+                read.certificates,
+                out,
+                types=lineages,
+                quorums=read.quorums,
+                ends=read.ends,
+                at=now,
+                step=step,
             )
             step("counting")
             rows = closure.rows(spark)

@@ -16,7 +16,7 @@ grants of a principal at a moment, under conditions that hold, add up to what a 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -123,8 +123,8 @@ class Reach:
     """All grants of one type in a pool; `grants` walks it once."""
 
     __slots__ = (
-        "_at", "_authorities", "_book", "_cache", "_composed", "_constitutions", "_event_type", "_hinges",
-        "_included", "_issued", "_names", "_pool", "_sights", "_trusted", "left_out",
+        "_at", "_authorities", "_book", "_cache", "_composed", "_constitutions", "_ends", "_event_type",
+        "_hinges", "_included", "_issued", "_names", "_pool", "_sights", "_trusted", "left_out",
     )  # fmt: skip
 
     def __init__(
@@ -135,8 +135,13 @@ class Reach:
         at: Instant,
         constitutions: Sequence[VerifiedConstitution] = (),
         cache: VerificationCache | None = None,
+        ends: Mapping[bytes, Instant] | None = None,
     ) -> None:
-        """File the pool; `at` is a moment of the present, for types and chains without an end."""
+        """File the pool; `at` is a moment of the present, for types and chains without an end.
+
+        `ends` are the last moments of certificates that were revoked, by id: a question about the past.
+        """
+        self._ends = {} if ends is None else ends
         self._event_type, self._at, self._constitutions = event_type, at, tuple(constitutions)
         self._cache = VerificationCache() if cache is None else cache
         by_id = {(one.id, one.signature): one for one in pool}
@@ -219,6 +224,8 @@ class Reach:
         for one in used:
             if one.certificate.validity is not UNBOUNDED:
                 validity = validity.intersection(one.certificate.validity)
+            if one.id in self._ends:
+                validity = validity.intersection(Validity(None, self._ends[one.id]))
         if authority is None or validity.is_empty:
             return None
         hinges = path.hinges | self._hinges_of(signed)
@@ -362,6 +369,9 @@ class Reach:
         self, principal: Principal, authority: Authority | None, chain: VerifiedChain
     ) -> Iterator[Grant]:
         period = chain.validity.intersection(self._event_type.validity)
+        for one in chain.certificates if self._ends else ():
+            if one.id in self._ends:
+                period = period.intersection(Validity(None, self._ends[one.id]))
         moment = _moment_in(period, self._at)
         if moment is None:
             return

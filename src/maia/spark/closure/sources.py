@@ -7,7 +7,7 @@ here. What is revoked, by an entry of a register or by a validity statement, is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -57,6 +57,8 @@ class Pool:
     quorums: tuple[QuorumEvidence, ...] = field(default=(), repr=False)
     revoked: int = 0
     """How many certificates were left out because they are revoked."""
+    ends: Mapping[bytes, Instant] = field(default_factory=dict, repr=False)
+    """Until when certificates counted that were revoked and not left out."""
 
 
 def read_pool(
@@ -64,6 +66,7 @@ def read_pool(
 ) -> Pool:
     """Read pools; statements that do not hold at `at` revoke nothing."""
     found: dict[bytes, None] = {}
+    ends: dict[bytes, Instant] = {}
     revoked = 0
     texts: list[Path] = []
     for path in paths:
@@ -71,6 +74,12 @@ def read_pool(
             entries = read_register(path)
             counted = [one.certificate for one in entries if with_revoked or one.revoked_at is None]
             found |= dict.fromkeys(counted)
+            if with_revoked:
+                ends |= {
+                    one.certificate: Instant(Instant.parse(one.revoked_at) - 1)
+                    for one in entries
+                    if one.revoked_at is not None
+                }
             revoked += len(entries) - len(counted)
         elif path.suffix == ".parquet":
             found |= dict.fromkeys(_column(path))
@@ -83,7 +92,7 @@ def read_pool(
         signed_part(data)  # framed like a certificate, or refused
     gone = frozenset[bytes]() if with_revoked else _revoked(found, statements, at)
     quorums = tuple(evidence for evidence, _ in read_quorums(texts).values())
-    return Pool(tuple(one for one in found if one not in gone), quorums, revoked + len(gone))
+    return Pool(tuple(one for one in found if one not in gone), quorums, revoked + len(gone), ends)
 
 
 def read_register(path: Path) -> list[Entry]:

@@ -30,7 +30,6 @@ from maia.credentials import (
     Principal,
     QuorumEvidence,
     SignedCertificate,
-    VerificationCache,
     VerifiedConstitution,
     certificate_from_bytes,
     quorum_of,
@@ -93,16 +92,19 @@ POOL: Final = pa.schema(
         pa.field("issuer", pa.binary(), nullable=False),
         pa.field("subject", pa.binary()),
         pa.field("certificate", pa.binary(), nullable=False),
+        pa.field("ends", pa.int64()),
     ]
 )
-"""`subject` is null where it is a name or a threshold, and in name certificates."""
+"""`subject` is null where it is a name or a threshold, and in name certificates; `ends` is the last moment of
+a certificate that was revoked, in microseconds, where the pool has such.
+"""
 
 _ROWS_DDL: Final = (
     "type_no int, principal binary, type_id binary, type string, owner string, attribute string, uid string, "
     "since timestamp, until timestamp, where string, condition string, transformation string, "
     "shown_as string, tests array<string>, may_delegate boolean, certificates array<binary>"
 )
-_POOL_DDL: Final = "type_no int, id binary, issuer binary, subject binary, certificate binary"
+_POOL_DDL: Final = "type_no int, id binary, issuer binary, subject binary, certificate binary, ends bigint"
 _NOTE: Final = "closure.json"
 _VERSION: Final = 1
 _NOTE_BYTES_MAX: Final = 256 << 20
@@ -228,13 +230,13 @@ class _Filing:
             self._known[key] = tuple(no for no, one in enumerate(self._types) if covers_type(signed, one))
         return self._known[key]
 
-    def filed(self, certificates: Iterable[bytes]) -> dict[int, list[dict[str, object]]]:
-        """Return certificates as rows of the pools of their types, each once."""
+    def filed(self, certificates: Mapping[bytes, int | None]) -> dict[int, list[dict[str, object]]]:
+        """Return certificates, with their ends, as rows of the pools of their types."""
         found: dict[int, list[dict[str, object]]] = {}
-        for data in dict.fromkeys(certificates):
+        for data, ends in certificates.items():
             signed = certificate_from_bytes(data)
             for number in self.numbers(signed):
-                found.setdefault(number, []).append(_pool_row(signed, data))
+                found.setdefault(number, []).append(_pool_row(signed, data) | {"ends": ends})
         return found
 
 
@@ -282,27 +284,33 @@ def _columns(grants: Iterable[Grant], event_type: VerifiedType) -> Iterator[pa.R
 # The whole closure, in Spark
 
 
-def build(
+def build(  # noqa: PLR0913 - each is named at the call
     spark: SparkSession,
     certificates: Sequence[bytes],
     folder: Path,
     *,
     types: Sequence[Sequence[VerifiedType]],
     quorums: Sequence[QuorumEvidence] = (),
+    ends: Mapping[bytes, Instant] | None = None,
     at: Instant,
     step: Callable[[str], None] = lambda _title: None,
 ) -> Closure:
     """Compute the closure of a pool into a new folder.
 
     `types` are the versions of each type, the oldest first; rows are about the newest. Certificates that
-    are revoked are left out by the caller.
+    are revoked are left out by the caller; for questions about the past they are there with the
+    last moment at which they counted, in `ends`.
     """
     if folder.exists():
         raise BadClosure(f"`{folder}` is already there")
     closed, shown = tuple(map(ClosedType.of, types)), tuple(map(evidence_to_bytes, quorums))
     folder.mkdir(mode=0o700, parents=True)
     given = folder / "given.parquet"
-    _write(pa.table({"certificate": pa.array(certificates, pa.binary())}), given)
+    last = [None if ends is None else ends.get(one) for one in certificates]
+    _write(
+        pa.table({"certificate": pa.array(certificates, pa.binary()), "ends": pa.array(last, pa.int64())}),
+        given,
+    )
     cores = spark.sparkContext.defaultParallelism
     step("filing certificates")
     pool = str(folder.resolve() / "pool")
@@ -333,7 +341,9 @@ def _filing(types: Sequence[ClosedType], quorums: Sequence[bytes], at: Instant) 
         with told_to_spark():
             filing = _Filing(_World(types, quorums, at))
             for batch in batches:
-                filed = filing.filed(batch.column(0).to_pylist())
+                filed = filing.filed(
+                    dict(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+                )
                 rows = [{"type_no": number, **row} for number, some in filed.items() for row in some]
                 schema = POOL.insert(0, pa.field("type_no", pa.int32()))
                 yield pa.RecordBatch.from_pylist(rows, schema=schema)
@@ -346,20 +356,24 @@ def _closing(types: Sequence[ClosedType], quorums: Sequence[bytes], at: Instant)
         with told_to_spark():
             number = key[0].as_py()
             world = _World([types[number]], quorums, at)
-            batches = _computed(world, 0, table.column("certificate").to_pylist(), None)
+            batches = _computed(world, table, None)
             rows = pa.Table.from_batches(batches, ROWS)
             return rows.add_column(0, "type_no", pa.array([number] * len(rows), pa.int32()))
 
     return close
 
 
-def _computed(
-    world: _World, number: int, certificates: Iterable[bytes], only: frozenset[Principal] | None
-) -> Iterator[pa.RecordBatch]:
-    pool = [certificate_from_bytes(one) for one in certificates]
-    event_type = world.types[number]
-    cache = VerificationCache()
-    reach = Reach(event_type, pool, at=world.at, constitutions=world.constitutions, cache=cache)
+def _computed(world: _World, pool: pa.Table, only: frozenset[Principal] | None) -> Iterator[pa.RecordBatch]:
+    """Compute the grants of the one type of `world`."""
+    (event_type,) = world.types
+    ids, ends = pool.column("id").to_pylist(), pool.column("ends").to_pylist()
+    reach = Reach(
+        event_type,
+        [certificate_from_bytes(one) for one in pool.column("certificate").to_pylist()],
+        at=world.at,
+        constitutions=world.constitutions,
+        ends={one: Instant(end) for one, end in zip(ids, ends, strict=True) if end is not None},
+    )
     return _columns(reach.grants(only), event_type)
 
 
@@ -401,7 +415,7 @@ def update(
         raise BadClosure(f"`{folder}` is already there")
     now = old.at if at is None else at
     filing = _Filing(_World(old.types, old.quorums, now))
-    more, less = filing.filed(added), filing.filed(removed)
+    more, less = (filing.filed(dict.fromkeys(some)) for some in (added, removed))
     folder.mkdir(mode=0o700, parents=True)
     new = replace(old, folder=folder, at=now, certificates=old.certificates + len(added) - len(removed))
     principals = 0
@@ -463,7 +477,7 @@ def _write_rows(
         rows = _read(old, "rows", number, ROWS)
         is_new = pc.is_in(rows.column("principal"), value_set=pa.array(sorted(ends), pa.binary()))
         kept = rows.filter(pc.invert(is_new))
-    computed = pa.Table.from_batches(_computed(world, 0, asked.column("certificate").to_pylist(), only), ROWS)
+    computed = pa.Table.from_batches(_computed(world, asked, only), ROWS)
     for part, table in (("pool", pool), ("rows", pa.concat_tables([kept, computed]))):
         place = closure.folder / part / f"type_no={number}"
         place.mkdir(parents=True)

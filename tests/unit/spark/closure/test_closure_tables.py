@@ -18,9 +18,10 @@ from maia.credentials import (
     Validity,
     certificate_to_bytes,
 )
-from maia.events import Attribute, AttributeUid, Kind
+from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.syntax import Comparison, Operator
 from maia.spark.closure.questions import difference, who_can
+from maia.spark.closure.reach import Reach
 from maia.spark.closure.tables import BadClosure, Closure, build, open_closure, update
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.chains import (
@@ -154,6 +155,21 @@ def test_after_a_change_the_difference_is_what_depends_on_it(spark, today, tmp_p
     }
     with pytest.raises(BadClosure):
         update(today, tmp_path / "after")
+
+
+def test_of_the_past_a_revoked_certificate_counts_until_it_was_revoked():
+    """D6: what was delivered after a revocation is explained by nothing."""
+    wide, narrow = grant(OWNER, ALICE, on("city.*")), grant(OWNER, ALICE, on("city.*", "a"))
+    passed_on = grant(ALICE, BOB, on("city.*"))
+    before = Instant(NOON - 1)
+    reach = Reach(TYPES[0][0], [wide, narrow, passed_on], at=NOON, ends={wide.id: before})
+    found = {
+        (one.principal, frozenset(each.uid for each in one.sight.attributes), one.period.not_after)
+        for one in reach.grants()
+        if one.principal != OWNER
+    }
+    everything, only = frozenset("abc"), frozenset("a")
+    assert found == {(one, *rest) for one in (ALICE, BOB) for rest in ((everything, before), (only, None))}
 
 
 @pytest.mark.parametrize("seed", range(6))
