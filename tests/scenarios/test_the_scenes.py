@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.postgres
+
 
 def played(*words: str) -> dict:
     """Play a scene once; every delivery was compared with the kernel by the time it ends."""
@@ -38,6 +40,10 @@ def test_the_public_sees_a_city_coarsely_and_the_operator_as_it_is() -> None:
     first, other, again = (seen(city, which, "researcher")["sensor"] for which in range(3))
     assert first == again != other
     assert "Camden 7" not in {first, other}
+    # The database makes an alarm of dangerous air, for the officer who is on call in that district.
+    alarm = {"time": "2026-11-02T23:52:48Z", "district": "Camden", "pm25": 63.9, "officer": None}
+    assert [one["by"] for one in city["close_up"]] == ["sensor gateway"] * 3 + ["council database"]
+    assert seen(city, 3, "Dr Patel") == alarm
     assert {one["code"] for one in city["refused"]} == {"POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-NO-CHAIN"}
     assert city["readers"]["operator"]["delivered"] == city["readers"]["citizen app"]["delivered"] == 483
 
@@ -45,17 +51,20 @@ def test_the_public_sees_a_city_coarsely_and_the_operator_as_it_is() -> None:
 def test_a_customer_sees_the_flows_that_its_brokerage_has_paid_for_while_its_account_is_open() -> None:
     """Dissertation, 1.2.1: the exchange grants flows, a brokerage passes them on, accounts come and go."""
     ticker = played("ticker", "--rows", "0")
-    shares, derivative, commodity = (one["event"] for one in ticker["close_up"])
+    shares, watched, derivative, commodity, _ = (one["event"] for one in ticker["close_up"])
     nameless = {"seller": None, "buyer": None}
     assert seen(ticker, 0, "Alice") == {**shares, **nameless} == seen(ticker, 0, "Carol")
     coarse = {"time": "2026-11-02T10:31:00Z", "price": 182.0, "shares": None}
     assert seen(ticker, 0, "Bob") == {**shares, **nameless, **coarse}
     assert seen(ticker, 0, "dealing desk") == shares
-    assert seen(ticker, 1, "Alice") == {**derivative, **nameless}
+    assert seen(ticker, 2, "Alice") == {**derivative, **nameless}
     # Carol's brokerage grants every flow and has paid for shares; nobody has paid for commodities.
-    assert [seen(ticker, 1, who) for who in ("Bob", "Carol")] == [None, None]
+    assert [seen(ticker, 2, who) for who in ("Bob", "Carol")] == [None, None]
     assert commodity["seller"] == "Ashdown"
-    assert not any(ticker["close_up"][2]["seen"].values())
+    assert not any(ticker["close_up"][3]["seen"].values())
+    # The exchange's database releases trades of watched stocks; each investigator has one case.
+    assert seen(ticker, 1, "investigator") == watched
+    assert (watched["reason"], ticker["readers"]["investigator"]["delivered"]) == ("merger talks", 1)
     assert ticker["readers"]["Bob"]["ended"] == "POLICY-REVOKED"
     assert all(one["disclosed"] > one["delivered"] for one in ticker["readers"].values()), "probes, too"
     assert ticker["refused"][0]["code"] == "REFUSED-LOGIN"
@@ -66,7 +75,6 @@ def homecare() -> dict:
     return played("homecare")
 
 
-@pytest.mark.postgres
 def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare: dict) -> None:
     """OASIS'08, figure 4: stored and released in one transaction, although the connector was killed."""
     shown = [(one["by"], one["event"]["patient"]) for one in homecare["close_up"]]
@@ -94,7 +102,6 @@ def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare
     assert tablet == [True, True, False, False]
 
 
-@pytest.mark.postgres
 def test_the_log_of_homecare_shows_each_reader_what_it_received_unless_a_right_was_lost(
     homecare: dict,
 ) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from maia.cli.demo import Story
 from maia.demo.scenes import SCENES
+from maia.demo.scenes import screen as screens
 from maia.demo.scenes.play import Inbox, Published, Stage
 from maia.demo.scenes.scene import Wallet, assemble
 from maia.demo.scenes.tables import LogTable
@@ -125,3 +127,7 @@ def test_without_postgresql_a_newcomer_reads_what_to_install(monkeypatch: pytest
     monkeypatch.setattr(postgres_server.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(postgres_server.PostgresNotStarted, match="install version 15 or later"):
         postgres_server.postgres_binaries()
+    screen = Console(record=True, quiet=True)
+    playable = {name: screens.playable(scene(), screen) for name, scene in SCENES.items()}
+    assert {name for name, scene in playable.items() if scene.database is not None} == {"homecare"}
+    assert [one.name for one in playable["ticker"].readers] == ["Alice", "Bob", "dealing desk", "Carol"]

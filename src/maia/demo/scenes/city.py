@@ -9,9 +9,19 @@ dangerous. Researchers can follow a sensor without knowing which it is.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.scenes.scene import HOLDER, Happening, Organisation, Publisher, Reader, Scene
+from maia.demo.scenes.scene import (
+    HOLDER,
+    Database,
+    Derived,
+    Happening,
+    Organisation,
+    Publisher,
+    Reader,
+    Scene,
+)
 from maia.events import SECOND, Instant, Kind
 
 if TYPE_CHECKING:
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CITY"]
 
-_READING: Final = "city.Reading"
+_READING, _ALARM = "city.Reading", "city.Alarm"
 _COUNCIL: Final = "council"
 _SENSORS: Final = "sensor gateway"
 _ROWS: Final = 480
@@ -32,6 +42,7 @@ _POLICY: Final = """\
 policy "City council"
 
 type Reading = city.Reading
+type Alarm = city.Alarm
 fact works_as(who: principal, what: string)
 fact hosts(who: principal, sensor: string)
 
@@ -40,6 +51,7 @@ role planner
 role researcher
 role resident(sensor: string)
 role citizen
+role health_officer(name: string)
 
 rule operator
     while works_as(holder, "operator")
@@ -56,6 +68,9 @@ rule resident(s)
 rule citizen
     while works_as(holder, "citizen")
     for 1 days
+rule health_officer(n)
+    while works_as(holder, n)
+    for 1 days
 
 grant operator
     may subscribe Reading(*)
@@ -66,6 +81,9 @@ grant researcher
 grant resident(s)
     may subscribe Reading(*)
     where sensor == $s
+grant health_officer(n)
+    may subscribe Alarm(time, district, pm25)
+    where officer == $n
 grant citizen
     may subscribe Reading(time, district, easting, northing, noise_db, pm25)
 
@@ -148,7 +166,8 @@ async def _some_ask_for_more(stage: Stage) -> None:
 
 
 async def _nothing_exact_leaked(stage: Stage) -> None:
-    """Search what the public received for what it must not hold."""
+    """Search what the public received for what it must not hold, and count what the database holds."""
+    await stage.check_stored()
     seen = stage.values_seen("citizen app")
     exact = {
         "sensor": seen["sensor"],
@@ -157,6 +176,23 @@ async def _nothing_exact_leaked(stage: Stage) -> None:
         "pm25": {one for one in seen["pm25"] if isinstance(one, float) and one < _DANGEROUS and one % 5.0},
     }
     stage.broken += [f"the citizen app saw an exact {name}" for name, values in exact.items() if values]
+
+
+_ON_CALL: Final = frozenset({("Camden", "Dr Patel"), ("Hackney", "Dr Jones"), ("City", "Dr Jones")})
+_ALARMS: Final = """\
+SELECT a.time, a.district, a.pm25, o.officer
+FROM arrived a JOIN on_call o ON o.district = a.district
+WHERE a.pm25 >= 50 ORDER BY a.maia_position, a.maia_row
+"""
+
+
+def _alarms(event: Happening, on_call: Collection[tuple[str, str]]) -> list[tuple[str, Happening]]:
+    """Say what the query has to make of a reading."""
+    dust, district = event["pm25"], event["district"]
+    if not isinstance(dust, float) or dust < _DANGEROUS:
+        return []
+    shown = {name: event[name] for name in ("time", "district", "pm25")}
+    return [(_ALARM, {**shown, "officer": officer}) for of, officer in on_call if of == district]
 
 
 def _reader(name: str, broker: str, what: str, sees: str, application: str | None = None) -> Reader:
@@ -173,6 +209,8 @@ runs the brokers and writes one policy. By that policy
   the planning office  sees values by district and hour, never a place
   the researcher       follows a sensor by a pseudonym, with a little noise added
   Mrs Okafor           sees the sensor at her own house
+  Dr Patel             gets an alarm, made by the council's PostgreSQL database of
+                       a reading that it stores, when the air is dangerous
   the citizen app      sees kilometre squares, hours and round figures,
                        and the exact dust when it is dangerous
 """,
@@ -188,7 +226,13 @@ runs the brokers and writes one policy. By that policy
             ("noise_db", Kind.FLOAT),
             ("pm25", Kind.FLOAT),
             ("no2", Kind.FLOAT),
-        )
+        ),
+        _ALARM: (
+            ("time", Kind.TIMESTAMP),
+            ("district", Kind.STRING),
+            ("pm25", Kind.FLOAT),
+            ("officer", Kind.STRING),
+        ),
     },
     brokers=("gateway broker", "council broker", "public broker"),
     organisations=(Organisation(_COUNCIL, "council broker", _POLICY),),
@@ -205,9 +249,27 @@ runs the brokers and writes one policy. By that policy
             _READING,
             "her own sensor",
         ),
+        Reader(
+            "Dr Patel",
+            _COUNCIL,
+            "council broker",
+            (("works_as", (HOLDER, "Dr Patel")),),
+            _ALARM,
+            "alarms while on call",
+        ),
         _reader("citizen app", "public broker", "citizen", "squares, hours, round figures"),
     ),
-    probes=((_SENSORS, _reading("Camden 7", "00:00:00", 529_312, 184_077, noise=50.0, pm25=10.0)),),
+    probes=((_SENSORS, _reading("Camden 7", "00:00:00", 529_312, 184_077, noise=50.0, pm25=60.0)),),
     acts=(_sensors_report, _a_day_passes, _some_ask_for_more, _nothing_exact_leaked),
+    database=Database(
+        "council database",
+        "gateway broker",
+        _READING,
+        (Derived(_ALARM, _ALARMS),),
+        "on_call",
+        ("district", "officer"),
+        _ON_CALL,
+        _alarms,
+    ),
     secrets_of=_COUNCIL,
 )

@@ -207,7 +207,7 @@ async def _a_treatment_ends(stage: Stage) -> None:
 
 
 async def _nothing_leaked(stage: Stage) -> None:
-    """Search what the auditor and the carer received, and count what the database has stored."""
+    """Search what the auditor and the carer received."""
     seen = {str(value) for values in stage.values_seen("auditor").values() for value in values}
     if seen & {*_PATIENTS, *_PLACES.values()}:
         stage.broken.append("the auditor saw a patient or a place")
@@ -215,11 +215,7 @@ async def _nothing_leaked(stage: Stage) -> None:
         is_exact = event["place"] == _PLACES[str(event["patient"])]
         if is_exact is not event["emergency"]:
             stage.broken.append("the carer saw an exact place without an emergency, or a blurred one in one")
-    published = sum(one.type_name == _PRESCRIBE for one in stage.published)
-    stored = stage.world.stored()
-    if stored != published:
-        stage.broken.append(f"{published} prescriptions were published, and {stored} are in the database")
-    stage.say(f"the database has all {stored} prescriptions, probes included")
+    await stage.check_stored()
 
 
 def _reader(
@@ -319,6 +315,7 @@ releases what follows with the same commit. By the hospital's policy
         ("doctor", "patient"),
         _TREATS,
         _made_of,
+        is_needed=True,
     ),
     secrets_of=_HOSPITAL,
 )

@@ -303,6 +303,17 @@ class Stage:
             pass
         return self.inboxes[reader].ended
 
+    async def check_stored(self) -> None:
+        """Compare how many events the database has stored with how many were published."""
+        database = self.scene.database
+        if database is None:
+            return
+        published = sum(one.type_name == database.stores for one in self.published)
+        stored = await asyncio.to_thread(self.world.stored)
+        if stored != published:
+            self.broken.append(f"{published} events were published, and {stored} are in the {database.name}")
+        self.say(f"the {database.name} has stored all {stored} events, probes included")
+
     async def forget_row(self, row: tuple[str, str]) -> None:
         """Delete a row of the table that the database's queries ask."""
         await asyncio.to_thread(self.world.forget_row, row)

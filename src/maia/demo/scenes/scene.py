@@ -10,7 +10,7 @@ calculated here with the kernel alone, and compared with what arrives.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from maia.credentials import (
@@ -134,6 +134,8 @@ class Database:
     rows: frozenset[tuple[str, str]]
     model: Callable[[Happening, Collection[tuple[str, str]]], list[tuple[str, Happening]]]
     """Says without SQL what the queries have to make of an event while the table holds these rows."""
+    is_needed: bool = False
+    """Whether the scene makes no sense without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,12 @@ class Scene:
     database: Database | None = None
     secrets_of: str | None = None
     """The organisation whose policy has pseudonyms or noise, if one has."""
+
+    def without_database(self) -> Scene:
+        """Return the scene without its database, and without the readers of what that releases."""
+        released = () if self.database is None else [one.type_name for one in self.database.derives]
+        readers = tuple(one for one in self.readers if one.type_name not in released)
+        return replace(self, database=None, readers=readers)
 
     def reader(self, name: str) -> Reader:
         """Return the reader of that name."""

@@ -16,13 +16,14 @@ from rich.console import Console
 from maia.demo.scenes.scene import Happening, Scene, assemble
 from maia.demo.screens.shared import typed_command
 from maia.events import Instant, Value
+from maia.testing.postgres_server import PostgresNotStarted, postgres_binaries
 
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Published, Stage
     from maia.demo.scenes.tables import LogTable
     from maia.demo.scenes.world import Recording, World
 
-__all__ = ["Showing", "after", "play_scene", "show_tables"]
+__all__ = ["Showing", "after", "play_scene", "playable", "show_tables"]
 
 _LOADED: Final = (
     "concurrent.futures.thread",
@@ -54,12 +55,13 @@ def play_scene(
     from maia.demo.spark_start import spark_running
 
     screen = Console(quiet=showing.quiet, highlight=False, emoji=False)
+    scene = playable(scene, screen)
 
     def say(sentence: str) -> None:
         screen.print(f"  {time.time() - showing.started_at:6.2f} s  {sentence}", soft_wrap=True)
 
     with ExitStack() as stack:
-        order = first_order(scene.name, seed, now)
+        order = first_order(scene, seed, now)
         spark = (
             stack.enter_context(spark_running(MODULE, order, folder=folder)) if showing.has_spark else None
         )
@@ -85,6 +87,18 @@ def play_scene(
     return record, broken
 
 
+def playable(scene: Scene, screen: Console) -> Scene:
+    """Return the scene, without its database where that can be done without and no server is installed."""
+    if scene.database is None or scene.database.is_needed:
+        return scene
+    try:
+        postgres_binaries()
+    except PostgresNotStarted as problem:
+        screen.print(f"The {scene.database.name} is left out: {problem.message}\n", soft_wrap=True)
+        return scene.without_database()
+    return scene
+
+
 def _played(
     scene: Scene, folder: Path, *, seed: bytes, now: Instant, say: Callable[[str], None]
 ) -> tuple[Stage, Recording]:
@@ -103,9 +117,9 @@ def _played(
 
 def _processes(world: World) -> str:
     scene = world.cast.scene
-    names = " and ".join(one.name for one in scene.organisations)
+    names = ", ".join(one.name for one in scene.organisations)
     database = "" if scene.database is None else ", PostgreSQL and its connector"
-    return f"{len(scene.brokers)} brokers, a domain server for {names}{database}, each a process"
+    return f"{len(scene.brokers)} brokers, domain servers ({names}){database}, each a process"
 
 
 def after(scene: str) -> list[str]:
@@ -149,7 +163,8 @@ def _show_event(screen: Console, stage: Stage, one: Published) -> None:
     if one.by in {each.name for each in stage.scene.publishers}:
         screen.print(f"\n{one.by} publishes one `{one.type_name}`; · is withheld:")
     else:
-        screen.print(f"and with the same commit the {one.by} releases one `{one.type_name}`:")
+        released = f"and with the same commit the {one.by} releases one `{one.type_name}`:"
+        screen.print(released, soft_wrap=True)
     rows = [["", *one.event], [one.by, *map(_cell, one.event.values())]]
     for reader in readers:
         seen = one.expected.get(reader.name)

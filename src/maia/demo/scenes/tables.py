@@ -78,9 +78,14 @@ class LogTable:
 # ------------------------------------------------------------ in the demonstration
 
 
-def first_order(scene: str, seed: bytes, now: Instant) -> dict[str, object]:
+def first_order(scene: Scene, seed: bytes, now: Instant) -> dict[str, object]:
     """Return what Spark's process has to know before the network has played."""
-    return {"scene": scene, "seed": seed.hex(), "now": int(now)}
+    return {
+        "scene": scene.name,
+        "has_database": scene.database is not None,
+        "seed": seed.hex(),
+        "now": int(now),
+    }
 
 
 def give_log(spark: SparkRun, stage: Stage, recording: Recording, out: Path) -> None:
@@ -189,7 +194,8 @@ def _work(order: Mapping[str, Any], tell: Tell) -> None:
     from maia.demo.scenes import SCENES
     from maia.spark.session.session import spark_session
 
-    scene: Scene = SCENES[order["scene"]]()
+    scene = SCENES[order["scene"]]()
+    scene = scene if order["has_database"] else scene.without_database()
     cast = assemble(scene, bytes.fromhex(order["seed"]), now=Instant(order["now"]))
     with spark_session("maia-demo") as spark:
         tell(step="Spark has started")

@@ -10,10 +10,21 @@ close all the time; the exchange has nothing to do with that.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.scenes.scene import HOLDER, Happening, Held, Organisation, Publisher, Reader, Scene
+from maia.demo.scenes.scene import (
+    HOLDER,
+    Database,
+    Derived,
+    Happening,
+    Held,
+    Organisation,
+    Publisher,
+    Reader,
+    Scene,
+)
 from maia.events import Instant, Kind
 
 if TYPE_CHECKING:
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TICKER"]
 
-_TRADE: Final = "exchange.StockTicker"
+_TRADE, _SURVEILLED = "exchange.StockTicker", "exchange.Surveillance"
 _EXCHANGE: Final = "exchange"
 _FLOOR: Final = "trading floor"
 _ROWS: Final = 400
@@ -83,6 +94,39 @@ grant customer
     may subscribe Trade(*)
 end
 """
+
+
+_REGULATOR: Final = """\
+policy "Financial regulator"
+
+type Surveillance = exchange.Surveillance
+fact investigates(who: principal, reason: string)
+
+role investigator(reason: string)
+
+rule investigator(r)
+    while investigates(holder, r)
+    for 1 days
+
+grant investigator(r)
+    may subscribe Surveillance(*)
+    where reason == $r
+end
+"""
+_WATCHED: Final = frozenset({("MAI", "merger talks"), ("TIN", "strike at the mine")})
+_SURVEILLANCE: Final = """\
+SELECT a.time, a.stock, a.shares, a.price, a.seller, a.buyer, w.reason
+FROM arrived a JOIN watched w ON w.stock = a.stock
+ORDER BY a.maia_position, a.maia_row
+"""
+
+
+def _surveilled(event: Happening, watched: Collection[tuple[str, str]]) -> list[tuple[str, Happening]]:
+    """Say what the query has to make of a trade."""
+    shown = {name: value for name, value in event.items() if name != "flow"}
+    return [
+        (_SURVEILLED, {**shown, "reason": reason}) for stock, reason in watched if stock == event["stock"]
+    ]
 
 
 def _trade(flow: str, stock: str, price: float, seller: str, buyer: str) -> Happening:
@@ -151,6 +195,7 @@ async def _flows_are_separate(stage: Stage) -> None:
             stage.broken.append(f"{who} saw other flows than {', '.join(sorted(flows))}")
         if who != "dealing desk" and (seen["seller"] or seen["buyer"]):
             stage.broken.append(f"{who} saw who traded")
+    await stage.check_stored()
 
 
 def _customer(name: str, firm: str, fact: tuple[str, ...], sees: str, application: str | None) -> Reader:
@@ -169,6 +214,8 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
   Bob      is a basic customer of Ashdown: shares, by the minute, to the pound
   the dealing desk of Ashdown sees the firm's own trades with the other side
   Carol    is a customer of Brook, whose policy grants more than it has paid for
+  the investigator of the regulator gets the trades of one watched stock, released
+           by the exchange's PostgreSQL database with the commit that stores them
 """,
     network="Exchange",
     owner=_EXCHANGE,
@@ -181,7 +228,16 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
             ("price", Kind.FLOAT),
             ("seller", Kind.STRING),
             ("buyer", Kind.STRING),
-        )
+        ),
+        _SURVEILLED: (
+            ("time", Kind.TIMESTAMP),
+            ("stock", Kind.STRING),
+            ("shares", Kind.INT),
+            ("price", Kind.FLOAT),
+            ("seller", Kind.STRING),
+            ("buyer", Kind.STRING),
+            ("reason", Kind.STRING),
+        ),
     },
     brokers=("exchange broker", "Ashdown broker", "Brook broker"),
     organisations=(
@@ -203,12 +259,31 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
                 ),
             ),
         ),
+        Organisation("regulator", "exchange broker", _REGULATOR, (Held(_SURVEILLED),)),
+    ),
+    database=Database(
+        "exchange database",
+        "exchange broker",
+        _TRADE,
+        (Derived(_SURVEILLED, _SURVEILLANCE),),
+        "watched",
+        ("stock", "reason"),
+        _WATCHED,
+        _surveilled,
     ),
     publishers=(Publisher(_FLOOR, "exchange broker", _TRADE),),
     readers=(
         _customer("Alice", "Ashdown", ("account", "premium"), "two flows, exact", "ticker"),
         _customer("Bob", "Ashdown", ("account", "basic"), "shares, coarse", None),
         _customer("dealing desk", "Ashdown", ("dealer", "Ashdown"), "trades of the firm", None),
+        Reader(
+            "investigator",
+            "regulator",
+            "exchange broker",
+            (("investigates", (HOLDER, "merger talks")),),
+            _SURVEILLED,
+            "trades of one watched stock",
+        ),
         _customer("Carol", "Brook", ("account",), "shares, exact", "ticker"),
     ),
     probes=((_FLOOR, _trade("shares", "MAI", 1.0, "Ashdown", "Brook")),),
