@@ -8,16 +8,20 @@ command, so it is stronger than the environment; a profile that comes from
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from maia.errors import Refusal
+
 if TYPE_CHECKING:
     from maia.profile import Profile
 
-__all__ = ["VARIABLE", "offer_profiles", "used_profile", "used_profile_file"]
+__all__ = ["VARIABLE", "explaining", "offer_profiles", "used_profile", "used_profile_file"]
 
 VARIABLE: Final = "MAIA_PROFILE"
 _PATH_MAX: Final = 4096
@@ -70,6 +74,7 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         profile = find_profile(given) if given is not None else used_profile()
         if profile is None:
             return
+        context.obj = profile
         defaults: dict[str, object] = dict(context.default_map or {})
         for flag, parameter in by_flag.items():
             value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
@@ -102,6 +107,19 @@ def _option(chosen: Callable[[typer.Context, str | None], None]) -> object:
 
     whole.command()(command)
     return next(one for one in typer.main.get_command(whole).params if "--as" in one.opts)
+
+
+@contextmanager
+def explaining(context: typer.Context, type_name: str, action: str) -> Iterator[None]:
+    """Let a refusal by policy end with the command that says why, if a profile is in use."""
+    try:
+        yield
+    except Refusal as problem:
+        profile = context.obj
+        if profile is not None and problem.code.startswith("POLICY-"):
+            words = ("maia", "explain", type_name, "--as", str(profile.path), "--action", action)
+            problem.add_note(f"`{shlex.join(words)}` says why")
+        raise
 
 
 def used_profile() -> Profile | None:

@@ -36,6 +36,7 @@ from maia.cli.membership import (
     verified,
 )
 from maia.cli.output import answer
+from maia.cli.profile_option import explaining
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ _LAST_FLUSH_S: Final = 5.0
 
 
 def publish(
+    context: typer.Context,
     key: KeyFile,
     credentials: CredentialFiles,
     network: Network,
@@ -146,7 +148,8 @@ def publish(
     try:
         result = None if published_as is None else history_of(published_as, None)
         advertised = (where, requires, sign, result)
-        asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
+        with explaining(context, event_type.name.name, "publish"):
+            asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise

@@ -31,6 +31,7 @@ from maia.cli.membership import (
     membership,
     verified,
 )
+from maia.cli.profile_option import explaining
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 
@@ -73,6 +74,7 @@ class NothingToForget(BadInput):
 
 
 def subscribe(
+    context: typer.Context,
     key: KeyFile,
     credentials: CredentialFiles,
     network: Network,
@@ -150,7 +152,8 @@ def subscribe(
     wanted = _Wanted(
         where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result
     )
-    asyncio.run(_subscribe(member, history, wanted))
+    with explaining(context, event_type.name.name, "subscribe"):
+        asyncio.run(_subscribe(member, history, wanted))
 
 
 def _on_topics(topic: str, where: str, event_type: VerifiedType) -> str:

@@ -202,6 +202,12 @@ def test_a_broker_that_does_not_answer_is_named_at_once_with_the_reason(home: Pa
     assert answer.returncode == 6
 
 
+def test_a_right_is_explained_by_a_profile_and_the_name_of_a_type(home: Path) -> None:
+    answer = maia("explain", "LabResult", "--as", "lab", "--action", "subscribe", cwd=home)
+    assert answer.stdout.startswith("no [POLICY-NO-CHAIN]")
+    assert answer.returncode == 1
+
+
 def test_a_server_that_does_not_run_is_named_with_the_command_that_runs_it(home: Path) -> None:
     answer = maia("revoke", "lab", *IN_HOSPITAL, cwd=home)
     assert answer.stderr.endswith("[UNAVAILABLE-DOMAIN] (`maia up` runs the organisation's server)\n")
