@@ -39,6 +39,7 @@ from maia.spark.closure.reach import Grant, Reach
 from maia.spark.governed.periods import Slice, slices_of
 from maia.spark.governed.reader import Reader
 from maia.types import VerifiedType
+from maia.views import ViewSummarises
 from maia.views.schema import spark_type
 from maia.views.to_spark import to_spark
 
@@ -255,7 +256,10 @@ def _seen(slices: Sequence[Slice], kinds: dict[AttributeUid, Any], known: Sequen
     moment = F.unix_micros(F.col(_AT))
     found: list[Column] = []
     for one in slices:
-        view = to_spark(one.view, kinds, tuple(known))
+        try:
+            view = to_spark(one.view, kinds, tuple(known))
+        except ViewSummarises:  # it shows no single event
+            continue
         shown = dict(zip(view.uids, view.seen, strict=True))
         values = [
             (shown[each.uid] if each.uid in shown else F.lit(None).cast(_ddl(each))).alias(each.uid)
