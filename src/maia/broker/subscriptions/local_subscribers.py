@@ -117,8 +117,6 @@ class SubscriberGroup:
     see: See | None = field(default=None, repr=False)
     see_frame: SeeFrame | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
-    is_restricted: bool = False
-    """Whether rows may be withheld from its members; then no signature may count them."""
     is_kept: bool = False
     """Whether its members are served from the event log and not at once."""
     requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
@@ -182,9 +180,7 @@ class SubscriberGroup:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
         if self.shown is not None:
-            # A publisher's signature says how many rows its frame has: a trace of those withheld (A91).
-            author = without_proof(cut.author) if self.is_restricted else cut.author
-            author = author_of_part(author, cut.frame, range(cut.frame.rows), self.shown)
+            author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
             shown = {self.shown: cut.kept or range(cut.frame.rows)}
             return Seen(cut.frame.rows, cut.columns(self.shown), shown, _for_subscribers(author))
         if transforms(self.view) and len(self.view.windows) == 1:
@@ -272,7 +268,6 @@ class LocalSubscribers:
             self.classes[key] = known
             known.link, known.ref = member
             known.is_kept, known.requires = is_kept, requires
-            known.is_restricted = any(window.admits != ALWAYS for window in view.windows)
             if not is_kept:
                 self.matches.add(key, known.routed)
             if is_summarised(view):
