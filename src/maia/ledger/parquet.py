@@ -59,7 +59,8 @@ def roll_ledger(closed: Iterable[Path], out: Path) -> list[Path]:
 
 
 def _written(rows: Iterator[tuple[object, ...]], out: Path) -> int:
-    written, unfinished = 0, out.with_name(out.name + ".unfinished")
+    # Readers of folders leave out what begins with a dot.
+    written, unfinished = 0, out.with_name(f".{out.name}.unfinished")
     with (
         create_private(unfinished) as file,
         pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer,
