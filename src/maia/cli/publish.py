@@ -160,12 +160,8 @@ def publish(
     if settle_s is None:
         settle_s = _SETTLE_S if is_one and count is None else 0.0
     try:
-<<<<<<< HEAD
         result = None if published_as is None else history_of(published_as, None)
-        advertised = (where, requires, sign, result)
-=======
-        advertised = (where, requires, sign, settle_s)
->>>>>>> front
+        advertised = (where, requires, sign, result, settle_s)
         with explaining(context, event_type.name.name, "publish"):
             asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
@@ -190,22 +186,14 @@ class _Sent:
 async def _publish(
     member: Membership,
     history: list[SignedDefinition],
-<<<<<<< HEAD
-    advertised: tuple[str, Predicate, bool, list[SignedDefinition] | None],
-=======
-    advertised: tuple[str, Predicate, bool, float],
->>>>>>> front
+    advertised: tuple[str, Predicate, bool, list[SignedDefinition] | None, float],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
 
-<<<<<<< HEAD
-    where, requires, signs, result = advertised
-=======
-    where, requires, signs, settle_s = advertised
->>>>>>> front
+    where, requires, signs, result, settle_s = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
             history if result is None else result,
