@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind, Value
-from maia.keystore.transformation_keys import TransformationKeyFile
 from maia.views import ARROW_TYPES, to_sql_summary
 from maia.views.summaries_arrow import to_arrow_summary
 from maia.views.summaries_spark import to_spark_summary
@@ -60,8 +59,7 @@ def spark_summaries(executor: SparkExecutor, batch: SummaryBatch) -> list[Rows]:
     events = executor.spark.createDataFrame(given).repartition(3)
     shown = []
     for number, view in enumerate(batch.views):
-        keys = TransformationKeyFile(str(executor.secrets))
-        one = to_spark_summary(view, batch.stored, batch.delivered, keys)
+        one = to_spark_summary(view, batch.stored, batch.delivered, executor.files)
         closed = one.start + (one.summary.every_s + one.summary.late_s) * SECOND <= F.lit(int(CLOSED_AT))
         shown.append(one.of(events, F.col("at"), closed).withColumn(VIEW, F.lit(number)))
     table = reduce(DataFrame.unionAll, shown).toArrow()
