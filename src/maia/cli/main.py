@@ -51,7 +51,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "domain": "domain.commands.app",
     "tpm": "tpm.app",
     "pipeline": "pipeline.commands.app",
-    "postgres": "postgres.app",
+    "postgres": "postgres.commands.app",
     "log": "log.app",
     "ledger": "pipeline.ledger.app",
 }

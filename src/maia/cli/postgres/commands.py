@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from maia.cli import postgres_views
+from maia.cli.postgres import views
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import ANSWER_NO, answer
@@ -29,7 +29,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.add_typer(postgres_views.app, name="views")
+app.add_typer(views.app, name="views")
 
 ConfigFile: TypeAlias = Annotated[
     Path, typer.Option("--config", "-c", help="A TOML file; MAIA_POSTGRES_… wins over it.")

@@ -1,0 +1,1 @@
+"""`maia postgres`: a database that takes part in a network."""
