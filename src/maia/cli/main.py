@@ -69,12 +69,29 @@ def commands_for(words: Sequence[str]) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.callback(help="Secure publish/subscribe between organisations that do not trust each other fully.")(
-        _nothing_to_do_before
-    )
+
+    # Without a callback, Typer would take the only command that was loaded for the whole program.
+    @app.callback(help="Secure publish/subscribe between organisations that do not trust each other fully.")
+    def before_a_command(
+        version: bool = typer.Option(
+            False, "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ) -> None:
+        del version
+
     for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
         _add(app, name)
     return app
+
+
+def _print_version(is_wanted: bool) -> None:
+    import typer
+
+    if is_wanted:
+        from maia import __version__
+
+        sys.stdout.write(f"maia {__version__}\n")
+        raise typer.Exit
 
 
 def _add(app: typer.Typer, name: str) -> None:
@@ -87,10 +104,6 @@ def _add(app: typer.Typer, name: str) -> None:
         app.add_typer(command, name=name)
     else:
         app.command(name=name, epilog=module.EXAMPLES)(command)
-
-
-def _nothing_to_do_before() -> None:
-    """Let Typer know that a command has its own name, also if it is the only one that was loaded."""
 
 
 def _run(words: list[str]) -> object:

@@ -1,0 +1,5 @@
+"""`python -m maia` is `maia`."""
+
+from maia.cli.main import main
+
+raise SystemExit(main())
