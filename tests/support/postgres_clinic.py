@@ -276,13 +276,24 @@ class KillableServer:
 
     def kill(self) -> None:
         """Kill the server and every backend, as a crash of the machine does."""
-        assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        self._process.kill()
-        self._process.wait()
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)  # it starts no backend while we look
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        process.wait()
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
+        # Its memory is free when the last one has ended; before that, no server starts in this folder.
+        until(lambda: not any(_is_alive(child) for child in children))
+
+
+def _is_alive(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ _TABLES: Final = (
 def _lines(found: Mapping[str, object]) -> list[str]:
     lines = [f"{name:<20} {found[name]}" for name in _HEAD if name in found]
     lines += [f"{name.replace('_', ' '):<20} {found[name]}" for name in _TABLES if name in found]
+    lines += _connector_lines(found)
     lines += _log_lines(found.get("log"))
     links = found.get("links")
     for link in links if isinstance(links, list) else []:
@@ -67,6 +68,18 @@ def _lines(found: Mapping[str, object]) -> list[str]:
     lines += _overlay_lines(found.get("overlay"))
     lines += _rendezvous_lines(found.get("rendezvous"))
     lines += _mesh_lines(found.get("mesh"))
+    return lines
+
+
+def _connector_lines(found: Mapping[str, object]) -> list[str]:
+    """Return what the stores and releases of a connected database have done since it started."""
+    lines: list[str] = []
+    tasks = found.get("tasks")
+    for name, state in tasks.items() if isinstance(tasks, dict) else ():
+        problem = state.get("problem")
+        why = f": {problem['message']} [{problem['code']}]" if problem else ""
+        now = "serving" if state.get("serving") else "waiting"
+        lines.append(f"{name:<20} {now}, {state.get('events')} events{why}")
     return lines
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "Addresses",
     "BadConfig",
     "Fraction",
+    "Loopback",
     "Mismatch",
     "Paths",
     "PeerAddress",

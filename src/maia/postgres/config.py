@@ -37,6 +37,7 @@ from maia.config.input_files import read_certificates, read_definitions, read_ow
 from maia.config.settings import (
     Address,
     BadConfig,
+    Loopback,
     Mismatch,
     Paths,
     PrincipalWord,
@@ -156,6 +157,8 @@ class PostgresConfig(msgspec.Struct, frozen=True, kw_only=True):
     store: tuple[StoreSetting, ...] = ()
     release: tuple[ReleaseSetting, ...] = ()
     derive: tuple[DeriveSetting, ...] = ()
+    status: Loopback = "127.0.0.1:0"
+    """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
     log_format: Literal["auto", "json", "text"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     origins: dict[str, str] = {}

@@ -8,9 +8,9 @@ many frames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from psycopg import sql
 
@@ -23,6 +23,9 @@ __all__ = ["ConnectorInUse", "Outbox", "PlannedFrame"]
 
 _ROWS_AT_ONCE: Final = 16 * 1024
 _BYTES_AT_ONCE: Final = 8 << 20
+_MOST: Final = 2**63 - 1
+_Place: TypeAlias = tuple[int, int]
+"""The position of a commit, and one of its rows."""
 _FRAME_BYTES: Final = 1 << 19
 """Half of what a client puts into one frame: no frame is cut again on its way."""
 
@@ -55,29 +58,28 @@ class Outbox:
             "out": sql.Identifier(schema, f"out_{release.name}"),
             "columns": sql.SQL(", ").join(sql.Identifier("o", name) for name in self._names),
         }
-        parts["joined"] = sql.SQL(
-            "FROM {s}.commits c JOIN {out} o ON (o.maia_xid, o.maia_started) = (c.xid, c.started)"
-            " WHERE c.release = %(release)s"
-        ).format(**parts)
+        # Bounds on the rows of one transaction, however many it has: each batch reads a range of the index.
+        parts["rows"] = sql.SQL(
+            "(o.maia_xid, o.maia_started) = (c.xid, c.started)"
+            " AND o.maia_row > CASE WHEN c.position = %(position)s THEN %(row)s ELSE 0 END"
+            " AND o.maia_row <= CASE WHEN c.position = %(last_position)s THEN %(last_row)s ELSE {most} END"
+        ).format(most=sql.Literal(_MOST))
+        parts["commits"] = sql.SQL(
+            "c.release = %(release)s AND c.position BETWEEN %(position)s AND %(last_position)s"
+        )
         # The sum is taken over sizes that are stored: no long value is read before it is known to fit.
         self._read = sql.SQL(
-            "SELECT * FROM (SELECT c.position, o.maia_row, o.maia_size,"
-            " sum(o.maia_size) OVER (ORDER BY c.position, o.maia_row) AS total, {columns}"
-            " {joined} AND c.position >= %(position)s AND (c.position, o.maia_row) > (%(position)s, %(row)s)"
-            " ORDER BY c.position, o.maia_row LIMIT %(limit)s) waiting WHERE total - maia_size < %(bytes)s"
-            " ORDER BY position, maia_row"
-        ).format(**parts)
-        self._read_planned = sql.SQL(
-            "SELECT c.position, o.maia_row, o.maia_size, 0, {columns}"
-            " {joined} AND (c.position, o.maia_row) <= (%(position)s, %(row)s)"
-            " ORDER BY c.position, o.maia_row"
+            "SELECT * FROM (SELECT c.position AS maia_position, o.maia_row, o.maia_size,"
+            " sum(o.maia_size) OVER (ORDER BY c.position, o.maia_row) AS maia_total, {columns}"
+            " FROM {s}.commits c CROSS JOIN LATERAL (SELECT * FROM {out} o WHERE {rows}"
+            " ORDER BY o.maia_row LIMIT %(limit)s) o WHERE {commits}"
+            " ORDER BY c.position, o.maia_row LIMIT %(limit)s) waiting"
+            " WHERE maia_total - maia_size < %(bytes)s ORDER BY maia_position, maia_row"
         ).format(**parts)
         self._delete = sql.SQL(
-            "WITH rows AS (DELETE FROM {out} o USING {s}.commits c"
-            " WHERE (o.maia_xid, o.maia_started) = (c.xid, c.started)"
-            " AND c.release = %(release)s AND (c.position, o.maia_row) <= (%(position)s, %(row)s)),"
+            "WITH rows AS (DELETE FROM {out} o USING {s}.commits c WHERE {rows} AND {commits}),"
             " transactions AS (DELETE FROM {s}.commits"
-            " WHERE release = %(release)s AND position < %(position)s)"
+            " WHERE release = %(release)s AND position < %(last_position)s)"
             " DELETE FROM {s}.frames WHERE release = %(release)s AND number <= %(number)s"
         ).format(**parts)
         self._plan = sql.SQL(
@@ -96,9 +98,11 @@ class Outbox:
         self._refuse = sql.SQL("UPDATE {s}.releases SET refused = refused + %s WHERE name = %s").format(
             **parts
         )
-        self._ends: dict[int, tuple[int, int]] = {}
+        self._ends: dict[int, _Place] = {}
         """Where each frame ends that was planned and whose rows are still there."""
-        self._planned = (0, 0)
+        self._planned: _Place = (0, 0)
+        self._deleted: _Place = (0, 0)
+        """Up to where rows were deleted on this connection."""
         self.next_frame = 0
 
     async def open(self) -> list[PlannedFrame]:
@@ -110,18 +114,19 @@ class Outbox:
             self.next_frame, self._planned = row[0], (row[1], row[2])
             frames = await (await self._connection.execute(self._frames, [self._release.name])).fetchall()
             self._ends = {number: (position, last) for number, position, last in frames}
-            rows = await self._rows(self._read_planned, position=self._planned[0], row=self._planned[1])
-        return list(self._cut(rows))
+            everything = {"limit": _MOST, "bytes": _MOST}
+            rows = await self._rows(_between((0, 0), self._planned) | everything)
+        return [self._frame(number, part) for number, part in _parted(rows, self._ends)]
 
     async def plan(self, done: int | None) -> list[PlannedFrame]:
         """Delete frames up to number `done`, which the broker has taken on; plan the next and return them."""
         asked: dict[str, object] = {"release": self._release.name}
         async with self._connection.transaction():
             if done is not None:
-                position, last = self._ends[done]
-                gone = asked | {"position": position, "row": last, "number": done}
-                await self._connection.execute(self._delete, gone)
-            rows = await self._rows(self._read, position=self._planned[0], row=self._planned[1])
+                gone = _between(self._deleted, self._ends[done]) | {"number": done}
+                await self._connection.execute(self._delete, asked | gone)
+            some = {"limit": _ROWS_AT_ONCE, "bytes": _BYTES_AT_ONCE}
+            rows = await self._rows(_between(self._planned, (_MOST, _MOST)) | some)
             ends = list(self._ends_of(rows))
             numbered = {self.next_frame + index: end for index, end in enumerate(ends)}
             if numbered:
@@ -135,6 +140,7 @@ class Outbox:
                 if planned.rowcount != 1:
                     raise ConnectorInUse("another connector has planned frames of this release meanwhile")
         if done is not None:
+            self._deleted = self._ends[done]
             self._ends = {number: end for number, end in self._ends.items() if number > done}
         if numbered:
             self._ends |= numbered
@@ -147,26 +153,15 @@ class Outbox:
 
     # ------------------------------------------------------------ rows and frames
 
-    async def _rows(self, query: sql.Composed, *, position: int, row: int) -> list[tuple[Any, ...]]:
-        asked = {
-            "release": self._release.name,
-            "position": position,
-            "row": row,
-            "limit": _ROWS_AT_ONCE,
-            "bytes": _BYTES_AT_ONCE,
-        }
+    async def _rows(self, asked: Mapping[str, object]) -> list[tuple[Any, ...]]:
         async with self._connection.cursor(binary=True) as cursor:
-            await cursor.execute(query, asked)
+            await cursor.execute(self._read, {"release": self._release.name, **asked})
             return await cursor.fetchall()
 
-    def _cut(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[PlannedFrame]:
-        for number, part in _parted(rows, self._ends):
-            yield self._frame(number, part)
-
-    def _ends_of(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, int]]:
+    def _ends_of(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[_Place]:
         """Yield the last row of each frame: full in rows, or smaller where rows are long."""
         count = size = 0
-        before: tuple[int, int] | None = None
+        before: _Place | None = None
         for position, row, length, *_ in rows:
             if before is not None and (count >= self._rows_max or size + length > _FRAME_BYTES):
                 yield before
@@ -184,8 +179,13 @@ class Outbox:
         )
 
 
+def _between(low: _Place, high: _Place) -> dict[str, object]:
+    """Return the operands of the rows behind one place, up to another."""
+    return {"position": low[0], "row": low[1], "last_position": high[0], "last_row": high[1]}
+
+
 def _parted(
-    rows: Sequence[tuple[Any, ...]], ends: dict[int, tuple[int, int]]
+    rows: Sequence[tuple[Any, ...]], ends: dict[int, _Place]
 ) -> Iterator[tuple[int, Sequence[tuple[Any, ...]]]]:
     """Yield the rows of each frame, in the order of their numbers."""
     start = 0

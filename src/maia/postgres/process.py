@@ -1,8 +1,9 @@
 """How does one connector live as a process of its own?
 
 `maia postgres run` prepares it and calls `serve` here. Each store and each release has a connection to
-the database of its own, and a lock on it, so that no second connector serves the same. When the database or
-the broker goes away, all that is lost is time: everything begins again where the database says it was.
+the database of its own. When the database or the broker goes away, all that is lost is time: everything
+begins again where the database says it was. A transaction of an earlier connection may still end meanwhile;
+each transaction here is void unless the state is the one that it was begun with.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.net.data_folder import own_folder
 from maia.net.observer import Records
 from maia.net.signals import until_told_to_stop
+from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.postgres.config import PreparedConnector
 from maia.postgres.outbox import ConnectorInUse
 from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, bind, identity_of
@@ -59,6 +61,7 @@ class _Task(Protocol):
 
     name: str
     is_serving: asyncio.Event
+    problem: MaiaError | None
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
         """Work until the connection or the right ends."""
@@ -101,7 +104,7 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
         ]
         tasks: Sequence[_Task] = [*stores, *releases]
         try:
-            async with asyncio.TaskGroup() as group:
+            async with _answering(prepared, client, stores, releases), asyncio.TaskGroup() as group:
                 for task in tasks:
                     group.create_task(_run(task, prepared, identity, records))
                 group.create_task(_listen(prepared, releases, records))
@@ -157,30 +160,25 @@ async def _run(task: _Task, prepared: PreparedConnector, identity: Identity, rec
         began = loop.time()
         try:
             async with connected(config.database, is_queue=isinstance(task, ReleaseTask)) as connection:
-                await _lock(connection, f"maia/{config.schema}/{task.name}")
                 found = await identity_of(connection, config.schema)
                 if found.incarnation != identity.incarnation or found.is_copy:
                     raise RestoredDatabase("the database was replaced by another while the connector ran")
                 records.note("serving", {"task": task.name})
+                task.problem = None
                 await task.serve(connection, config.schema, identity.incarnation)
         except _FATAL:
             raise
         except MaiaError as problem:
             if not isinstance(problem, ConnectorInUse):
                 await task.give_up()
-            records.note("failed", {"task": task.name, **problem.as_record()})
+            task.problem = problem
         except (psycopg.Error, OSError) as problem:
-            records.note("failed", {"task": task.name, **_shown(problem).as_record()})
+            task.problem = _shown(problem)
+        task.is_serving.clear()
+        if task.problem is not None:
+            records.note("failed", {"task": task.name, **task.problem.as_record()})
         failures = failures + 1 if loop.time() - began < _AGAIN_MOST_S else 1
         await _pause(failures)
-
-
-async def _lock(connection: Connection, name: str) -> None:
-    """Make sure that no second connector serves the same; the lock ends with the connection."""
-    found = await connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name])
-    row = await found.fetchone()
-    if row is None or not row[0]:
-        raise ConnectorInUse("another connector serves this database")
 
 
 async def _listen(prepared: PreparedConnector, releases: Sequence[ReleaseTask], records: Records) -> None:
@@ -249,12 +247,65 @@ async def _renew(prepared: PreparedConnector, client: Client, records: Records) 
         group.create_task(watching(prepared.config.credentials, fresh.put_nowait, records))
         while True:
             found = [one for one in await fresh.get() if one.id not in shown]
-            with suppress(MaiaError):
+            try:
                 await client.show(found)
-                shown.update(one.id for one in found)
+            except MaiaError as problem:
+                records.note("failed", {"task": "credentials", **problem.as_record()})
+                continue
+            shown.update(one.id for one in found)
+            records.note("credentials-shown", {"certificates": len(found)})
 
 
 # ------------------------------------------------------------ small change
+
+
+@asynccontextmanager
+async def _answering(
+    prepared: PreparedConnector, client: Client, stores: Sequence[StoreTask], releases: Sequence[ReleaseTask]
+) -> AsyncIterator[None]:
+    """Answer /health, /ready, /metrics and /status on loopback, while the body runs."""
+    config = prepared.config
+    if config.status == "off":
+        yield
+        return
+
+    tasks: Sequence[_Task] = [*stores, *releases]
+
+    def is_ready() -> bool:
+        return client.broker is not None and all(one.is_serving.is_set() for one in tasks)
+
+    def state(task: _Task, done: int) -> dict[str, object]:
+        problem = None if task.problem is None else task.problem.as_record()
+        return {"serving": task.is_serving.is_set(), "events": done, "problem": problem}
+
+    def status() -> dict[str, object]:
+        return {
+            "principal": str(prepared.key.principal),
+            "network": prepared.network.name,
+            "address": config.broker,
+            "broker": None if client.broker is None else str(client.broker),
+            "tasks": {
+                **{one.name: state(one, one.stored) for one in stores},
+                **{one.name: state(one, one.published) for one in releases},
+            },
+        }
+
+    def metrics() -> bytes:
+        numbers = {
+            "maia_postgres_events_stored_total": sum(one.stored for one in stores),
+            "maia_postgres_rows_released_total": sum(one.published for one in releases),
+            "maia_postgres_ready": int(is_ready()),
+        }
+        return "".join(f"{name} {number}\n" for name, number in numbers.items()).encode()
+
+    token = new_token()
+    endpoint = StatusEndpoint(StatusSource(is_ready, metrics, status), token=token)
+    new_door(config.data, await endpoint.start(config.status), token)
+    try:
+        yield
+    finally:
+        await endpoint.stop()
+        (config.data / DOOR_FILE).unlink(missing_ok=True)
 
 
 async def _report(stores: Sequence[StoreTask], releases: Sequence[ReleaseTask], records: Records) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
+from maia.back_off import doubled
 from maia.client import ClientClosed, RowsRefused
 from maia.client.api.client import Client
 from maia.client.api.publisher import Publisher
@@ -59,6 +60,8 @@ class ReleaseTask:
         """Set when a transaction that releases something has committed."""
         self.is_serving = asyncio.Event()
         """Set once the broker has accepted the advertisement."""
+        self.problem: MaiaError | None = None
+        """Why it is not serving, if it is not."""
         self.published = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:
@@ -127,7 +130,7 @@ class ReleaseTask:
 
     async def _flushed(self, publisher: Publisher) -> int:
         """Wait until the broker has taken everything on; return how many rows it refused."""
-        before, refused = publisher.published_rows, 0
+        before, refused, failures = publisher.published_rows, 0, 0
         while True:
             try:
                 await publisher.flush()
@@ -140,7 +143,8 @@ class ReleaseTask:
             except Unavailable as problem:
                 # The client connects again by itself, and what is under way is sent again under its numbers.
                 self._records.note("failed", {"task": self.name, **problem.as_record()})
-                await asyncio.sleep(_AGAIN_S)
+                failures += 1
+                await asyncio.sleep(doubled(_AGAIN_S, failures, most=_LOOK_S))
                 continue
             self.published += publisher.published_rows - before
             return refused

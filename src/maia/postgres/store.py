@@ -54,6 +54,8 @@ class StoreTask:
         self._missed_upto = 0
         self.is_serving = asyncio.Event()
         """Set once the broker has accepted the subscription."""
+        self.problem: MaiaError | None = None
+        """Why it is not serving, if it is not."""
         self.stored = 0
 
     async def serve(self, connection: Connection, schema: str, incarnation: str) -> None:

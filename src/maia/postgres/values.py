@@ -6,6 +6,7 @@ and cost differ. Every other kind is what psycopg makes of it in binary form.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -36,6 +37,14 @@ Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 _CONNECT_S: Final = 10
 _QUEUE: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
+
+_FATAL: Final = re.compile(r"FATAL: ([^\n]{1,160})")
+_NO_ANSWER: Final = (
+    "Connection refused",
+    "No such file or directory",
+    "timeout expired",
+    "closed the connection",
+)
 
 COLUMN_TYPES: Final[Mapping[Kind, frozenset[str]]] = {
     Kind.STRING: frozenset({"text", "character varying"}),
@@ -82,9 +91,11 @@ def database_problem(problem: psycopg.Error) -> MaiaError:
     ]
     state = problem.sqlstate or diagnosis.sqlstate
     what = " ".join([type(problem).__name__, *([f"(SQLSTATE {state})"] if state else []), *named])
-    is_passing = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
-    if is_passing:
-        return DatabaseUnavailable(f"PostgreSQL cannot be used now: {what}")
+    if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        # What a server says before it lets anybody in quotes no rows, and what libpq says is one of a few.
+        said = _FATAL.search(str(problem))
+        why = [said[1].strip()] if said else [one for one in _NO_ANSWER if one in str(problem)][:1]
+        return DatabaseUnavailable(f"PostgreSQL cannot be used now: {': '.join([what, *why])}")
     return DatabaseRefused(f"PostgreSQL refuses a statement: {what}")
 
 

@@ -113,7 +113,7 @@ def test_a_file_that_cannot_work_is_refused_with_its_line_and_a_password_is_in_n
         assert "connector.toml" in refused.stderr
     clinic.declare(STORE)
     away = clinic.postgres("check")
-    assert "UNAVAILABLE-POSTGRES" in away.stderr
+    assert "OperationalError: Connection refused [UNAVAILABLE-POSTGRES]" in away.stderr
     assert "hunter2" not in away.stderr + away.stdout
 
 

@@ -25,12 +25,21 @@ from maia.predicates import ALWAYS
 from maia.types import TypeDefinition, sign_definition, verify_definition
 
 OWNER = SigningKey.from_seed(b"o" * 32)
-KINDS = (Kind.STRING, Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.TIMESTAMP, Kind.BYTES)
+NAMES = {
+    Kind.STRING: "position",
+    Kind.INT: "total",
+    Kind.FLOAT: "release",
+    Kind.BOOL: "order",
+    Kind.TIMESTAMP: "written",
+    Kind.BYTES: "Row-Value",
+}
+"""What attributes are called: words that queries of ours use, too."""
+KINDS = tuple(NAMES)
 SCHEMA = "maia"
 
 
 def release(*kinds: Kind) -> Release:
-    attributes = tuple(Attribute(f"{kind.value}-Value", attribute_uid(kind.value), kind) for kind in kinds)
+    attributes = tuple(Attribute(NAMES[kind], attribute_uid(kind.value), kind) for kind in kinds)
     definition = TypeDefinition(TypeName(OWNER.principal, "Reading", FIRST_VERSION), None, attributes)
     typed = verify_definition(sign_definition(definition, OWNER), at=system_now())
     columns = {one.name: one.kind.value for one in attributes}
@@ -105,7 +114,7 @@ def test_what_no_event_can_carry_fails_in_the_writers_own_transaction(
         async with installed(database, release(*KINDS), ALL_KINDS), connected(database) as writer:
             with pytest.raises(psycopg.errors.CheckViolation) as refused:
                 await writer.execute(f'INSERT INTO readings ("{column}") VALUES ({value})'.encode())
-            assert refused.value.diag.constraint_name == f"{column}-Value"
+            assert refused.value.diag.constraint_name == NAMES[Kind(column)]
 
     asyncio.run(write())
 
@@ -139,7 +148,7 @@ class History:
 
     async def plan(self) -> None:
         for frame in self._unanswered:
-            rows = [str(value) for value in frame.columns["string-Value"]]
+            rows = [str(value) for value in frame.columns["position"]]
             assert self.left.setdefault(frame.number, rows) == rows, "a frame has other rows the second time"
         self._unanswered = await self._outbox.plan(self._unanswered[-1].number if self._unanswered else None)
 
@@ -216,6 +225,6 @@ def test_a_release_with_another_version_of_the_type_waits_until_nothing_of_the_o
             again = Outbox(outbox._connection, SCHEMA, replace(new))
             assert await again.open() == []
             (frame,) = await again.plan(None)
-            assert (frame.number, frame.columns) == (1, {"string-Value": ["b"], "int-Value": [2]})
+            assert (frame.number, frame.columns) == (1, {"position": ["b"], "total": [2]})
 
     asyncio.run(change())
