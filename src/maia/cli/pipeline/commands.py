@@ -186,7 +186,8 @@ def run(
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes, identity, provider, requires, ledger, shown_as, transformation_keys,
+        batch_bytes, identity, provider, requires, ledger,
+        shown_as=shown_as, transformation_keys=transformation_keys,
     )  # fmt: skip
 
     application, terms = _application(name, changes)
