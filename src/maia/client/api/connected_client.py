@@ -34,7 +34,7 @@ from maia.client import (
     Warned,
     Withdrawn,
 )
-from maia.client.api.publisher import OnWarning, Publisher
+from maia.client.api.publisher import OnAnswer, OnWarning, Publisher
 from maia.client.api.subscription import Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
@@ -135,6 +135,8 @@ class Client:
         self._is_telling = False
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
+        self.refused: MaiaError | None = None
+        """Why brokers do not let this client connect any more, if that is so."""
 
     # -------------------------------------------------------- what an application asks for
 
@@ -142,7 +144,7 @@ class Client:
         """Verify a type version after those it was made from; it can be named from now on."""
         self._types.learn(history)
 
-    async def advertise(
+    async def advertise(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
@@ -151,6 +153,7 @@ class Client:
         numbering: Numbering | None = None,
         signs: bool = False,
         on_warning: OnWarning | None = None,
+        on_answer: OnAnswer | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
         """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied.
@@ -161,14 +164,14 @@ class Client:
         taken for the same; without, every publisher has a stream of its own.
         A publisher that `signs` proves to subscribers that it has written these values itself.
         `on_warning` is called with the reason why what is published cannot get far at this moment,
-        and None when it can again.
+        and None when it can again; `on_answer` whenever the broker has answered for events.
         """
         known = await self._meant(event_type, timeout_s)
         wanted, required = predicate_for(filter, known, topic_pattern(event_type)), requirement_for(requires)
         entry, effects = self._session.advertise(
             known, wanted, self._clock(), numbering, signs=signs, requires=required
         )
-        publisher = Publisher(self, entry, on_warning)
+        publisher = Publisher(self, entry, on_warning, on_answer)
         self._publishers[entry.ref] = publisher
         await self._standing(entry, effects, timeout_s)
         return publisher
@@ -391,6 +394,8 @@ class Client:
 
     def _tell_of_link(self, notice: Connected | Disconnected) -> None:
         self.broker = notice.broker if isinstance(notice, Connected) else None
+        is_final = isinstance(notice, Disconnected) and notice.is_final
+        self.refused = notice.problem if isinstance(notice, Disconnected) and is_final else None
         if self._connected is None or self._connected.done():
             return
         if isinstance(notice, Connected):
