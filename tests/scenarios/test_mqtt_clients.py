@@ -1,0 +1,111 @@
+"""MQTT clients that nobody here wrote publish and subscribe through a real gateway and a recording broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from maia.credentials import Action
+from maia.predicates import ALWAYS, Comparison, Operator
+from support.mqtt_city import City, mqtt_city
+
+PLATES, NEWS = "city.Numberplate", "topic.news"
+FAST = Comparison("speed", Operator.GE, 30)
+
+
+def people(city: City) -> None:
+    """A camera, one of fast cars alone, an office that does not see speeds, and a desk that does both with news."""
+    city.account("camera", publish=(Action.PUBLISH, PLATES, None, ALWAYS))
+    city.account("narrow", publish=(Action.PUBLISH, PLATES, None, FAST))
+    city.account(
+        "office",
+        plates=(Action.SUBSCRIBE, PLATES, frozenset({"plate", "location"}), ALWAYS),
+        news=(Action.SUBSCRIBE, NEWS, None, ALWAYS),
+    )
+    city.account("desk", publish=(Action.PUBLISH, NEWS, None, ALWAYS))
+
+
+def test_messages_cross_in_both_versions_and_every_quality_of_service(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            new, old = await city.mqtt("office"), await city.mqtt("office", "old", version=3)
+            assert await new.subscribe("plates/#", 2) == (2, [])
+            assert (await old.subscribe("plates/+", 1))[0] == 1
+            camera, camera_3 = await city.mqtt("camera"), await city.mqtt("camera", version=3)
+            for one, qos in ((camera, 1), (camera, 2), (camera_3, 1), (camera_3, 2), (camera, 0)):
+                text = f"plate of {qos}"
+                said = {"plate": text, "speed": 31}
+                assert (await one.publish("plates/S%2FE", json.dumps(said), qos))[0] == 0
+                for reader in (new, old):
+                    topic, payload, retained = await reader.message()
+                    # The speed is hidden from this office, and absent.
+                    assert (topic, json.loads(payload), retained) == ("plates/S%2FE", {"plate": text}, False)
+
+            # What is refused has our code, and 3.1.1 a closed connection.
+            for payload, code in (("{", "INPUT-MQTT-PAYLOAD"), ('{"speed": "x"}', "INPUT-MQTT-PAYLOAD")):
+                assert await camera.publish("plates/x", payload) == (0x99, [code])
+            assert await camera.publish("nothing/declared", "x") == (0x90, ["INPUT-MQTT-NOT-DECLARED"])
+            narrow = await city.mqtt("narrow")
+            assert await narrow.publish("plates/Soho", '{"speed": 10}', 1) == (0x87, ["REFUSED-ROWS"])
+            assert (await narrow.publish("plates/Victoria", '{"speed": 40}', 1))[0] == 0
+            assert (await new.message())[0] == (await old.message())[0] == "plates/Victoria"
+            camera_3.client.publish("nothing/declared", "x", qos=1)
+            await camera_3.end()
+
+    asyncio.run(story())
+
+
+def test_retained_messages_and_wills(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            for client_id, text in (("a", b"rain"), ("b", b"sun")):
+                desk = await city.mqtt("desk", client_id)
+                assert (await desk.publish("news/uk", text, retain=True))[0] == 0
+                assert (await desk.publish("news/fr", text, retain=True))[0] == 0
+                desk.client.disconnect()
+                await desk.end()
+            gone = await city.mqtt("desk", "gone", will=("news/last", b"lost power"))
+            assert (await gone.publish("news/fr", b"", retain=True))[0] == 0  # cleared
+            office = await city.mqtt("office")
+            assert (await office.subscribe("news/+"))[0] == 1
+            assert await office.message() == ("news/uk", b"sun", True)
+            gone.vanish()
+            assert await office.message() == ("news/last", b"lost power", False)
+
+    asyncio.run(story())
+
+
+def test_a_lasting_session_misses_nothing_and_shared_subscriptions_share(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            camera = await city.mqtt("camera")
+            for version in (5, 3):
+                named = {"version": version, "expiry_s": 3600, "clean": False}
+                office = await city.mqtt("office", f"lasting {version}", **named)
+                assert (await office.subscribe("plates/#"))[0] == 1
+                # News is not recorded for lasting sessions: only QoS 0 can be kept.
+                assert (await office.subscribe("news/#"))[0] == 0
+                office.client.disconnect()
+                await office.end()
+                for number in range(3):
+                    assert (await camera.publish("plates/x", f'{{"plate": "{number}"}}'))[0] == 0
+                again = await city.mqtt("office", f"lasting {version}", **named)
+                found = [json.loads((await again.message())[1])["plate"] for _ in range(3)]
+                assert found == ["0", "1", "2"]
+                again.client.disconnect()
+                await again.end()
+
+            sharing = [await city.mqtt("office", f"sharing {one}") for one in range(2)]
+            for one in sharing:
+                assert (await one.subscribe("$share/night/plates/#"))[0] == 1
+            for number in range(4):
+                assert (await camera.publish("plates/x", f'{{"plate": "shared {number}"}}'))[0] == 0
+            got = [json.loads((await one.message())[1])["plate"] for one in sharing for _ in range(2)]
+            assert sorted(got) == [f"shared {number}" for number in range(4)]
+            assert all(one.messages.empty() for one in sharing)
+
+    asyncio.run(story())
