@@ -9,13 +9,15 @@ from pathlib import Path
 from maia.credentials import Action
 from maia.predicates import ALWAYS, Comparison, Operator
 from support.mqtt_city import City, mqtt_city
+from support.nursery import Forked
+from support.processes import running_maia, until
 
 PLATES, NEWS = "city.Numberplate", "topic.news"
 FAST = Comparison("speed", Operator.GE, 30)
 
 
 def people(city: City) -> None:
-    """A camera, one of fast cars alone, an office that does not see speeds, and a desk that does both with news."""
+    """A camera, one of fast cars, an office that does not see speeds, and a desk with news."""
     city.account("camera", publish=(Action.PUBLISH, PLATES, None, ALWAYS))
     city.account("narrow", publish=(Action.PUBLISH, PLATES, None, FAST))
     city.account(
@@ -107,5 +109,48 @@ def test_a_lasting_session_misses_nothing_and_shared_subscriptions_share(tmp_pat
             got = [json.loads((await one.message())[1])["plate"] for one in sharing for _ in range(2)]
             assert sorted(got) == [f"shared {number}" for number in range(4)]
             assert all(one.messages.empty() for one in sharing)
+
+    asyncio.run(story())
+
+
+def test_a_killed_gateway_loses_no_acknowledged_message(tmp_path: Path) -> None:
+    """A81: what was acknowledged is recorded, and a lasting session gets it from the next gateway."""
+
+    async def port_of(place: Path, process: Forked) -> int:
+        out = place / "out.log"
+        await asyncio.to_thread(until, lambda: "listening" in out.read_text() or process.poll() is not None)
+        return int(json.loads(out.read_text().splitlines()[-1])["listening"].rpartition(":")[2])
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            words = ("gateway", "mqtt", "--config", tmp_path / "gateway.toml", "--json")
+            first, second = tmp_path / "first", tmp_path / "second"
+            first.mkdir()
+            second.mkdir()
+            with running_maia(*words, cwd=first) as process:
+                port = await port_of(first, process)
+                office = await city.mqtt("office", "kept", expiry_s=3600, clean=False, port=port)
+                assert (await office.subscribe("plates/#"))[0] == 1
+                office.client.disconnect()
+                await office.end()
+                camera = await city.mqtt("camera", port=port)
+                acknowledged: set[int] = set()
+                camera.client.on_publish = lambda _c, _u, mid, _r, _p: acknowledged.add(mid)
+                sent = {
+                    camera.client.publish("plates/x", f'{{"plate": "{number}"}}', qos=1).mid: str(number)
+                    for number in range(300)
+                }
+                await asyncio.to_thread(until, lambda: len(acknowledged) > 40)
+                process.kill()
+                process.wait()
+            camera.client.loop_stop()
+            wanted = {sent[mid] for mid in acknowledged}
+            with running_maia(*words, cwd=second) as process:
+                port = await port_of(second, process)
+                again = await city.mqtt("office", "kept", expiry_s=3600, clean=False, port=port)
+                found: set[str] = set()
+                while not wanted <= found:
+                    found.add(json.loads((await again.message())[1])["plate"])
 
     asyncio.run(story())

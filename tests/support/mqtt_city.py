@@ -1,4 +1,4 @@
-"""A city with a broker that records and an MQTT gateway, in this process, and clients that nobody here wrote."""
+"""A city with a recording broker and an MQTT gateway, in this process, and clients that others wrote."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ from maia.credentials import (
     Authority,
     NetworkName,
     NetworkPattern,
+    OnlineTest,
     Principal,
     RevocationList,
     SignedCertificate,
     SigningKey,
+    TestKind,
     TypeName,
     TypePattern,
     Validity,
     certificate_to_text,
     issue,
     parse_name_pattern,
-    period_from,
     principal_from_text,
     sign_statement,
 )
@@ -149,6 +150,8 @@ class City:
     tokens: dict[str, str] = field(default_factory=dict)
     issued: dict[tuple[str, str], SignedCertificate] = field(default_factory=dict)
     clients: list[Mqtt] = field(default_factory=list)
+    lists: int = 0
+    revoked: set[bytes] = field(default_factory=set)
 
     def account(self, name: str, **rights: tuple[Action, str, frozenset[str] | None, Predicate]) -> None:
         """Make an account and grant it rights: name of the right = action, type, attributes, filter."""
@@ -207,10 +210,15 @@ class City:
 
     def revoke(self, *which: tuple[str, str]) -> None:
         """Have the owner revoke certificates; the broker receives the list."""
-        now = whole_second()
-        revoked = frozenset(self.issued[one].id for one in which)
-        said = RevocationList(OWNER.principal, now, period_from(now, microseconds=DAY), revoked)
-        self.broker.runner.perform(self.broker.broker.hear((sign_statement(said, OWNER),), now))
+        self.revoked |= {self.issued[one].id for one in which}
+        self.state()
+
+    def state(self) -> None:
+        """State what is revoked; a broker takes a list of an issuer whose certificates it knows."""
+        self.lists += 1
+        said = RevocationList(OWNER.principal, self.lists, None, frozenset(self.revoked))
+        heard = self.broker.broker.hear((sign_statement(said, OWNER),), system_now())
+        self.broker.runner.perform(heard)
 
 
 def whole_second() -> Instant:
@@ -234,6 +242,8 @@ def grant(
     shown = ALL_ATTRIBUTES if attributes is None else frozenset(map(AttributeUid, attributes))
     authority = Authority(resources, frozenset({action}), shown, where)  # type: ignore[arg-type]
     period = Validity(whole_second(), Instant(whole_second() + DAY))
+    if of is not None and subject != BROKER.principal:
+        period = period.with_tests(OnlineTest(TestKind.CRL, owner))
     return issue(AuthorisationCertificate(owner, subject, False, authority, period), OWNER)
 
 
@@ -301,13 +311,21 @@ async def mqtt_city(folder: Path) -> AsyncIterator[City]:
         server = await loop.create_server(lambda: Connection(gateway), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         city = City(folder, running, gateway, f"127.0.0.1:{port}")
+        stating = asyncio.create_task(_state_again_and_again(city))
         try:
             yield city
         finally:
             for one in city.clients:
                 await asyncio.to_thread(one.client.loop_stop)
+            stating.cancel()
             server.close()
             await gateway.stop()
+
+
+async def _state_again_and_again(city: City) -> None:
+    while True:
+        city.state()
+        await asyncio.sleep(0.1)
 
 
 __all__ = ["AnyResource", "City", "Mqtt", "grant", "mqtt_city", "taken"]

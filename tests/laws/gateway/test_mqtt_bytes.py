@@ -86,7 +86,7 @@ whole = st.one_of(
         ids,
         st.sampled_from(["all/x/1", "all/x/y", "none"]),
     ),
-    st.builds(lambda k, i: packet(k, i), st.sampled_from([0x40, 0x50, 0x62, 0x70]), ids),
+    st.builds(packet, st.sampled_from([0x40, 0x50, 0x62, 0x70]), ids),
     st.sampled_from([b"\xc0\x00", b"\xe0\x00"]),
     st.binary(max_size=24),
 )
