@@ -118,7 +118,7 @@ def test_a_session_survives_every_client_and_answers_within_its_limits(
             number = chance.choice(list(session.subscriptions))  # type: ignore[attr-defined]
             session.handle(Message(number, "all/x/1", b"x", None, False, False), NOW)
         if waiting and chance.random() < 0.5:  # type: ignore[attr-defined]
-            session.handle(BrokerAnswered(waiting.pop(0)), NOW)
+            session.handle(BrokerAnswered((waiting.pop(0),)), NOW)
         under_way = max(under_way, len(session._in_flight))
         assert len(session.subscriptions) <= LIMITS.subscriptions
         if any(isinstance(one, CloseConnection) for one in effects):

@@ -104,9 +104,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswered:
-    """The broker has taken an event on, or not."""
+    """The broker has taken events on, or not."""
 
-    handle: int
+    handles: tuple[int, ...]
     problem: MaiaError | None = None
 
 

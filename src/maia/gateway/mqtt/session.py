@@ -191,8 +191,9 @@ class MqttSession:
                         self._packet(decode(first, body, self._version), now, effects)
                 case Message():
                     self._deliver(happened, effects)
-                case BrokerAnswered():
-                    self._broker_answered(happened, now, effects)
+                case BrokerAnswered(handles, problem):
+                    for handle in handles:
+                        self._broker_answered(handle, problem, now, effects)
                 case SubscriptionAnswered():
                     self._subscription_answered(happened, effects)
                 case SubscriptionEnded(number, problem):
@@ -410,13 +411,15 @@ class MqttSession:
         if retain and self.table.rows[row].is_retained:
             self.has_published_retained = True
 
-    def _broker_answered(self, answered: BrokerAnswered, now: Instant, effects: list[Effect]) -> None:
-        packet = self._answers.pop(answered.handle, None)
+    def _broker_answered(
+        self, handle: int, problem: MaiaError | None, now: Instant, effects: list[Effect]
+    ) -> None:
+        packet = self._answers.pop(handle, None)
         if packet is None:
             return  # of an earlier connection
         self._unacknowledged -= packet.qos > 0
-        if answered.problem is not None:
-            self._refuse(packet, answered.problem, now, effects)
+        if problem is not None:
+            self._refuse(packet, problem, now, effects)
         elif packet.packet_id is not None and packet.qos == 1:
             if self.is_connected:
                 self._send(Ack(Type.PUBACK, packet.packet_id))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Protocol, assert_never
+from itertools import groupby
+from typing import Final, Protocol, assert_never
 
 from maia.clock import system_now
 from maia.errors import MaiaError
@@ -39,6 +40,9 @@ from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.upstream import Progress, Upstream
 
 __all__ = ["Driver", "Household"]
+
+
+_WRITTEN_TOGETHER: Final = 64 << 10
 
 
 class Household(Protocol):
@@ -75,6 +79,10 @@ class Driver:
         self.transport: asyncio.Transport | None = None
         self.is_over = False
         self._room, self._writable = asyncio.Event(), True
+        self._is_reading = True
+        self._unwritten = bytearray()
+        self._answered: list[tuple[int, MaiaError | None]] = []
+        self._is_flushing = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,7 +90,7 @@ class Driver:
 
     def attach(self, transport: asyncio.Transport, connect: Connect, assigned_id: str | None) -> None:
         """Go on with a connection whose client has proved who it is."""
-        self.transport, self._writable = transport, True
+        self.transport, self._writable, self._is_reading = transport, True, False
         self.feed(Attached(connect, assigned_id))
 
     def received(self, data: bytes) -> None:
@@ -151,19 +159,42 @@ class Driver:
     def _check_room(self) -> None:
         if self.has_room:
             self._room.set()
-        transport = self.transport
-        if transport is not None and not transport.is_closing():
-            if self.session.wants_input:
+        transport, wanted = self.transport, self.session.wants_input
+        if wanted is not self._is_reading and transport is not None and not transport.is_closing():
+            self._is_reading = wanted
+            if wanted:
                 transport.resume_reading()
             else:
                 transport.pause_reading()
+
+    # Many messages come with one read, and many answers with one frame: what follows is written together.
+    def _flush_soon(self) -> None:
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        while self._answered:
+            answered, self._answered = self._answered, []
+            for problem, same in groupby(answered, key=lambda one: one[1]):
+                self.feed(BrokerAnswered(tuple(handle for handle, _ in same), problem))
+        self._write_now()
+
+    def _write_now(self) -> None:
+        if self._unwritten and self.transport is not None:
+            self.transport.write(bytes(self._unwritten))
+        self._unwritten.clear()
 
     def _perform(self, effects: Iterable[Effect]) -> None:  # noqa: PLR0912 - one case an effect
         for effect in effects:
             match effect:
                 case Write(data):
-                    if self.transport is not None:
-                        self.transport.write(data)
+                    self._unwritten += data
+                    if len(self._unwritten) > _WRITTEN_TOGETHER:
+                        self._write_now()
+                    else:
+                        self._flush_soon()
                 case Acknowledge(token):
                     Upstream.acknowledge(token)
                 case ToBroker():
@@ -193,7 +224,8 @@ class Driver:
 
         def answered(problem: MaiaError | None) -> None:
             if handle is not None:
-                self.feed(BrokerAnswered(handle, problem))
+                self._answered.append((handle, problem))
+                self._flush_soon()
 
         row = self.session.table.rows[effect.row]
         upstream = self.household.retainer(self) if row.is_retained else self.upstream
@@ -219,6 +251,7 @@ class Driver:
             self.spawn(opened(self.upstream))
 
     def _close(self, problem: MaiaError | None) -> None:
+        self._write_now()
         if self.transport is not None:
             self.transport.close()
             self.transport = None

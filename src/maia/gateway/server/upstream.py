@@ -31,6 +31,8 @@ from maia.types import SignedDefinition
 __all__ = ["Progress", "Receiver", "Upstream", "UpstreamSettings"]
 
 _EVENTS_AT_A_TIME: Final = 4096
+_EVENTS_TOGETHER: Final = 256
+"""How many events leave in one frame, if so many wait."""
 _CLOSE_S: Final = 5.0
 _LOOK_S: Final = 1.0
 
@@ -413,16 +415,20 @@ class _Lane:
             await self._woken.wait()
             self._woken.clear()
             while self._queue:
-                event, answered = self._queue.popleft()
+                some = [self._queue.popleft() for _ in range(min(len(self._queue), _EVENTS_TOGETHER))]
+                unsent = [answered for _, answered in some]
                 try:
                     if self._publisher is None:
                         self._publisher = await self._upstream.advertise(self._row, self._answer)
-                    self._sent.append(answered)
-                    await self._publisher.publish(event)
+                    self._sent.extend(unsent)
+                    unsent = []
+                    await self._publisher.publish_many([event for event, _ in some])
                 except MaiaError as problem:
-                    if self._sent and self._sent[-1] is answered:
-                        self._sent.pop()
-                    answered(problem)
+                    # Nothing of a frame with a mistake is sent. If the publisher has ended, all are answered.
+                    if not unsent and self._publisher is not None:
+                        unsent = [self._sent.pop() for _ in range(min(len(some), len(self._sent)))][::-1]
+                    for answered in unsent:
+                        answered(problem)
                     self._check_empty()
 
     def _answer(self, rows: int, refused: int, problem: MaiaError | None) -> None:
