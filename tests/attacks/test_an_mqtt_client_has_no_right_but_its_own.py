@@ -136,12 +136,23 @@ def test_strangers_keep_no_client_out(tmp_path: Path) -> None:
                 answer = await asyncio.wait_for(reader.read(), 20)
                 assert not answer or answer[0] == 0x20
                 writer.close()
+            # Clients that have proved who they are stay, also while strangers come and go.
+            user, token = b"office", city.tokens["office"].encode()
+            for number in range(24):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                words = (f"idle {number}".encode(), user, token)
+                said = b"".join(len(one).to_bytes(2, "big") + one for one in words)
+                body = b"\x00\x04MQTT\x04\xc2\x00\x00" + said
+                writer.write(b"\x10" + bytes([len(body)]) + body)
+                assert await asyncio.wait_for(reader.readexactly(4), 60) == b"\x20\x02\x00\x00"
+                strangers.append((reader, writer))
             honest = await city.mqtt("office")
             assert honest.reason == 0
             assert (await honest.subscribe("news/#"))[0] == 1
             status = city.gateway.status()
             assert isinstance(status["waiting"], int)
             assert status["waiting"] <= city.gateway.config.connections_before_connect
+            assert status["sessions"] == 25
             for _, writer in strangers:
                 writer.close()
 

@@ -12,6 +12,7 @@ a message without any has an empty payload. A topic that no row declares does no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -45,6 +46,7 @@ __all__ = [
 
 TOPIC_BYTES_MAX: Final = 1024
 LEVELS_MAX: Final = 32
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SAFE: Final = "!$&'()*,-.:;<=>@_~ "
 """Beside letters and digits, what stands for itself in a level that holds an attribute."""
 
@@ -127,7 +129,7 @@ def _levels(text: str) -> list[str]:
     levels = text.split("/")
     if len(levels) > LEVELS_MAX:
         raise BadTopic(f"a topic has more than {LEVELS_MAX} levels")
-    if any(ord(one) < 0x20 or 0x7F <= ord(one) < 0xA0 for one in text):
+    if _CONTROL.search(text):
         raise BadTopic("a topic holds a control character")
     return levels
 
@@ -164,6 +166,12 @@ class Row:
     """Attributes that a payload holds, and the topic does not."""
     is_durable: bool = False
     is_retained: bool = False
+    by_name: Mapping[str, Attribute] = field(init=False, repr=False)
+    """Attributes that a payload holds, by their names."""
+
+    def __post_init__(self) -> None:
+        """Find names once."""
+        object.__setattr__(self, "by_name", {one.name: one for one in self.carried})
 
     # -------------------------------------------------------- a message becomes an event
 
@@ -180,11 +188,11 @@ class Row:
             if content_type is not None and CONTENT_TYPE in self.carried:
                 event[CONTENT_TYPE.name] = content_type
             return event
-        kinds = {one.name: one for one in self.carried}
         for name, value in _fields(payload, self.form).items():
-            attribute = kinds.get(name)
+            attribute = self.by_name.get(name)
             if attribute is None:
-                raise BadPayload(f"the payload names `{_shown(name)}`; it may hold {', '.join(kinds)}")
+                known = ", ".join(self.by_name)
+                raise BadPayload(f"the payload names `{_shown(name)}`; it may hold {known}")
             event[name] = _from_field(value, attribute)
         return event
 
