@@ -53,6 +53,15 @@ def test_messages_cross_in_both_versions_and_every_quality_of_service(tmp_path: 
             assert await narrow.publish("plates/Soho", '{"speed": 10}', 1) == (0x87, ["REFUSED-ROWS"])
             assert (await narrow.publish("plates/Victoria", '{"speed": 40}', 1))[0] == 0
             assert (await new.message())[0] == (await old.message())[0] == "plates/Victoria"
+            reasons: dict[int, int] = {}
+            narrow.client.on_publish = lambda _c, _u, mid, reason, _p: reasons.update({mid: reason.value})
+            sent = {
+                narrow.client.publish("plates/x", f'{{"speed": {n}}}', qos=1).mid: n for n in range(20, 40)
+            }
+            await asyncio.to_thread(until, lambda: len(reasons) == len(sent))
+            assert all((reasons[mid] == 0) is (speed >= 30) for mid, speed in sent.items()), reasons
+            for reader in (new, old):
+                assert [(await reader.message())[0] for _ in range(10)] == ["plates/x"] * 10
             camera_3.client.publish("nothing/declared", "x", qos=1)
             await camera_3.end()
 

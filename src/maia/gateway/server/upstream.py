@@ -20,10 +20,12 @@ from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.errors import ClientClosed
+from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Value
 from maia.gateway.mqtt.effects import Message, Subscribed
+from maia.gateway.refused_rows import refused_rows
 from maia.gateway.topic_table import Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition
@@ -218,6 +220,14 @@ class Upstream:
         self.own_streams.add(publisher.stream)
         return publisher
 
+    def refused_rows(
+        self, events: Sequence[Mapping[str, Value]], refused: int, row: Row
+    ) -> frozenset[int] | None:
+        """Return which of some events the broker has refused; None if that cannot be told."""
+        constitutions = self._settings.constitutions
+        principal, now = self._key.principal, system_now()
+        return refused_rows(events, refused, row.event_type, principal, self._credentials, constitutions, now)
+
     # -------------------------------------------------------- subscribe
 
     async def open(
@@ -395,7 +405,7 @@ class _Lane:
     def __init__(self, upstream: Upstream, row: Row) -> None:
         self._upstream, self._row = upstream, row
         self._queue: deque[tuple[Mapping[str, Value], Callable[[MaiaError | None], None]]] = deque()
-        self._sent: deque[Callable[[MaiaError | None], None]] = deque()
+        self._sent: deque[tuple[Mapping[str, Value], Callable[[MaiaError | None], None]]] = deque()
         self._woken, self._empty = asyncio.Event(), asyncio.Event()
         self._publisher: Publisher | None = None
         self.task = asyncio.create_task(self._run())
@@ -416,7 +426,7 @@ class _Lane:
             self._woken.clear()
             while self._queue:
                 some = [self._queue.popleft() for _ in range(min(len(self._queue), _EVENTS_TOGETHER))]
-                unsent = [answered for _, answered in some]
+                unsent = some
                 try:
                     if self._publisher is None:
                         self._publisher = await self._upstream.advertise(self._row, self._answer)
@@ -427,7 +437,7 @@ class _Lane:
                     # Nothing of a frame with a mistake is sent. If the publisher has ended, all are answered.
                     if not unsent and self._publisher is not None:
                         unsent = [self._sent.pop() for _ in range(min(len(some), len(self._sent)))][::-1]
-                    for answered in unsent:
+                    for _, answered in unsent:
                         answered(problem)
                     self._check_empty()
 
@@ -435,11 +445,14 @@ class _Lane:
         if problem is not None:
             self._publisher = None
             rows = len(self._sent)
-        elif refused:
-            # Which of them were refused is not said; a message that might be lost is not acknowledged.
+        some = [self._sent.popleft() for _ in range(min(rows, len(self._sent)))]
+        which: frozenset[int] | None = frozenset(range(len(some)))
+        if refused:
             problem = RowsRefused(refused)
-        for _ in range(min(rows, len(self._sent))):
-            self._sent.popleft()(problem)
+            which = self._upstream.refused_rows([event for event, _ in some], refused, self._row)
+        for number, (_, answered) in enumerate(some):
+            # If it is not known which were refused, none is acknowledged: it might be lost.
+            answered(problem if which is None or number in which else None)
         self._check_empty()
 
     def _check_empty(self) -> None:
