@@ -6,9 +6,13 @@ import asyncio
 import json
 from pathlib import Path
 
-from maia.credentials import Action
+import pytest
+
+from maia.config.input_files import read_principal
+from maia.credentials import Action, certificate_to_text
+from maia.gateway.server import gateway
 from maia.predicates import ALWAYS, Comparison, Operator
-from support.mqtt_city import City, mqtt_city
+from support.mqtt_city import City, grant, mqtt_city
 from support.nursery import Forked
 from support.processes import running_maia, until
 
@@ -118,6 +122,28 @@ def test_a_lasting_session_misses_nothing_and_shared_subscriptions_share(tmp_pat
             got = [json.loads((await one.message())[1])["plate"] for one in sharing for _ in range(2)]
             assert sorted(got) == [f"shared {number}" for number in range(4)]
             assert all(one.messages.empty() for one in sharing)
+
+    asyncio.run(story())
+
+
+def test_a_certificate_that_is_issued_later_counts_without_a_new_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "_LOOK_S", 0.05)
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            city.account("late")
+            late = await city.mqtt("late")
+            looking = asyncio.create_task(city.gateway.show_new_certificates())
+            assert (await late.subscribe("plates/#"))[0] == 0x87
+            place = tmp_path / "gateway" / "accounts" / "late"
+            subject = read_principal(str(place / "key.pub"))
+            signed = grant(subject, Action.SUBSCRIBE, PLATES)
+            (place / "plates.cert").write_text(certificate_to_text(signed), encoding="utf-8")
+            while (await late.subscribe("plates/#"))[0] != 1:
+                await asyncio.sleep(0.05)
+            looking.cancel()
 
     asyncio.run(story())
 

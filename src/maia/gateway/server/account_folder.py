@@ -98,6 +98,13 @@ class AccountFolder:
         """Return what was issued to an account, as its folder holds it now."""
         return tuple(read_certificates([self._folder / account.removeprefix("key:")]))
 
+    def stamp(self, account: str) -> int:
+        """Return a number that changes when a certificate comes or goes."""
+        try:
+            return (self._folder / account.removeprefix("key:")).stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def _place(self, name: str, client: Principal | None) -> Path:
         return self._folder / (name if client is None else client.key.hex())
 

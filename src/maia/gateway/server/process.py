@@ -44,10 +44,12 @@ async def serve(prepared: PreparedGateway, telemetry: Telemetry, ready: Callable
             ssl=context,
             ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
         )
+        looking = asyncio.create_task(gateway.show_new_certificates())
         try:
             ready(Listening(address, "gateway of MQTT clients"))
             await until_told_to_stop()
             telemetry.note("stopping", {"address": address})
         finally:
+            looking.cancel()
             server.close()
             await gateway.stop()
