@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "publish": "publish.publish",
     "subscribe": "subscribe.subscribe",
     "status": "status.status",
+    "gateway": "gateway.app",
     "demo": "demo.demo",
     "bench": "benchmarks.bench",
     "key": "key.app",

@@ -18,6 +18,7 @@ import ssl
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -31,7 +32,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from maia.credentials import Principal, SigningKey, principal_from_bytes
 from maia.credentials.keys import KEY_BYTES
-from maia.errors import BrokenCredential, ProtocolViolation
+from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 
 __all__ = [
     "ALPN",
@@ -39,6 +40,8 @@ __all__ = [
     "WrongTransport",
     "accepting_context",
     "dialling_context",
+    "foreign_context",
+    "key_and_leaf",
     "leaf_of",
     "null_authority",
     "pinning_context",
@@ -72,6 +75,12 @@ class WrongTransport(ProtocolViolation):
     """The connection is not TLS 1.3 speaking Maia's protocol."""
 
     code = "PROTOCOL-TRANSPORT"
+
+
+class BadServerCertificate(BadInput):
+    """A file is no X.509 certificate in PEM, or its private key is not in the other file."""
+
+    code = "INPUT-TLS-CERTIFICATE"
 
 
 # ------------------------------------------------------------ certificates
@@ -187,6 +196,35 @@ def serving_context(key: SigningKey) -> ssl.SSLContext:
     return context
 
 
+def foreign_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what a gateway needs that clients of other protocols know by an ordinary X.509 certificate.
+
+    A client may show the leaf of its own key, and has then proved that key; whoever shows none has to prove
+    itself otherwise.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(cadata=null_authority())
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as problem:
+        raise BadServerCertificate(
+            f"`{certificate}` and `{key}` are no certificate and its key: {problem}"
+        ) from None
+    return context
+
+
+def key_and_leaf(key: SigningKey) -> tuple[bytes, bytes]:
+    """Return a key and its leaf in PEM, for TLS clients that read files."""
+    secret = Ed25519PrivateKey.from_private_bytes(key.reveal_seed())
+    pem = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem, x509.load_der_x509_certificate(leaf_of(key.principal)).public_bytes(Encoding.PEM)
+
+
 def pinning_context(principal: Principal) -> ssl.SSLContext:
     """Return what an HTTP client needs that talks to this principal alone.
 
@@ -222,9 +260,7 @@ def _prepared(context: ssl.SSLContext, key: SigningKey) -> ssl.SSLContext:
 
 def _load_key(context: ssl.SSLContext, key: SigningKey) -> None:
     """Hand key and leaf to OpenSSL, which reads files only, through memory that has no name on disk."""
-    secret = Ed25519PrivateKey.from_private_bytes(key.reveal_seed())
-    pem = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    leaf = x509.load_der_x509_certificate(leaf_of(key.principal)).public_bytes(Encoding.PEM)
+    pem, leaf = key_and_leaf(key)
     memory = os.memfd_create("maia-tls", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(memory), "wb") as file:

@@ -34,7 +34,7 @@ from maia.client import (
     Warned,
     Withdrawn,
 )
-from maia.client.api.publisher import OnWarning, Publisher
+from maia.client.api.publisher import OnAnswer, OnWarning, Publisher
 from maia.client.api.subscription import Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
@@ -138,6 +138,8 @@ class Client:
         self._is_telling = False
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
+        self.refused: MaiaError | None = None
+        """Why brokers do not let this client connect any more, if that is so."""
 
     # -------------------------------------------------------- what an application asks for
 
@@ -155,6 +157,7 @@ class Client:
         signs: bool = False,
         written_as: EventType | None = None,
         on_warning: OnWarning | None = None,
+        on_answer: OnAnswer | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
         """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied.
@@ -167,7 +170,7 @@ class Client:
         If your right converts what you write into events of this type, name the type that you write
         with `written_as`: events are then given in its names.
         `on_warning` is called with the reason why what is published cannot get far at this moment,
-        and None when it can again.
+        and None when it can again; `on_answer` whenever the broker has answered for events.
         """
         known = await self._meant(event_type, timeout_s)
         wanted, required = predicate_for(filter, known, topic_pattern(event_type)), requirement_for(requires)
@@ -175,7 +178,7 @@ class Client:
         entry, effects = self._session.advertise(
             known, wanted, self._clock(), numbering, signs=signs, requires=required, written=written
         )
-        publisher = Publisher(self, entry, on_warning)
+        publisher = Publisher(self, entry, on_warning, on_answer)
         self._publishers[entry.ref] = publisher
         await self._standing(entry, effects, timeout_s)
         return publisher
@@ -404,6 +407,8 @@ class Client:
 
     def _tell_of_link(self, notice: Connected | Disconnected) -> None:
         self.broker = notice.broker if isinstance(notice, Connected) else None
+        is_final = isinstance(notice, Disconnected) and notice.is_final
+        self.refused = notice.problem if isinstance(notice, Disconnected) and is_final else None
         if self._connected is None or self._connected.done():
             return
         if isinstance(notice, Connected):

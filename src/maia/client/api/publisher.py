@@ -31,11 +31,18 @@ from maia.wire.messages import Column as WireColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Home", "OnWarning", "Publisher"]
+__all__ = ["Home", "OnAnswer", "OnWarning", "Publisher"]
 
 FLUSH_S: Final = 60.0
 OnWarning: TypeAlias = Callable[[MaiaError | None], None]
 """Called with the reason why a request cannot be served at this moment, and with None when it can again."""
+
+
+OnAnswer: TypeAlias = Callable[[int, int, MaiaError | None], None]
+"""Called with how many events, in their order, the broker has answered for, and how many of them it refused.
+
+When the publisher ends, it is called once more with the reason: the broker answers for no other event.
+"""
 
 
 class Home(Protocol):
@@ -63,14 +70,20 @@ class Home(Protocol):
 class Publisher:
     """One stream of events of one type. Made by `client.advertise`."""
 
-    def __init__(self, client: Home, entry: Advertised, on_warning: OnWarning | None = None) -> None:
+    def __init__(
+        self,
+        client: Home,
+        entry: Advertised,
+        on_warning: OnWarning | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> None:
         """Publish under an advertisement that is accepted, or soon will be."""
         self._client = client
         self._entry = entry
         self._filler, self._rows_max = FrameFiller(self.event_type), rows_per_frame(self.event_type)
         self._tree = tree_root(self.event_type.name.name)
         self._problem: MaiaError | None = None
-        self._on_warning = on_warning
+        self._on_warning, self._on_answer = on_warning, on_answer
         self._moved = asyncio.Event()
         self._refused_unsaid = 0
         self._unanswered: deque[tuple[int, int]] = deque()
@@ -197,12 +210,15 @@ class Publisher:
 
     def take(self, taken: Acknowledged) -> None:
         """Take note of what the broker has taken on."""
+        answered = 0
         while self._unanswered and self._unanswered[0][0] <= taken.sequence:
-            self.published_rows += self._unanswered.popleft()[1]
-        self.published_rows -= taken.refused_rows
+            answered += self._unanswered.popleft()[1]
+        self.published_rows += answered - taken.refused_rows
         self.refused_rows += taken.refused_rows
         self._refused_unsaid += taken.refused_rows
         self._moved.set()
+        if self._on_answer is not None:
+            self._on_answer(answered, taken.refused_rows, None)
 
     def warn(self, problem: MaiaError | None) -> None:
         """Take note of why what is published cannot get far, or that it can again."""
@@ -218,6 +234,13 @@ class Publisher:
         """Take note that nothing more can be published."""
         self._problem = problem
         self._moved.set()
+        if self._on_answer is not None:
+            self._on_answer(0, 0, problem)
+
+    @property
+    def stream(self) -> bytes:
+        """Return the stream that every event of this publisher belongs to."""
+        return self._entry.stream
 
     # -------------------------------------------------------- inside
 

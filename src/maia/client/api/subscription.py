@@ -118,6 +118,11 @@ class Subscription:
         """Say whether the client should read on."""
         return self._waiting < ROWS_WAITING_MAX
 
+    @property
+    def waiting(self) -> int:
+        """Return how many events have arrived and were not taken."""
+        return self._waiting + len(self._rows)
+
     # -------------------------------------------------------- what an application asks for
 
     def __aiter__(self) -> AsyncIterator[ReceivedEvent]:

@@ -1,0 +1,224 @@
+"""What happens to an MQTT session, and what does it ask for in return?
+
+The session (`session.py`) takes inputs and returns effects; the server performs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from maia.errors import MaiaError
+from maia.events import Instant, Value
+from maia.gateway.mqtt.packets import Connect, Reason, SubscribeOptions
+from maia.gateway.topic_table import Interest
+
+__all__ = [
+    "Acknowledge",
+    "Attached",
+    "BrokerAnswered",
+    "CloseConnection",
+    "CloseSubscription",
+    "Effect",
+    "Input",
+    "Lost",
+    "Message",
+    "MqttLimits",
+    "OpenSubscription",
+    "QueryState",
+    "Received",
+    "SessionOver",
+    "Subscribed",
+    "SubscriptionAnswered",
+    "SubscriptionEnded",
+    "Tick",
+    "ToBroker",
+    "WakeAt",
+    "Write",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MqttLimits:
+    """How much one MQTT client may hold at the gateway."""
+
+    packet_bytes: int = 256 << 10
+    """The longest packet that is read."""
+    receive_maximum: int = 128
+    """Messages of a client with QoS 1 or 2 that the broker has not answered for."""
+    in_flight: int = 256
+    """Messages to a client with QoS 1 or 2 that it has not acknowledged."""
+    topic_aliases: int = 64
+    subscriptions: int = 64
+    session_expiry_s: int = 7 * 86_400
+    """How long a session may outlive its connection."""
+    client_id_bytes: int = 128
+
+
+@dataclass(slots=True)
+class Subscribed:
+    """One filter of a client."""
+
+    filter: str
+    levels: list[str]
+    group: str | None
+    options: SubscribeOptions
+    identifier: int | None
+    interests: tuple[Interest, ...]
+    is_durable: bool
+    granted: int = 0
+
+
+# ------------------------------------------------------------ inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A connection whose client has proved who it is goes on with this session."""
+
+    connect: Connect
+    assigned_id: str | None = None
+    """The client identifier, if the gateway chose it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Bytes of the client."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection is gone, or has to go; `reason` is what a 5.0 client is sent before."""
+
+    reason: Reason | None = None
+    problem: MaiaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A moment that was asked for has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswered:
+    """The broker has taken events on, or not."""
+
+    handles: tuple[int, ...]
+    problem: MaiaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionAnswered:
+    """The broker has answered for every interest of a subscription; None for one that it accepted."""
+
+    number: int
+    problems: tuple[MaiaError | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEnded:
+    """The broker has ended an accepted subscription, as after a revocation."""
+
+    number: int
+    problem: MaiaError
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An event for a subscription of this client; `token` names it to the broker's side."""
+
+    number: int
+    topic: str
+    payload: bytes
+    content_type: str | None
+    is_retained: bool
+    is_own: bool
+    token: object = None
+
+
+Input: TypeAlias = (
+    Attached | Received | Lost | Tick | BrokerAnswered | SubscriptionAnswered | SubscriptionEnded | Message
+)
+
+# ------------------------------------------------------------ effects
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Send bytes to the client."""
+
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Close the connection after what was written; `problem` says why, if something was wrong."""
+
+    problem: MaiaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToBroker:
+    """Publish an event as the client's principal; `BrokerAnswered` is to follow if there is a handle."""
+
+    handle: int | None
+    row: int
+    event: Mapping[str, Value] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSubscription:
+    """Subscribe as the client's principal; `SubscriptionAnswered` is to follow."""
+
+    number: int
+    subscribed: Subscribed
+    wants_state: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """Bring the retained messages of a subscription once more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSubscription:
+    """End a subscription, with its place in the log if it has one."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The client has taken a message over for good."""
+
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Hand in a `Tick` at this moment or a little later."""
+
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOver:
+    """The session has ended, and everything that belongs to it."""
+
+
+Effect: TypeAlias = (
+    Write
+    | CloseConnection
+    | ToBroker
+    | OpenSubscription
+    | QueryState
+    | CloseSubscription
+    | Acknowledge
+    | WakeAt
+    | SessionOver
+)

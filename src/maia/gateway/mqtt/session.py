@@ -1,0 +1,637 @@
+"""What does an MQTT client's packet lead to, and what is the client sent in return?
+
+    session.handle(Received(data), now) -> [Write(...), ToBroker(...), WakeAt(...), ...]
+
+One session of one client as a value, without clock and socket. It knows quality of service, packet
+identifiers, wills, keep-alive, aliases and the differences of 5.0 and 3.1.1. It knows nothing of rights: the
+broker decides what the client's own principal may publish and see, and the session passes refusals on. A
+message is acknowledged to its publisher only after the broker has (`BrokerAnswered`), and to the broker only
+after the subscriber has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from maia.errors import BadInput, MaiaError, Unavailable
+from maia.events import Instant, seconds_after
+from maia.gateway.mqtt.codec import Splitter, decode, encode
+from maia.gateway.mqtt.effects import (
+    Acknowledge,
+    Attached,
+    BrokerAnswered,
+    CloseConnection,
+    CloseSubscription,
+    Effect,
+    Input,
+    Lost,
+    Message,
+    MqttLimits,
+    OpenSubscription,
+    QueryState,
+    Received,
+    SessionOver,
+    Subscribed,
+    SubscriptionAnswered,
+    SubscriptionEnded,
+    Tick,
+    ToBroker,
+    WakeAt,
+    Write,
+)
+from maia.gateway.mqtt.packets import (
+    NO_PROPERTIES,
+    V5,
+    Ack,
+    ConnAck,
+    Disconnect,
+    MqttViolation,
+    Packet,
+    PingReq,
+    PingResp,
+    Properties,
+    Property,
+    Publish,
+    Reason,
+    SubAck,
+    Subscribe,
+    SubscribeOptions,
+    Type,
+    UnsubAck,
+    Unsubscribe,
+    Will,
+    explained,
+)
+from maia.gateway.topic_table import (
+    BadTopic,
+    Interest,
+    NotDeclared,
+    TopicTable,
+    check_filter,
+)
+
+__all__ = ["MqttSession", "refused_connection"]
+
+_PACKET_IDS: Final = 65_535
+_FOR_EVER: Final = 0xFFFFFFFF
+_UNANSWERED_MAX: Final = 1024
+"""Messages of a client that the broker has not answered for, before the client is not read any more."""
+_CLOSING_3: Final = {
+    Reason.UNSUPPORTED_VERSION: 1,
+    Reason.BAD_CLIENT_ID: 2,
+    Reason.SERVER_UNAVAILABLE: 3,
+    Reason.SERVER_BUSY: 3,
+    Reason.BAD_USER_NAME_OR_PASSWORD: 4,
+    Reason.NOT_AUTHORIZED: 5,
+}
+"""What 3.1.1 calls the reasons that a CONNACK may have; all others are 5."""
+
+
+# ------------------------------------------------------------ the session
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A message under way to the client; None once the client has it and only the release is missing."""
+
+    publish: Publish | None
+    token: object
+
+
+@dataclass(slots=True)
+class _Subscribing:
+    """A SUBSCRIBE that the broker has not answered for in full."""
+
+    packet_id: int
+    reasons: list[int | None]
+    waiting: dict[int, int]
+    """Which filter, by the number of its subscription."""
+    problems: list[MaiaError] = field(default_factory=list)
+
+
+class MqttSession:
+    """One client's session, which may outlive its connections."""
+
+    def __init__(self, client_id: str, table: TopicTable, limits: MqttLimits) -> None:
+        """Make a session without a connection."""
+        self.client_id, self.table, self._limits = client_id, table, limits
+        self.subscriptions: dict[int, Subscribed] = {}
+        self.is_connected = False
+        self.expiry_s = 0
+        self.ends_at: Instant | None = None
+        """When a session without a connection ends; None while it has one, or for ever."""
+        self.has_published_retained = False
+        self._version = V5
+        self._splitter = Splitter(limits.packet_bytes)
+        self._out = bytearray()
+        self._numbers = 0
+        self._handles = 0
+        self._answers: dict[int, Publish] = {}
+        """Messages of the client that the broker has not answered for, by their handles."""
+        self._unacknowledged = 0
+        """How many of them have QoS 1 or 2."""
+        self._received: dict[int, bool] = {}
+        """Identifiers of QoS 2 messages that were not released; True once the broker has taken them on."""
+        self._in_flight: dict[int, _Outgoing] = {}
+        self._next_id = 0
+        self._subscribing: list[_Subscribing] = []
+        self._aliases: dict[int, str] = {}
+        self._in_flight_most = limits.in_flight
+        self._packet_most = 0
+        self._will: Will | None = None
+        self._will_at: Instant | None = None
+        self._keep_alive_s = 0.0
+        self._heard_at: Instant | None = None
+        self._asked_at: Instant | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Say whether another message may be sent to the client now."""
+        return self.is_connected and len(self._in_flight) < self._in_flight_most
+
+    @property
+    def wants_input(self) -> bool:
+        """Say whether the client should be read from; QoS 0 and 3.1.1 know no other limit."""
+        return len(self._answers) < _UNANSWERED_MAX
+
+    @property
+    def has_will(self) -> bool:
+        """Say whether something is still to be published for the client."""
+        return self._will is not None
+
+    @property
+    def is_persistent(self) -> bool:
+        """Say whether the session outlives its connection."""
+        return self.expiry_s > 0
+
+    def restore(self, subscriptions: Mapping[str, tuple[int, int | None]]) -> None:
+        """Take over the filters of a session that was kept on disk, with QoS and identifier of each."""
+        for text, (qos, identifier) in subscriptions.items():
+            group, levels = check_filter(text)
+            self._numbers += 1
+            interests = self.table.interests(levels)
+            self.subscriptions[self._numbers] = Subscribed(
+                text, levels, group, SubscribeOptions(qos), identifier, interests, True, qos
+            )
+
+    # -------------------------------------------------------- one input
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:  # noqa: PLR0912 - one case an input
+        """Take one input on."""
+        effects: list[Effect] = []
+        try:
+            match happened:
+                case Received(data):
+                    self._heard_at = now
+                    for first, body in self._splitter.feed(data):
+                        if not self.is_connected:
+                            break
+                        self._packet(decode(first, body, self._version), now, effects)
+                case Message():
+                    self._deliver(happened, effects)
+                case BrokerAnswered(handles, problem):
+                    for handle in handles:
+                        self._broker_answered(handle, problem, now, effects)
+                case SubscriptionAnswered():
+                    self._subscription_answered(happened, effects)
+                case SubscriptionEnded(number, problem):
+                    if self.subscriptions.pop(number, None) is not None:
+                        self._end_connection(Reason.NOT_AUTHORIZED, problem, now, effects)
+                case Attached():
+                    self._attach(happened, now, effects)
+                case Lost(reason, problem):
+                    self._end_connection(reason, problem, now, effects)
+                case Tick():
+                    self._asked_at = None
+                    self._tick(now, effects)
+                case _:
+                    assert_never(happened)
+        except MqttViolation as problem:
+            self._end_connection(problem.reason, problem, now, effects)
+        self._flush(effects)
+        self._ask_for_time(now, effects)
+        return effects
+
+    def _send(self, packet: Packet) -> None:
+        self._out += encode(packet, self._version)
+
+    def _flush(self, effects: list[Effect]) -> None:
+        """Put what was written in front of a close, and behind everything else."""
+        if not self._out:
+            return
+        written, self._out = bytes(self._out), bytearray()
+        at = next((n for n, one in enumerate(effects) if isinstance(one, CloseConnection)), len(effects))
+        effects.insert(at, Write(written))
+
+    # -------------------------------------------------------- a connection begins and ends
+
+    def _attach(self, attached: Attached, now: Instant, effects: list[Effect]) -> None:
+        connect, limits = attached.connect, self._limits
+        self._version = connect.version
+        is_5 = connect.version == V5
+        self._splitter = Splitter(limits.packet_bytes)
+        self._aliases.clear()
+        self._subscribing.clear()
+        self._answers.clear()
+        self._unacknowledged = 0
+        self._will, self._will_at, self.ends_at = connect.will, None, None
+        self._keep_alive_s, self._heard_at = connect.keep_alive_s * 1.5, now
+        asked = int(connect.properties.get(Property.SESSION_EXPIRY, 0))  # type: ignore[arg-type]  # a number
+        if not is_5:
+            asked = 0 if connect.clean_start else _FOR_EVER
+        self.expiry_s = min(asked, limits.session_expiry_s)
+        receive = int(connect.properties.get(Property.RECEIVE_MAXIMUM, _PACKET_IDS))  # type: ignore[arg-type]
+        self._in_flight_most = min(receive, limits.in_flight)
+        self._packet_most = int(connect.properties.get(Property.MAXIMUM_PACKET_SIZE, 0))  # type: ignore[arg-type]
+        is_present = bool(self.subscriptions or self._in_flight or self._received)
+        self.is_connected = True
+        properties: dict[int, int | str] = {}
+        if is_5:
+            properties = {
+                Property.RECEIVE_MAXIMUM: limits.receive_maximum,
+                Property.MAXIMUM_PACKET_SIZE: limits.packet_bytes,
+                Property.TOPIC_ALIAS_MAXIMUM: limits.topic_aliases,
+                Property.SESSION_EXPIRY: self.expiry_s,
+            }
+            if attached.assigned_id is not None:
+                properties[Property.ASSIGNED_CLIENT_ID] = attached.assigned_id
+        self._send(ConnAck(is_present, Reason.SUCCESS, properties))
+        # What the broker had not answered for will be sent again by the client, under the same identifiers.
+        self._received = {one: done for one, done in self._received.items() if done}
+        for packet_id, outgoing in self._in_flight.items():
+            if outgoing.publish is None:
+                self._send(Ack(Type.PUBREL, packet_id))
+            else:
+                old = outgoing.publish
+                again = Publish(old.topic, old.payload, old.qos, old.retain, True, packet_id, old.properties)
+                self._send(again)
+        effects.extend(
+            OpenSubscription(number, one, wants_state=False) for number, one in self.subscriptions.items()
+        )
+
+    def _end_connection(
+        self,
+        reason: Reason | None,
+        problem: MaiaError | None,
+        now: Instant,
+        effects: list[Effect],
+        *,
+        keeps_will: bool = True,
+    ) -> None:
+        if not self.is_connected:
+            return
+        if reason is not None and self._version == V5:
+            self._send(Disconnect(reason, NO_PROPERTIES if problem is None else explained(problem)))
+        self.is_connected = False
+        self._subscribing.clear()
+        if self._will is not None and keeps_will:
+            delay_s = int(self._will.properties.get(Property.WILL_DELAY, 0))  # type: ignore[arg-type]
+            self._will_at = seconds_after(now, min(delay_s, self.expiry_s))
+        else:
+            self._will = None
+        effects.append(CloseConnection(problem))
+        if self.expiry_s != _FOR_EVER:
+            self.ends_at = seconds_after(now, self.expiry_s)
+        self._tick(now, effects)
+
+    def _tick(self, now: Instant, effects: list[Effect]) -> None:
+        if self.is_connected:
+            if self._keep_alive_s and now >= self._silent_at():
+                problem = Unavailable("the client was silent for longer than its keep-alive time")
+                self._end_connection(Reason.KEEP_ALIVE_TIMEOUT, problem, now, effects)
+            return
+        if self._will is not None and self._will_at is not None and now >= self._will_at:
+            will, self._will, self._will_at = self._will, None, None
+            self._publish_will(will, effects)
+        if self.ends_at is not None and now >= self.ends_at:
+            effects.extend(Acknowledge(one.token) for one in self._in_flight.values())
+            self._in_flight.clear()
+            self._received.clear()
+            self.ends_at = None
+            effects.append(SessionOver())
+
+    def _publish_will(self, will: Will, effects: list[Effect]) -> None:
+        """Publish it as the client would: the broker checks the right that its principal has now (A38)."""
+        said = will.properties.get(Property.CONTENT_TYPE)
+        try:
+            row, event = self.table.event_of(
+                will.topic, will.payload, said if isinstance(said, str) else None
+            )
+        except BadInput:
+            return  # a client learns of a mistake in its will from no packet
+        self._note_retained(will.retain, row)
+        effects.append(ToBroker(None, row, event))
+
+    def _silent_at(self) -> Instant:
+        assert self._heard_at is not None  # noqa: S101 - set when the connection began
+        return seconds_after(self._heard_at, self._keep_alive_s)
+
+    def _ask_for_time(self, now: Instant, effects: list[Effect]) -> None:
+        moments = [self._will_at, self.ends_at]
+        if self.is_connected:
+            moments = [self._silent_at()] if self._keep_alive_s else []
+        wanted = min((one for one in moments if one is not None), default=None)
+        if wanted is None or (self._asked_at is not None and now < self._asked_at <= wanted):
+            return
+        self._asked_at = wanted
+        effects.append(WakeAt(wanted))
+
+    # -------------------------------------------------------- a packet of the client
+
+    def _packet(self, packet: Packet, now: Instant, effects: list[Effect]) -> None:
+        match packet:
+            case Publish():
+                self._publish(packet, now, effects)
+            case Ack():
+                self._acknowledged(packet, effects)
+            case Subscribe():
+                self._subscribe(packet, effects)
+            case Unsubscribe(packet_id, filters):
+                self._unsubscribe(packet_id, filters, effects)
+            case PingReq():
+                self._send(PingResp())
+            case Disconnect(reason, properties):
+                self._disconnected(reason, properties, now, effects)
+            case _:
+                raise MqttViolation("a client sends its CONNECT once", Reason.PROTOCOL_ERROR)
+
+    def _disconnected(self, reason: int, properties: Properties, now: Instant, effects: list[Effect]) -> None:
+        asked = properties.get(Property.SESSION_EXPIRY)
+        if isinstance(asked, int):
+            if asked and not self.expiry_s:
+                raise MqttViolation("a session that was to end with its connection", Reason.PROTOCOL_ERROR)
+            self.expiry_s = min(asked, self._limits.session_expiry_s)
+        self._end_connection(None, None, now, effects, keeps_will=reason != Reason.SUCCESS)
+
+    # -------------------------------------------------------- messages of the client
+
+    def _publish(self, packet: Publish, now: Instant, effects: list[Effect]) -> None:
+        topic = self._named(packet)
+        packet_id, qos = packet.packet_id, packet.qos
+        if qos:
+            assert packet_id is not None  # noqa: S101 - the codec has seen to it
+            if qos == 2 and packet_id in self._received:
+                if self._received[packet_id]:
+                    self._send(Ack(Type.PUBREC, packet_id))
+                return  # the same message again, and not another one
+            if self._version == V5 and self._unacknowledged >= self._limits.receive_maximum:
+                problem = f"more than {self._limits.receive_maximum} messages wait for an answer"
+                raise MqttViolation(problem, Reason.RECEIVE_MAXIMUM_EXCEEDED)
+        said = packet.properties.get(Property.CONTENT_TYPE)
+        try:
+            row, event = self.table.event_of(topic, packet.payload, said if isinstance(said, str) else None)
+        except BadInput as problem:
+            self._refuse(packet, problem, now, effects)
+            return
+        self._note_retained(packet.retain, row)
+        self._handles += 1
+        if qos == 2 and packet_id is not None:
+            self._received[packet_id] = False
+        self._unacknowledged += qos > 0
+        self._answers[self._handles] = packet
+        effects.append(ToBroker(self._handles, row, event))
+
+    def _named(self, packet: Publish) -> str:
+        alias = packet.properties.get(Property.TOPIC_ALIAS)
+        if not isinstance(alias, int):
+            if not packet.topic:
+                raise MqttViolation("a message has neither topic nor alias", Reason.PROTOCOL_ERROR)
+            return packet.topic
+        if alias > self._limits.topic_aliases:
+            raise MqttViolation("a topic alias is larger than allowed", Reason.BAD_TOPIC_ALIAS)
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+        elif alias not in self._aliases:
+            raise MqttViolation("a topic alias has no topic", Reason.PROTOCOL_ERROR)
+        return self._aliases[alias]
+
+    def _note_retained(self, retain: bool, row: int) -> None:
+        if retain and self.table.rows[row].is_retained:
+            self.has_published_retained = True
+
+    def _broker_answered(
+        self, handle: int, problem: MaiaError | None, now: Instant, effects: list[Effect]
+    ) -> None:
+        packet = self._answers.pop(handle, None)
+        if packet is None:
+            return  # of an earlier connection
+        self._unacknowledged -= packet.qos > 0
+        if problem is not None:
+            self._refuse(packet, problem, now, effects)
+        elif packet.packet_id is not None and packet.qos == 1:
+            if self.is_connected:
+                self._send(Ack(Type.PUBACK, packet.packet_id))
+        elif packet.packet_id is not None and packet.qos == 2:
+            self._received[packet.packet_id] = True
+            if self.is_connected:
+                self._send(Ack(Type.PUBREC, packet.packet_id))
+
+    def _refuse(self, packet: Publish, problem: MaiaError, now: Instant, effects: list[Effect]) -> None:
+        """Answer for a message that was not published: 3.1.1 cannot say so, and its connection ends."""
+        if packet.packet_id is None:
+            return  # at most once: the client asked for no answer
+        self._received.pop(packet.packet_id, None)
+        if not self.is_connected:
+            return
+        if self._version != V5:
+            self._end_connection(None, problem, now, effects)
+            return
+        kind = Type.PUBACK if packet.qos == 1 else Type.PUBREC
+        self._send(Ack(kind, packet.packet_id, _reason_of(problem), explained(problem)))
+
+    # -------------------------------------------------------- messages to the client
+
+    def _deliver(self, message: Message, effects: list[Effect]) -> None:
+        subscribed = self.subscriptions.get(message.number)
+        if subscribed is None or (subscribed.options.no_local and message.is_own):
+            effects.append(Acknowledge(message.token))
+            return
+        qos = subscribed.granted
+        if not self.is_connected:
+            if qos == 0 or not subscribed.is_durable:
+                effects.append(Acknowledge(message.token))
+            return  # a durable one comes again
+        properties: dict[int, str | tuple[int, ...]] = {}
+        if self._version == V5:
+            if message.content_type is not None:
+                properties[Property.CONTENT_TYPE] = message.content_type
+            if subscribed.identifier is not None:
+                properties[Property.SUBSCRIPTION_ID] = (subscribed.identifier,)
+        packet_id = self._free_id() if qos else None
+        publish = Publish(
+            message.topic, message.payload, qos, message.is_retained, False, packet_id, properties
+        )
+        written = encode(publish, self._version)
+        if self._packet_most and len(written) > self._packet_most:
+            effects.append(Acknowledge(message.token))  # as if it had been sent (MQTT 5.0, 3.1.2.11.4)
+            return
+        self._out += written
+        if packet_id is None:
+            effects.append(Acknowledge(message.token))
+        else:
+            self._in_flight[packet_id] = _Outgoing(publish, message.token)
+
+    def _free_id(self) -> int:
+        while True:
+            self._next_id = self._next_id % _PACKET_IDS + 1
+            if self._next_id not in self._in_flight:
+                return self._next_id
+
+    def _acknowledged(self, packet: Ack, effects: list[Effect]) -> None:
+        packet_id = packet.packet_id
+        if packet.type is Type.PUBREL:
+            known = self._received.pop(packet_id, None)
+            missing = Reason.PACKET_ID_NOT_FOUND if known is None else Reason.SUCCESS
+            self._send(Ack(Type.PUBCOMP, packet_id, missing))
+            return
+        outgoing = self._in_flight.get(packet_id)
+        if outgoing is None:
+            if packet.type is Type.PUBREC and packet.reason < 0x80:
+                self._send(Ack(Type.PUBREL, packet_id, Reason.PACKET_ID_NOT_FOUND))
+            return
+        sent = outgoing.publish
+        match packet.type:
+            case Type.PUBACK if sent is not None and sent.qos == 1:
+                del self._in_flight[packet_id]
+                effects.append(Acknowledge(outgoing.token))
+            case Type.PUBREC if sent is None or sent.qos == 2:
+                if sent is not None:
+                    effects.append(Acknowledge(outgoing.token))
+                    outgoing.publish = None
+                if packet.reason >= 0x80:
+                    del self._in_flight[packet_id]
+                else:
+                    self._send(Ack(Type.PUBREL, packet_id))
+            case Type.PUBCOMP if sent is None:
+                del self._in_flight[packet_id]
+            case _:
+                problem = "an acknowledgement is not the one that this message needs"
+                raise MqttViolation(problem, Reason.PROTOCOL_ERROR)
+
+    # -------------------------------------------------------- subscriptions
+
+    def _subscribe(self, packet: Subscribe, effects: list[Effect]) -> None:
+        identifier = packet.properties.get(Property.SUBSCRIPTION_ID)
+        number_id = identifier if isinstance(identifier, int) else None
+        asking = _Subscribing(packet.packet_id, [None] * len(packet.filters), {})
+        for at, (text, options) in enumerate(packet.filters):
+            try:
+                self._subscribe_one(at, text, options, number_id, asking, effects)
+            except BadTopic as problem:
+                asking.reasons[at] = Reason.BAD_TOPIC_FILTER
+                asking.problems.append(problem)
+            except NotDeclared as problem:
+                asking.reasons[at] = Reason.NOT_AUTHORIZED
+                asking.problems.append(problem)
+        if asking.waiting:
+            self._subscribing.append(asking)
+        else:
+            self._answer(asking)
+
+    def _subscribe_one(
+        self,
+        at: int,
+        text: str,
+        options: SubscribeOptions,
+        identifier: int | None,
+        asking: _Subscribing,
+        effects: list[Effect],
+    ) -> None:
+        group, levels = check_filter(text)
+        if group is not None and options.no_local:
+            raise MqttViolation("a shared subscription cannot leave out own messages", Reason.PROTOCOL_ERROR)
+        known = next(((n, one) for n, one in self.subscriptions.items() if one.filter == text), None)
+        if known is not None:
+            number, subscribed = known
+            subscribed.options, subscribed.identifier = options, identifier
+            subscribed.granted = self._granted(options.qos, subscribed.interests)
+            asking.reasons[at] = subscribed.granted
+            if options.retain_handling == 0 and group is None:
+                effects.append(QueryState(number))
+            return
+        if len(self.subscriptions) >= self._limits.subscriptions:
+            asking.reasons[at] = Reason.QUOTA_EXCEEDED
+            return
+        interests = self.table.interests(levels)
+        if not interests:
+            raise NotDeclared("no topic that is declared here matches this filter")
+        granted = self._granted(options.qos, interests)
+        is_durable = granted > 0 and self.is_persistent
+        self._numbers += 1
+        subscribed = Subscribed(text, levels, group, options, identifier, interests, is_durable, granted)
+        self.subscriptions[self._numbers] = subscribed
+        asking.waiting[self._numbers] = at
+        wants_state = options.retain_handling < 2 and group is None
+        effects.append(OpenSubscription(self._numbers, subscribed, wants_state))
+
+    def _granted(self, qos: int, interests: tuple[Interest, ...]) -> int:
+        """Return the QoS that can be kept: a lasting session needs topics that the broker records."""
+        is_kept = all(self.table.rows[one.row].is_durable for one in interests)
+        return qos if is_kept or not self.is_persistent else 0
+
+    def _subscription_answered(self, answered: SubscriptionAnswered, effects: list[Effect]) -> None:
+        number, subscribed = answered.number, self.subscriptions.get(answered.number)
+        problems = [one for one in answered.problems if one is not None]
+        is_refused = len(problems) == len(answered.problems)
+        if is_refused:
+            self.subscriptions.pop(number, None)
+        asking = next((one for one in self._subscribing if number in one.waiting), None)
+        if asking is None:
+            if is_refused and subscribed is not None and problems:
+                # A session that was resumed has lost the right to this one: a SUBACK will not say so.
+                effects.append(CloseSubscription(number))
+            return
+        asking.problems += problems
+        at = asking.waiting.pop(number)
+        if is_refused:
+            asking.reasons[at] = _reason_of(problems[0]) if problems else Reason.UNSPECIFIED
+        else:
+            asking.reasons[at] = 0 if subscribed is None else subscribed.granted
+        if not asking.waiting:
+            self._subscribing.remove(asking)
+            self._answer(asking)
+
+    def _answer(self, asking: _Subscribing) -> None:
+        reasons = [Reason.UNSPECIFIED if one is None else one for one in asking.reasons]
+        properties: Properties = NO_PROPERTIES
+        if self._version != V5:
+            reasons = [one if one < 0x80 else Reason.UNSPECIFIED for one in reasons]
+        elif asking.problems:
+            codes = tuple(("maia-code", one.code) for one in asking.problems[:16])
+            said = asking.problems[0].message[:512]
+            properties = {Property.REASON_STRING: said, Property.USER_PROPERTY: codes}
+        self._send(SubAck(asking.packet_id, tuple(reasons), properties))
+
+    def _unsubscribe(self, packet_id: int, filters: tuple[str, ...], effects: list[Effect]) -> None:
+        reasons: list[int] = []
+        for text in filters:
+            known = next((n for n, one in self.subscriptions.items() if one.filter == text), None)
+            if known is None:
+                reasons.append(Reason.NO_SUBSCRIPTION)
+                continue
+            del self.subscriptions[known]
+            effects.append(CloseSubscription(known))
+            reasons.append(Reason.SUCCESS)
+        self._send(UnsubAck(packet_id, tuple(reasons)))
+
+
+def refused_connection(version: int, reason: Reason, problem: MaiaError | None) -> bytes:
+    """Return the CONNACK that says no."""
+    if version != V5:
+        return encode(ConnAck(False, _CLOSING_3.get(reason, 5)), version)
+    return encode(ConnAck(False, reason, NO_PROPERTIES if problem is None else explained(problem)), version)
+
+
+def _reason_of(problem: MaiaError) -> Reason:
+    """Return which of MQTT's reasons comes closest to a refusal of ours."""
+    match problem:
+        case NotDeclared() | BadTopic():
+            return Reason.BAD_TOPIC_NAME
+        case BadInput():
+            return Reason.PAYLOAD_FORMAT
+        case Unavailable():
+            return Reason.QUOTA_EXCEEDED if "QUOTA" in problem.code else Reason.IMPLEMENTATION
+        case _:
+            return Reason.NOT_AUTHORIZED

@@ -1,0 +1,1 @@
+"""The gateway as a process: sockets, the sessions at the broker, and what is kept on disk."""

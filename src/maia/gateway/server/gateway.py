@@ -1,0 +1,524 @@
+"""Who is this MQTT client, and which session does it go on with?
+
+The gateway accepts connections, has each client prove its account before anything else is read, and
+keeps sessions by account and client identifier: a client identifier of another account is another
+session (A13, A101). It has no key and no certificate of its own in the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from maia.clock import system_now
+from maia.credentials import Principal, SigningKey
+from maia.errors import MaiaError, Refusal, Unavailable
+from maia.gateway.mqtt.codec import Splitter, decode
+from maia.gateway.mqtt.effects import (
+    Lost,
+    Message,
+    OpenSubscription,
+    Subscribed,
+    SubscriptionAnswered,
+    SubscriptionEnded,
+)
+from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation, Reason
+from maia.gateway.mqtt.session import MqttSession, refused_connection
+from maia.gateway.server.account_folder import AccountFolder
+from maia.gateway.server.config import PreparedGateway
+from maia.gateway.server.driver import Driver
+from maia.gateway.server.upstream import Progress, Upstream
+from maia.net.observer import Records
+from maia.net.tls import principal_of_leaf
+from maia.private_files import create_private, make_private_folder
+
+__all__ = ["Connection", "Gateway"]
+
+_FIRST_PACKET_MAX: Final = 80 << 10
+"""The longest CONNECT: a will of 64 KiB fits."""
+_ROOM_S: Final = 0.005
+_LOOK_S: Final = 5.0
+"""How often account folders are looked at for new certificates."""
+
+
+class _KeptSession(msgspec.Struct):
+    """A lasting session as it is kept on disk."""
+
+    account: str
+    client_id: str
+    ends_at: int | None
+    subscriptions: dict[str, tuple[int, int | None]]
+
+
+class GatewayFull(Unavailable):
+    """The gateway has as many MQTT connections as it may have."""
+
+    code = "UNAVAILABLE-GATEWAY-FULL"
+
+
+class BadClientId(Refusal):
+    """A client identifier is missing, too long, or holds characters that are not visible."""
+
+    code = "REFUSED-MQTT-CLIENT-ID"
+
+
+# ------------------------------------------------------------ one connection
+
+
+class Connection(asyncio.Protocol):
+    """One TCP or TLS connection of an MQTT client."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._splitter = Splitter(_FIRST_PACKET_MAX)
+        self._driver: Driver | None = None
+        self._welcoming: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the CONNECT, not for long."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
+        self.transport = transport
+        seconds = self._gateway.config.connect_s
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
+        self._gateway.admitted(self)
+
+    def drop(self) -> None:
+        """Close without a word."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand bytes to the session, once there is one."""
+        if self._driver is not None:
+            self._driver.received(data)
+            return
+        if self._welcoming is not None:
+            return  # reading is paused; what was under way is dropped with a client that sends too much
+        version = 0
+        try:
+            first = next(self._splitter.feed(data), None)
+            if first is None:
+                return
+            packet = decode(*first, version)
+            if not isinstance(packet, Connect):
+                raise MqttViolation("the first packet is not a CONNECT", Reason.PROTOCOL_ERROR)
+        except MqttViolation as problem:
+            said = V5 if problem.reason is not Reason.UNSUPPORTED_VERSION else V3
+            self.refuse(said, problem.reason, problem)
+            return
+        assert self.transport is not None  # noqa: S101 - set when it was made
+        self.transport.pause_reading()
+        self._welcoming = asyncio.create_task(self._welcome(packet))
+
+    async def _welcome(self, packet: Connect) -> None:
+        assert self.transport is not None  # noqa: S101 - set when it was made
+        try:
+            driver, assigned = await self._gateway.session_for(packet, self._proved())
+        except (MaiaError, OSError) as problem:
+            self.refuse(packet.version, _connack_reason(problem), problem)
+            return
+        self._gateway.welcomed(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.transport.is_closing():
+            driver.let_go()
+            return
+        self._driver = driver
+        driver.attach(self.transport, packet, assigned)
+        rest = self._splitter.take_rest()
+        if rest:
+            driver.received(rest)
+
+    def _proved(self) -> Principal | None:
+        """Return whose key the client has proved in the TLS handshake, if it has shown one."""
+        assert self.transport is not None  # noqa: S101 - set when it was made
+        tls = self.transport.get_extra_info("ssl_object")
+        leaf = None if tls is None else tls.getpeercert(binary_form=True)
+        return None if leaf is None else principal_of_leaf(leaf)
+
+    def refuse(self, version: int, reason: Reason, problem: Exception) -> None:
+        """Answer that there is no session for this client, and close."""
+        known = problem if isinstance(problem, MaiaError) else None
+        if self.transport is not None:
+            self.transport.write(refused_connection(version, reason, known))
+            self.transport.close()
+        if known is not None:
+            self._gateway.note("refused", known.as_record())
+
+    def pause_writing(self) -> None:
+        """Stop sending: the client does not read."""
+        if self._driver is not None and self._driver.transport is self.transport:
+            self._driver.writable(False)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        if self._driver is not None and self._driver.transport is self.transport:
+            self._driver.writable(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let the session know."""
+        del exc
+        if self._timer is not None:
+            self._timer.cancel()
+        self._gateway.gone(self)
+        if self._driver is not None and self.transport is not None:
+            self._driver.lost(self.transport)
+
+
+def _connack_reason(problem: Exception) -> Reason:
+    match problem:
+        case BadClientId():
+            return Reason.BAD_CLIENT_ID
+        case Unavailable() | OSError():
+            return Reason.SERVER_UNAVAILABLE
+        case _:
+            return Reason.NOT_AUTHORIZED
+
+
+# ------------------------------------------------------------ share groups
+
+
+@dataclass(slots=True)
+class _Group:
+    """Sessions of one account that share a subscription: each message goes to one of them.
+
+    A share name belongs to an account. Members therefore have one and the same right, and no
+    message goes to a client through the right of another principal (A2, A101).
+    """
+
+    upstream: Upstream
+    opened: asyncio.Task[tuple[MaiaError | None, ...]] | None = None
+    members: list[tuple[Driver, int]] = field(default_factory=list)
+
+    async def room(self) -> None:
+        """Return when one of the members can take a message."""
+        while not any(driver.has_room for driver, _ in self.members):
+            await asyncio.sleep(_ROOM_S)
+
+    def take(self, message: Message) -> None:
+        """Hand a message to the member whose turn it is, of those that have room."""
+        for _ in range(len(self.members)):
+            driver, number = member = self.members.pop(0)
+            self.members.append(member)
+            if driver.has_room:
+                driver.take(replace(message, number=number))
+                return
+
+    def ended(self, number: int, problem: MaiaError) -> None:
+        """Tell all members that the broker has ended the subscription."""
+        del number
+        for driver, own in list(self.members):
+            driver.feed(SubscriptionEnded(own, problem))
+
+
+# ------------------------------------------------------------ the gateway
+
+
+class Gateway:
+    """All sessions of one gateway."""
+
+    def __init__(self, prepared: PreparedGateway, records: Records) -> None:
+        """Serve accounts of the data folder; nothing listens yet."""
+        self.config, self._prepared, self._records = prepared.config, prepared, records
+        self._accounts = AccountFolder(prepared.config.data)
+        self._kept = prepared.config.data / "sessions"
+        make_private_folder(self._kept)
+        self._waiting: dict[Connection, None] = {}
+        self._connections: set[Connection] = set()
+        self._sessions: dict[tuple[str, str], Driver] = {}
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._keys: dict[str, SigningKey] = {}
+        self._retainers: dict[str, tuple[Upstream, asyncio.TimerHandle | None]] = {}
+        self._groups: dict[tuple[str, str, str], _Group] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -------------------------------------------------------- connections
+
+    def admitted(self, connection: Connection) -> None:
+        """Count a connection; while too many wait to prove themselves, the oldest of them goes (A88)."""
+        if len(self._connections) >= self.config.connections:
+            connection.refuse(V5, Reason.SERVER_BUSY, GatewayFull("the gateway has no room for a connection"))
+            return
+        self._connections.add(connection)
+        self._waiting[connection] = None
+        if len(self._waiting) > self.config.connections_before_connect:
+            oldest = next(iter(self._waiting))
+            self.gone(oldest)
+            oldest.drop()
+
+    def welcomed(self, connection: Connection) -> None:
+        """Take note that a client has proved who it is."""
+        self._waiting.pop(connection, None)
+
+    def gone(self, connection: Connection) -> None:
+        """Take note that a connection is closed."""
+        self._waiting.pop(connection, None)
+        self._connections.discard(connection)
+
+    def note(self, event: str, fields: dict[str, object]) -> None:
+        """Write a log line."""
+        self._records.note(event, fields)
+
+    # -------------------------------------------------------- sessions
+
+    async def session_for(self, connect: Connect, proved: Principal | None) -> tuple[Driver, str | None]:
+        """Return the session that a client goes on with, connected to a broker as its own principal."""
+        if proved is not None:
+            account, key = self._accounts.by_key(proved)
+        else:
+            account, key = self._accounts.by_token(connect.user_name, connect.password)
+        client_id, assigned = connect.client_id, None
+        if not client_id:
+            if connect.version != V5 and not connect.clean_start:
+                raise BadClientId("a client without an identifier has to begin with a clean session")
+            client_id = assigned = f"maia-{os.urandom(12).hex()}"
+        if len(client_id.encode()) > self.config.limits.client_id_bytes or not client_id.isprintable():
+            raise BadClientId("a client identifier is too long, or holds characters that are not visible")
+        self._keys[account] = key
+        which = (account, client_id)
+        lock = self._locks.setdefault(which, asyncio.Lock())
+        try:
+            async with lock:
+                return await self._resume(which, key, clean=connect.clean_start), assigned
+        finally:
+            if not lock.locked() and which not in self._sessions:
+                self._locks.pop(which, None)
+
+    async def _resume(self, which: tuple[str, str], key: SigningKey, *, clean: bool) -> Driver:
+        account, client_id = which
+        before = self._sessions.pop(which, None)
+        if before is not None:
+            before.feed(Lost(Reason.SESSION_TAKEN_OVER))
+            await before.settled()
+        limits, table = self.config.limits, self._prepared.table
+        session = MqttSession(client_id, table, limits)
+        driver = Driver(self, account, session)
+        left_over: list[Subscribed] = []
+        if before is not None and not before.is_over and not clean:
+            driver = before
+        elif before is not None and not before.is_over:
+            left_over = list(before.session.subscriptions.values())
+        elif before is None and (kept := self._read_kept(which)) is not None:
+            session.restore(kept.subscriptions)
+            is_over = kept.ends_at is not None and system_now() >= kept.ends_at
+            if clean or is_over:
+                left_over = list(session.subscriptions.values())
+                session.subscriptions.clear()
+                self._file(which).unlink(missing_ok=True)
+        if driver.upstream is None:
+            upstream = self._upstream(account, key, driver.refused, driver.progress)
+            try:
+                await upstream.opened()
+            except MaiaError:
+                await upstream.stop()
+                raise
+            driver.upstream = upstream
+        if left_over:
+            await driver.upstream.forget(client_id, left_over)
+        driver.is_over = False
+        self._sessions[which] = driver
+        self._hold_retainer(account)
+        return driver
+
+    def _upstream(
+        self,
+        account: str,
+        key: SigningKey,
+        refused: Callable[[MaiaError], None],
+        progress: dict[str, Progress],
+    ) -> Upstream:
+        certificates = self._accounts.certificates(account)
+        upstream = Upstream(self._prepared.upstream, key, certificates, refused, progress)
+        upstream.start()
+        return upstream
+
+    def over(self, driver: Driver) -> None:
+        """Take note that a session has ended."""
+        which = (driver.account, driver.session.client_id)
+        if self._sessions.get(which) is driver:
+            del self._sessions[which]
+            self._locks.pop(which, None)
+        if driver.upstream is not None or not any(
+            one.is_durable for one in driver.session.subscriptions.values()
+        ):
+            self._file(which).unlink(missing_ok=True)  # else: forgotten at the broker when its client returns
+        driver.let_go(forget=True)
+        self._leave_account(driver.account)
+
+    def keep(self, driver: Driver) -> None:
+        """Write a lasting session to disk, so that a gateway that was killed goes on with it."""
+        session = driver.session
+        kept = _KeptSession(
+            driver.account,
+            session.client_id,
+            None if session.ends_at is None else int(session.ends_at),
+            {
+                one.filter: (one.granted, one.identifier)
+                for one in session.subscriptions.values()
+                if one.is_durable
+            },
+        )
+        path = self._file((driver.account, session.client_id))
+        beside = path.with_suffix(".new")
+        with create_private(beside) as file:
+            file.write(msgspec.json.encode(kept))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+    def _file(self, which: tuple[str, str]) -> Path:
+        digest = sha256("\x00".join(which).encode()).hexdigest()
+        return self._kept / f"{digest}.json"
+
+    def _read_kept(self, which: tuple[str, str]) -> _KeptSession | None:
+        try:
+            kept = msgspec.json.decode(self._file(which).read_bytes(), type=_KeptSession)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return kept if (kept.account, kept.client_id) == which else None
+
+    async def show_new_certificates(self) -> None:
+        """Show brokers what is issued to connected accounts from now on, so that none has to reconnect."""
+        stamps: dict[str, int] = {}
+        while True:
+            found = {account: self._accounts.stamp(account) for account, _ in self._sessions}
+            for account, stamp in found.items():
+                if stamps.get(account, stamp) == stamp:
+                    continue
+                try:
+                    certificates = self._accounts.certificates(account)
+                except MaiaError as problem:
+                    self.note("refused", problem.as_record())
+                    continue
+                driven = [one.upstream for (name, _), one in self._sessions.items() if name == account]
+                grouped = [one.upstream for (name, _, _), one in self._groups.items() if name == account]
+                retaining = [self._retainers[account][0]] if account in self._retainers else []
+                for upstream in (*driven, *grouped, *retaining):
+                    if upstream is not None:
+                        await upstream.show(certificates)
+            stamps = found
+            await asyncio.sleep(_LOOK_S)
+
+    # -------------------------------------------------------- retained messages
+
+    def retainer(self, driver: Driver) -> Upstream:
+        """Return the account's Maia client for retained messages, which outlives connections.
+
+        Brokers remember a publisher's last events for as long as it is connected and has its right. So one
+        client of the account stays, and with the right of the account its retained messages go (A101).
+        """
+        account = driver.account
+        if account not in self._retainers:
+            upstream = self._upstream(account, self._keys[account], lambda _: None, {})
+            self._retainers[account] = (upstream, None)
+        return self._retainers[account][0]
+
+    def _hold_retainer(self, account: str) -> None:
+        upstream, timer = self._retainers.get(account, (None, None))
+        if timer is not None:
+            timer.cancel()
+        if upstream is not None:
+            self._retainers[account] = (upstream, None)
+
+    def _leave_account(self, account: str) -> None:
+        """Forget an account's key when its last client has left, and its retained messages after a while."""
+        if any(name == account for name, _ in self._sessions):
+            return
+        self._keys.pop(account, None)
+        upstream, timer = self._retainers.get(account, (None, None))
+        if upstream is None:
+            return
+        if timer is not None:
+            timer.cancel()
+
+        def stop() -> None:
+            self._retainers.pop(account, None)
+            self._spawn(upstream)
+
+        timer = asyncio.get_running_loop().call_later(self.config.retain_s, stop)
+        self._retainers[account] = (upstream, timer)
+
+    def _spawn(self, upstream: Upstream) -> None:
+        task = asyncio.create_task(upstream.stop())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -------------------------------------------------------- share groups
+
+    def join(self, driver: Driver, number: int, effect: OpenSubscription) -> None:
+        """Make a session a member of the group that its account has under this name."""
+        subscribed = effect.subscribed
+        which = (driver.account, str(subscribed.group), "/".join(subscribed.levels))
+        group = self._groups.get(which)
+        if group is None:
+            upstream = self._upstream(driver.account, self._keys[driver.account], lambda _: None, {})
+            group = self._groups[which] = _Group(upstream)
+            opening = upstream.open(0, subscribed, group, "", wants_state=False)
+            group.opened = asyncio.create_task(opening)
+        group.members.append((driver, number))
+        opened = group.opened
+        assert opened is not None  # noqa: S101 - set when the group was made
+
+        async def answer() -> None:
+            try:
+                problems = await asyncio.shield(opened)
+            except MaiaError as problem:
+                problems = (problem,) * len(subscribed.interests)
+            if all(one is not None for one in problems):
+                self.leave(driver, number)
+            driver.feed(SubscriptionAnswered(number, problems))
+
+        driver.spawn(answer())
+
+    def leave(self, driver: Driver, number: int | None) -> None:
+        """End a membership in a share group, if there is one; None for all of them."""
+        for which, group in list(self._groups.items()):
+            group.members = [
+                (one, own)
+                for one, own in group.members
+                if one is not driver or (number is not None and own != number)
+            ]
+            if not group.members:
+                del self._groups[which]
+                self._spawn(group.upstream)
+
+    # -------------------------------------------------------- the end
+
+    async def stop(self) -> None:
+        """End every connection, publish the wills, and say goodbye to the broker."""
+        for connection in list(self._waiting):
+            connection.drop()
+        drivers = list(self._sessions.values())
+        for driver in drivers:
+            driver.feed(Lost(Reason.SERVER_SHUTTING_DOWN))
+            driver.let_go()
+        for driver in drivers:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(10):
+                    await driver.settled()
+            await driver.stop()
+        for upstream, timer in self._retainers.values():
+            if timer is not None:
+                timer.cancel()
+            self._spawn(upstream)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def status(self) -> dict[str, object]:
+        """Return how much there is, without names."""
+        return {
+            "connections": len(self._connections),
+            "waiting": len(self._waiting),
+            "sessions": len(self._sessions),
+            "groups": len(self._groups),
+            "retainers": len(self._retainers),
+        }

@@ -1,0 +1,439 @@
+"""Which Maia type, and which values, does an MQTT message mean, and the other way round?
+
+The operator declares a table. A row maps MQTT topics to one event type:
+
+    city/plates/{location}    one level holds an attribute, in percent encoding (`%2F` is a slash)
+    news/#                    everything below is a path in a tree of topics
+
+and says how the payload holds the other attributes: JSON, CBOR, or the payload as it is in one
+attribute. An attribute that is null, or that its reader may not see, is absent from the payload;
+a message without any has an empty payload. A topic that no row declares does not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from maia.credentials import BadName
+from maia.errors import BadInput
+from maia.events import Attribute, BadValue, Instant, Kind, Value, checked_value
+from maia.gateway.cbor import decode_map, encode_map
+from maia.predicates import ALWAYS, AllOf, Comparison, Operator, Predicate
+from maia.predicates.path_patterns import PathPattern, parse_path_pattern
+from maia.types import VerifiedType
+from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, on_topics, tree_root
+
+__all__ = [
+    "BadPayload",
+    "BadTopic",
+    "Interest",
+    "NotDeclared",
+    "PayloadForm",
+    "Row",
+    "TopicTable",
+    "check_filter",
+    "check_topic_name",
+    "matches",
+    "row_of",
+]
+
+TOPIC_BYTES_MAX: Final = 1024
+LEVELS_MAX: Final = 32
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SAFE: Final = "!$&'()*,-.:;<=>@_~ "
+"""Beside letters and digits, what stands for itself in a level that holds an attribute."""
+
+
+class BadTopic(BadInput):
+    """A text is no MQTT topic name or filter, or is longer than the gateway reads."""
+
+    code = "INPUT-MQTT-TOPIC"
+
+
+class NotDeclared(BadInput):
+    """No row of the gateway's table maps this MQTT topic to a type."""
+
+    code = "INPUT-MQTT-NOT-DECLARED"
+
+
+class BadPayload(BadInput):
+    """A payload or a level of the topic does not hold values of the type."""
+
+    code = "INPUT-MQTT-PAYLOAD"
+
+
+class BadRow(BadInput):
+    """A row of the table cannot map its topics to its type."""
+
+    code = "INPUT-MQTT-TABLE"
+
+
+class PayloadForm(Enum):
+    """How a payload holds attributes."""
+
+    JSON = "json"
+    CBOR = "cbor"
+    PLAIN = "plain"
+
+
+# ------------------------------------------------------------ topics and filters of MQTT
+
+
+def check_topic_name(topic: str) -> list[str]:
+    """Return the levels of a topic name; refuse wildcards, control characters and too many levels."""
+    if not topic or len(topic.encode()) > TOPIC_BYTES_MAX or "+" in topic or "#" in topic:
+        raise BadTopic(f"`{_shown(topic)}` is no topic name")
+    return _levels(topic)
+
+
+def check_filter(text: str) -> tuple[str | None, list[str]]:
+    """Return the share name (None for an ordinary one) and the levels of a topic filter."""
+    group = None
+    if text.startswith("$share/"):
+        group, slash, rest = text.removeprefix("$share/").partition("/")
+        if not group or not slash or "+" in group or "#" in group:
+            raise BadTopic(f"`{_shown(text)}` is no shared subscription such as `$share/group/topic`")
+        text = rest
+    if not text or len(text.encode()) > TOPIC_BYTES_MAX:
+        raise BadTopic("a topic filter is empty or too long")
+    levels = _levels(text)
+    for number, level in enumerate(levels, start=1):
+        has_wildcard = "+" in level or "#" in level
+        if (has_wildcard and len(level) > 1) or (level == "#" and number < len(levels)):
+            raise BadTopic(
+                f"`{_shown(text)}` has a wildcard that is not a whole level, or `#` before the end"
+            )
+    return group, levels
+
+
+def matches(wanted: Sequence[str], topic: Sequence[str]) -> bool:
+    """Say whether the levels of a filter admit those of a topic name (MQTT 5.0, section 4.7)."""
+    if topic[0].startswith("$") and wanted[0] in ("+", "#"):
+        return False
+    for number, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if number >= len(topic) or level not in ("+", topic[number]):
+            return False
+    return len(wanted) == len(topic)
+
+
+def _levels(text: str) -> list[str]:
+    levels = text.split("/")
+    if len(levels) > LEVELS_MAX:
+        raise BadTopic(f"a topic has more than {LEVELS_MAX} levels")
+    if _CONTROL.search(text):
+        raise BadTopic("a topic holds a control character")
+    return levels
+
+
+def _shown(text: str) -> str:
+    return text[:64].encode("unicode_escape").decode()
+
+
+# ------------------------------------------------------------ one row
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """What one filter wants of one row: the filter of the Maia subscription. `row` is its number."""
+
+    row: int
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: topics, the type that they mean, and how payloads are read."""
+
+    mqtt: str
+    levels: tuple[str | Attribute, ...]
+    """Fixed texts, and attributes that a level holds; of a tree, the part before `#`."""
+    root: str | None
+    """The root of the tree of topics, if the type is one."""
+    event_type: VerifiedType = field(repr=False)
+    form: PayloadForm = PayloadForm.JSON
+    attribute: Attribute | None = None
+    """Where a plain payload is kept."""
+    carried: tuple[Attribute, ...] = ()
+    """Attributes that a payload holds, and the topic does not."""
+    is_durable: bool = False
+    is_retained: bool = False
+    by_name: Mapping[str, Attribute] = field(init=False, repr=False)
+    """Attributes that a payload holds, by their names."""
+
+    def __post_init__(self) -> None:
+        """Find names once."""
+        object.__setattr__(self, "by_name", {one.name: one for one in self.carried})
+
+    # -------------------------------------------------------- a message becomes an event
+
+    def event_of(
+        self, topic: Sequence[str], payload: bytes, content_type: str | None
+    ) -> dict[str, Value] | None:
+        """Return the event that a message means; None if its topic is not of this row."""
+        event = self._of_topic(topic)
+        if event is None or not payload:
+            return event
+        if self.form is PayloadForm.PLAIN:
+            assert self.attribute is not None  # noqa: S101 - `row_of` has seen to it
+            event[self.attribute.name] = _from_plain(payload, self.attribute)
+            if content_type is not None and CONTENT_TYPE in self.carried:
+                event[CONTENT_TYPE.name] = content_type
+            return event
+        for name, value in _fields(payload, self.form).items():
+            attribute = self.by_name.get(name)
+            if attribute is None:
+                known = ", ".join(self.by_name)
+                raise BadPayload(f"the payload names `{_shown(name)}`; it may hold {known}")
+            event[name] = _from_field(value, attribute)
+        return event
+
+    def _of_topic(self, topic: Sequence[str]) -> dict[str, Value] | None:
+        if len(topic) < len(self.levels) or (self.root is None and len(topic) > len(self.levels)):
+            return None
+        event: dict[str, Value] = {}
+        for level, text in zip(self.levels, topic, strict=False):
+            if isinstance(level, str):
+                if level != text:
+                    return None
+            elif text:
+                event[level.name] = _from_text(_unquoted(text), level)
+        if self.root is not None:
+            path = "/".join((self.root, *topic[len(self.levels) :]))
+            event[TOPIC.name] = checked_topic(path, self.root)
+        return event
+
+    # -------------------------------------------------------- an event becomes a message
+
+    def message_of(self, event: Mapping[str, Value]) -> tuple[list[str], bytes, str | None]:
+        """Return the topic's levels, the payload and its content type; what is null is absent."""
+        topic = [level if isinstance(level, str) else _quoted(event.get(level.name)) for level in self.levels]
+        if self.root is not None:
+            path = event.get(TOPIC.name)
+            topic += path.removeprefix(self.root).split("/")[1:] if isinstance(path, str) else [""]
+        if self.form is PayloadForm.PLAIN:
+            assert self.attribute is not None  # noqa: S101 - `row_of` has seen to it
+            said = event.get(CONTENT_TYPE.name) if CONTENT_TYPE in self.carried else None
+            payload = _to_plain(event.get(self.attribute.name))
+            return topic, payload, said if isinstance(said, str) else None
+        found = {one.name: value for one in self.carried if (value := event.get(one.name)) is not None}
+        if not found:
+            return topic, b"", None
+        if self.form is PayloadForm.CBOR:
+            return topic, encode_map(found), "application/cbor"
+        plain = {name: one.hex() if isinstance(one, bytes) else one for name, one in found.items()}
+        return topic, msgspec.json.encode(plain, enc_hook=str), "application/json"
+
+    # -------------------------------------------------------- a filter becomes a predicate
+
+    def interest(self, number: int, wanted: Sequence[str]) -> Interest | None:
+        """Return what a filter wants of this row; None if it admits none of its topics."""
+        if wanted[0] in ("+", "#") and isinstance(self.levels[0], str) and self.levels[0].startswith("$"):
+            return None
+        parts: list[Predicate] = []
+        for at, level in enumerate(self.levels):
+            if at >= len(wanted):
+                return None
+            text = wanted[at]
+            if text == "#":
+                return Interest(number, _all_of(parts))
+            if text in ("+", level):
+                continue
+            if isinstance(level, str):
+                return None
+            if not text:
+                continue  # the level of an event whose attribute is absent; no predicate says that
+            try:
+                value = _from_text(_unquoted(text), level)
+            except BadPayload:
+                return None
+            if value is not None:
+                parts.append(Comparison(level.uid, Operator.EQ, value))
+        rest = wanted[len(self.levels) :]
+        if self.root is None:
+            return Interest(number, _all_of(parts)) if not rest or rest == ["#"] else None
+        pattern = _pattern(self.root, rest)
+        if pattern is None:
+            return None
+        return Interest(number, _all_of([*parts, on_topics([pattern])]) if rest != ["#"] else _all_of(parts))
+
+
+def row_of(
+    *,
+    mqtt: str,
+    event_type: VerifiedType,
+    form: PayloadForm,
+    attribute: str | None,
+    is_durable: bool,
+    is_retained: bool,
+) -> Row:
+    """Check a declared row against its type."""
+    root = tree_root(event_type.name.name)
+    texts = _levels(mqtt)
+    if root is not None:
+        if texts[-1] != "#" or len(texts) < 2:
+            raise BadRow(f"`{event_type.name.name}` is a tree of topics: write `name/#`")
+        texts = texts[:-1]
+    vocabulary = event_type.vocabulary
+    levels: list[str | Attribute] = []
+    for text in texts:
+        if text.startswith("{") and text.endswith("}"):
+            if text[1:-1] not in vocabulary:
+                raise BadRow(
+                    f"the type has no attribute `{_shown(text[1:-1])}`; it has {', '.join(vocabulary)}"
+                )
+            levels.append(vocabulary[text[1:-1]])
+        elif not text or any(one in text for one in "+#{}"):
+            raise BadRow(f"`{_shown(text)}` is neither a fixed level nor `{{attribute}}`")
+        else:
+            levels.append(text)
+    if isinstance(levels[0], str) and levels[0].startswith("$"):
+        raise BadRow("topics that begin with `$` are reserved")
+    in_topic = {one.name for one in levels if isinstance(one, Attribute)}
+    in_topic |= {TOPIC.name} if root is not None else set()
+    carried = tuple(one for one in event_type.attributes if one.name not in in_topic)
+    holder: Attribute | None = None
+    if form is PayloadForm.PLAIN:
+        name = attribute or PAYLOAD.name
+        holder = next((one for one in carried if one.name == name), None)
+        if holder is None:
+            raise BadRow(
+                f"a plain payload needs an `attribute` of the type; `{_shown(name)}` is none, or in the topic"
+            )
+    elif attribute is not None:
+        raise BadRow("`attribute` is for plain payloads")
+    return Row(mqtt, tuple(levels), root, event_type, form, holder, carried, is_durable, is_retained)
+
+
+# ------------------------------------------------------------ the table
+
+
+class TopicTable:
+    """All rows that the operator declared."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """Take the rows in their order; the first that fits a topic counts."""
+        self.rows = tuple(rows)
+
+    def event_of(self, topic: str, payload: bytes, content_type: str | None) -> tuple[int, dict[str, Value]]:
+        """Return the row of a message and the event that it means; raise if there is none."""
+        levels = check_topic_name(topic)
+        for number, row in enumerate(self.rows):
+            try:
+                event = row.event_of(levels, payload, content_type)
+            except (BadName, BadValue) as problem:
+                raise BadPayload(problem.message) from problem
+            if event is not None:
+                return number, event
+        raise NotDeclared(f"no type is declared for messages on `{_shown(topic)}`")
+
+    def interests(self, wanted: Sequence[str]) -> tuple[Interest, ...]:
+        """Return what a filter wants, row by row."""
+        found = (row.interest(number, wanted) for number, row in enumerate(self.rows))
+        return tuple(one for one in found if one is not None)
+
+
+# ------------------------------------------------------------ values
+
+
+def _pattern(root: str, rest: Sequence[str]) -> PathPattern | None:
+    try:
+        return parse_path_pattern("/".join((root, *rest)))
+    except (BadInput, BadName):
+        return None
+
+
+def _all_of(parts: Sequence[Predicate]) -> Predicate:
+    return ALWAYS if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+
+
+def _fields(payload: bytes, form: PayloadForm) -> Mapping[str, object]:
+    if form is PayloadForm.CBOR:
+        return decode_map(payload)
+    try:
+        found = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise BadPayload("the payload is not JSON") from problem
+    if not isinstance(found, dict):
+        raise BadPayload('the payload is not a JSON object such as {"name": value}')
+    return found
+
+
+def _from_field(value: object, attribute: Attribute) -> Value:
+    kind = attribute.kind
+    if value is None:
+        return None
+    if isinstance(value, str) and kind in (Kind.TIMESTAMP, Kind.BYTES):
+        return _from_text(value, attribute)
+    if kind is Kind.FLOAT and type(value) is int:
+        value = float(value)
+    try:
+        return checked_value(value, kind)
+    except BadValue as problem:
+        raise BadPayload(f"`{attribute.name}` is a {kind.value}, and the payload holds none") from problem
+
+
+def _from_text(text: str, attribute: Attribute) -> Value:
+    try:
+        match attribute.kind:
+            case Kind.STRING:
+                return checked_value(text, Kind.STRING)
+            case Kind.INT:
+                return checked_value(int(text), Kind.INT)
+            case Kind.FLOAT:
+                return checked_value(float(text), Kind.FLOAT)
+            case Kind.BOOL:
+                return {"true": True, "false": False}[text]
+            case Kind.BYTES:
+                return bytes.fromhex(text)
+            case Kind.TIMESTAMP:
+                return Instant.parse(text)
+    except (ValueError, KeyError, BadInput) as problem:
+        raise BadPayload(
+            f"`{attribute.name}` is a {attribute.kind.value}, and `{_shown(text)}` is none"
+        ) from problem
+
+
+def _from_plain(payload: bytes, attribute: Attribute) -> Value:
+    if attribute.kind is Kind.BYTES:
+        return payload
+    try:
+        return _from_text(payload.decode("utf-8"), attribute)
+    except UnicodeDecodeError as problem:
+        raise BadPayload(
+            f"`{attribute.name}` is a {attribute.kind.value}, and the payload is no text"
+        ) from problem
+
+
+def _to_plain(value: Value) -> bytes:
+    return b"" if value is None else value if isinstance(value, bytes) else _as_text(value).encode()
+
+
+def _as_text(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)
+
+
+def _quoted(value: Value) -> str:
+    """Return an attribute as a level: nothing in it can begin another level or be a wildcard (A3)."""
+    return "" if value is None else quote(_as_text(value), safe=_SAFE)
+
+
+def _unquoted(level: str) -> str:
+    try:
+        return unquote_to_bytes(level).decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise BadPayload("a level of the topic is not UTF-8 in percent encoding") from problem
