@@ -69,7 +69,7 @@ class Receiver(Protocol):
 class _Position:
     """A recorded frame, and how many of its messages the MQTT client has not acknowledged."""
 
-    position: int
+    position: bytes
     outstanding: int
 
 
@@ -78,16 +78,18 @@ class Progress:
     """How far an MQTT client has come in a durable subscription; it outlives connections to the broker."""
 
     subscription: Subscription | None = None
-    position: int = -1
+    done: bytes | None = None
+    """The frame before that one: after a reconnection, the subscription goes on behind it."""
+    position: bytes | None = None
     """The recorded frame whose messages were handed to the session last."""
     rows: int = 0
     """How many of its events were."""
     places: deque[_Position] = field(default_factory=deque)
 
-    def place(self, position: int) -> _Position | None:
+    def place(self, position: bytes) -> _Position | None:
         """Return where to count messages of a frame; None if the client is done with all of them."""
         known = next((one for one in self.places if one.position == position), None)
-        if known is None and position > self.position:
+        if known is None and position != self.position:
             known = _Position(position, 0)
             self.places.append(known)
         return known
@@ -107,6 +109,10 @@ class _Served:
 
     subscription: Subscription
     progress: Progress | None
+    position: bytes | None = None
+    """The recorded frame whose events it is taking."""
+    to_skip: int = 0
+    """How many more of them were handed to the session before a reconnection."""
 
 
 class Upstream:
@@ -244,16 +250,20 @@ class Upstream:
                 else None
             )
             asks_state = wants_state and row.is_retained
+            progress = None if name is None else self._progress.setdefault(name, Progress())
             try:
                 subscription = await self._subscribe(
-                    row, interest.predicate, durable=name, state=asks_state and name is None
+                    row,
+                    interest.predicate,
+                    durable=name,
+                    after=None if progress is None else progress.done,
+                    state=asks_state and name is None,
                 )
             except MaiaError as problem:
                 problems.append(problem)
                 continue
             problems.append(None)
             subscription.acknowledges_itself = False
-            progress = None if name is None else self._progress.setdefault(name, Progress())
             if progress is not None:
                 progress.subscription = subscription
             served = _Served(subscription, progress)
@@ -300,10 +310,12 @@ class Upstream:
                 await served.subscription.unsubscribe(forget=forget and served.progress is not None)
 
     async def _subscribe(
-        self, row: Row, predicate: Predicate, *, durable: str | None, state: bool
+        self, row: Row, predicate: Predicate, *, durable: str | None, state: bool, after: bytes | None = None
     ) -> Subscription:
         client = await self.opened()
-        return await client.subscribe(row.event_type.name, predicate, durable=durable, state=state)
+        return await client.subscribe(
+            row.event_type.name, predicate, durable=durable, after=after, state=state
+        )
 
     async def _serve(
         self,
@@ -340,12 +352,13 @@ class Upstream:
         if progress is not None and position is not None:
             # What was handed to the session before a reconnection is sent again by the session itself.
             place = progress.place(position)
-            if position < progress.position:
-                skipped = len(events)
-            elif position == progress.position:
-                skipped = progress.rows
-            else:
-                progress.position, progress.rows = position, 0
+            if position != served.position:
+                served.position, served.to_skip = position, progress.rows
+                if position != progress.position:
+                    progress.done, progress.position, progress.rows = progress.position, position, 0
+                    served.to_skip = 0
+            skipped = min(served.to_skip, len(events))
+            served.to_skip -= skipped
             if place is not None:
                 place.outstanding += 1  # until all of the frame was handed on
         is_own = delivered.stream in self.own_streams
