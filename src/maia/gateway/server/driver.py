@@ -64,6 +64,9 @@ class Household(Protocol):
     def over(self, driver: Driver) -> None:
         """Take note that a session has ended."""
 
+    def away(self, account: str) -> None:
+        """Forget an account's key if none of its clients is connected."""
+
     def note(self, event: str, fields: dict[str, object]) -> None:
         """Write a log line."""
 
@@ -141,7 +144,8 @@ class Driver:
         self._perform(effects)
         self._check_room()
         session = self.session
-        if session.is_persistent and (len(session.subscriptions) != before or not session.is_connected):
+        is_changed = len(session.subscriptions) != before or not session.is_connected
+        if session.is_persistent and is_changed and not self.is_over:
             self.household.keep(self)
         if not session.is_connected and not session.has_will and not self.is_over:
             self.let_go()
@@ -151,6 +155,7 @@ class Driver:
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             self.spawn(upstream.stop(forget=forget))
+            self.household.away(self.account)
 
     async def settled(self) -> None:
         """Return when nothing of an earlier connection is under way."""

@@ -79,6 +79,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._splitter = Splitter(_FIRST_PACKET_MAX)
+        self._early = bytearray()
         self._driver: Driver | None = None
         self._welcoming: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -103,7 +104,10 @@ class Connection(asyncio.Protocol):
             self._driver.received(data)
             return
         if self._welcoming is not None:
-            return  # reading is paused; what was under way is dropped with a client that sends too much
+            self._early += data  # reading is paused, and this was under way
+            if len(self._early) > _FIRST_PACKET_MAX:
+                self.drop()
+            return
         version = 0
         try:
             first = next(self._splitter.feed(data), None)
@@ -135,7 +139,7 @@ class Connection(asyncio.Protocol):
             return
         self._driver = driver
         driver.attach(self.transport, packet, assigned)
-        rest = self._splitter.take_rest()
+        rest = self._splitter.take_rest() + self._early
         if rest:
             driver.received(rest)
 
@@ -247,7 +251,8 @@ class Gateway:
     def admitted(self, connection: Connection) -> None:
         """Count a connection; while too many wait to prove themselves, the oldest of them goes (A88)."""
         if len(self._connections) >= self.config.connections:
-            connection.refuse(V5, Reason.SERVER_BUSY, GatewayFull("the gateway has no room for a connection"))
+            self.note("refused", GatewayFull("the gateway has no room for a connection").as_record())
+            connection.drop()
             return
         self._connections.add(connection)
         self._waiting[connection] = None
@@ -284,7 +289,6 @@ class Gateway:
             client_id = assigned = f"maia-{os.urandom(12).hex()}"
         if len(client_id.encode()) > self.config.limits.client_id_bytes or not client_id.isprintable():
             raise BadClientId("a client identifier is too long, or holds characters that are not visible")
-        self._keys[account] = key
         which = (account, client_id)
         lock = self._locks.setdefault(which, asyncio.Lock())
         try:
@@ -321,12 +325,16 @@ class Gateway:
                 await upstream.opened()
             except MaiaError:
                 await upstream.stop()
+                if before is not None and not before.is_over:
+                    self._sessions[which] = before
                 raise
             driver.upstream = upstream
         if left_over:
             await driver.upstream.forget(client_id, left_over)
+        if before is not None and before is not driver:
+            await before.stop()
         driver.is_over = False
-        self._sessions[which] = driver
+        self._sessions[which], self._keys[account] = driver, key
         self._hold_retainer(account)
         return driver
 
@@ -353,7 +361,6 @@ class Gateway:
         ):
             self._file(which).unlink(missing_ok=True)  # else: forgotten at the broker when its client returns
         driver.let_go(forget=True)
-        self._leave_account(driver.account)
 
     def keep(self, driver: Driver) -> None:
         """Write a lasting session to disk, so that a gateway that was killed goes on with it."""
@@ -418,7 +425,7 @@ class Gateway:
         client of the account stays, and with the right of the account its retained messages go (A101).
         """
         account = driver.account
-        if account not in self._retainers:
+        if account not in self._retainers or self._retainers[account][0].has_failed:
             upstream = self._upstream(account, self._keys[account], lambda _: None, {})
             self._retainers[account] = (upstream, None)
         return self._retainers[account][0]
@@ -430,9 +437,9 @@ class Gateway:
         if upstream is not None:
             self._retainers[account] = (upstream, None)
 
-    def _leave_account(self, account: str) -> None:
+    def away(self, account: str) -> None:
         """Forget an account's key when its last client has left, and its retained messages after a while."""
-        if any(name == account for name, _ in self._sessions):
+        if any(name == account and one.session.is_connected for (name, _), one in self._sessions.items()):
             return
         self._keys.pop(account, None)
         upstream, timer = self._retainers.get(account, (None, None))

@@ -154,6 +154,11 @@ class Upstream:
         assert self._client is not None  # noqa: S101 - set before
         return self._client
 
+    @property
+    def has_failed(self) -> bool:
+        """Say whether it could not connect; another one is to be made."""
+        return self._opened.cancelled() or (self._opened.done() and self._opened.exception() is not None)
+
     async def _run(self) -> None:
         settings = self._settings
         try:
