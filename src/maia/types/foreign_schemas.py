@@ -50,7 +50,9 @@ TEXT_MAX: Final = 1 << 20
 """How many characters of a schema or a sample are read at most."""
 DEPTH_MAX: Final = 16
 """How many references and alternatives lie between an attribute and its kind at most."""
-_SHOWN_MAX: Final = 8
+POINTER_MAX: Final = 1024
+"""How long a reference inside a JSON Schema is at most."""
+_SHOWN_MAX: Final = 32
 
 _INT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 _FLOAT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
@@ -205,6 +207,16 @@ def _name_hint(name: str) -> str:
     return ": use letters, digits, `_` and `-`"
 
 
+def _repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that comes a second time."""
+    before: set[str] = set()
+    for name in names:
+        if name in before:
+            return name
+        before.add(name)
+    return None
+
+
 def _shown(text: str) -> str:
     return text[:64].encode("unicode_escape").decode()
 
@@ -307,11 +319,10 @@ def _from_csv(text: str) -> _Described:
         delimiter = max(_DELIMITERS, key=lambda sign: len(headers[sign]))
         header = [name or f"column {place}" for place, name in enumerate(headers[delimiter], start=1)]
         unnamed = {one for one, name in zip(header, headers[delimiter], strict=True) if not name}
-        repeated = next((name for place, name in enumerate(header) if name in header[:place]), None)
         if len(header) > ATTRIBUTES_MAX:
             raise SchemaTooLarge(f"{len(header)} columns are more than the {ATTRIBUTES_MAX} of a type")
-        if repeated is not None:
-            raise BadSchema(f"the header has `{_shown(repeated)}` twice")
+        if (twice := _repeated(header)) is not None:
+            raise BadSchema(f"the header has `{_shown(twice)}` twice")
         seen: dict[str, dict[str, str]] = {name: {} for name in header}
         rows = 0
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -380,11 +391,9 @@ def _parsed(text: str, line: int | None = None) -> object:
     where = "" if line is None else f"line {line}: "
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        names = dict(pairs)
-        if len(names) < len(pairs):
-            twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
+        if (twice := _repeated(name for name, _ in pairs)) is not None:
             raise BadSchema(f"{where}an object has `{_shown(twice)}` twice")
-        return names
+        return dict(pairs)
 
     def refuse(constant: str) -> object:
         raise BadSchema(f"{where}`{constant}` is no number of JSON")
@@ -415,7 +424,7 @@ _JSON_KINDS: Final = {
     "boolean": Kind.BOOL,
 }
 _BYTES_FORMATS: Final = {"byte", "binary"}  # of OpenAPI
-_ELSEWHERE: Final = ("allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties")
+_ELSEWHERE: Final = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties")
 """What of an object may have attributes that are not in its `properties`."""
 _CONSTRAINTS: Final = {
     "required", "enum", "const", "default", "pattern", "minLength", "maxLength", "minimum", "maximum",
@@ -432,15 +441,21 @@ def _is_json_schema(document: Mapping[str, object]) -> bool:
 
 
 def _from_json_schema(root: Mapping[str, object]) -> _Described:
-    schema = _resolved(root, root)
+    schema = root if "properties" in root else _resolved(root, root)
     properties = None if schema is None else schema.get("properties")
     if schema is None or not isinstance(properties, dict) or schema.get("type", "object") != "object":
         raise BadSchema("the JSON Schema describes no object with `properties`")
+    if len(properties) > ATTRIBUTES_MAX:
+        raise SchemaTooLarge(f"{len(properties)} properties are more than the {ATTRIBUTES_MAX} of a type")
     not_carried = _CONSTRAINTS & set(schema)
     findings: dict[str, _Finding] = {}
     for name, one in properties.items():
         findings[name] = _json_schema_kind(one, root, not_carried, DEPTH_MAX)
-    hidden = [keyword for keyword in _ELSEWHERE if schema.get(keyword)]
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in findings:
+            findings[name] = _Finding(None, "is required, and not among the `properties`")
+    hidden = [one for one in _ELSEWHERE if schema.get(one) or (one != "$ref" and root.get(one))]
     hidden += [
         one for one in ("additionalProperties", "unevaluatedProperties") if isinstance(schema.get(one), dict)
     ]
@@ -459,7 +474,7 @@ def _resolved(schema: object, root: Mapping[str, object]) -> Mapping[str, object
         if "$ref" not in schema:
             return schema
         pointer = schema["$ref"]
-        if not isinstance(pointer, str) or not pointer.startswith("#/"):
+        if not isinstance(pointer, str) or not pointer.startswith("#/") or len(pointer) > POINTER_MAX:
             return None
         schema = root
         for part in pointer.removeprefix("#/").split("/"):
@@ -566,7 +581,10 @@ def _from_avro(record: Mapping[str, object]) -> _Described:
             raise BadSchema(f"the Avro record has the field `{_shown(name)}` twice")
         if "default" in field:
             not_carried.add("default")
-        findings[name] = _avro_kind(field["type"], named, not_carried, DEPTH_MAX)
+        found = _avro_kind(field["type"], named, not_carried, DEPTH_MAX)
+        if found.kind is not None and "logicalType" in field:
+            found = _Finding(found.kind, "its logicalType is beside `type`, and Avro reads it inside")
+        findings[name] = found
     if not findings:
         raise BadSchema("the Avro record has no fields")
     return _Described(Form.AVRO, findings, None, not_carried)

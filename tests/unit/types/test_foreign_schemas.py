@@ -75,6 +75,14 @@ def test_a_json_schema_says_the_kinds_and_what_a_type_does_not_check() -> None:
     assert schema.not_carried == ("enum", "maximum", "pattern", "required")
 
 
+def test_a_json_schema_may_begin_with_a_reference_and_what_is_beside_it_is_named() -> None:
+    inner = {"type": "object", "properties": {"x": {"type": "string"}}}
+    assert kinds(json.dumps({"$ref": "#/$defs/Lab", "$defs": {"Lab": inner}})) == {"x": "string"}
+    for beside in ({"properties": {"y": {"type": "string"}}}, {"allOf": [{"properties": {}}]}):
+        with pytest.raises(NotRepresentable, match="may have attributes that are not among"):
+            schema_from_text(json.dumps({"$ref": "#/$defs/Lab", "$defs": {"Lab": inner}, **beside}))
+
+
 def test_an_avro_record_says_the_kinds() -> None:
     assert kinds(json.dumps(LAB_RECORD), file_name="lab.avsc") == {
         "patient": "string", "ward": "string", "earlier_ward": "string", "value": "int", "share": "float",
@@ -149,6 +157,11 @@ def record_of(one: object) -> str:
             "#/allOf",
             "`#/allOf` may have attributes",
         ),
+        (
+            schema_of({"type": "string"}, required=["y"]),
+            "y",
+            "`y` is required, and not among the `properties`",
+        ),
         (record_of({"type": "record", "name": "Inner", "fields": []}), "x", "`x` is a record"),
         (record_of({"type": "map", "values": "int"}), "x", "`x` is a map"),
         (record_of({"type": "array", "items": "int"}), "x", "`x` is an array"),
@@ -210,6 +223,7 @@ def test_everything_that_has_no_kind_is_named_at_once_and_a_kind_chosen_by_hand_
         ("a" * (TEXT_MAX + 1), "", SchemaTooLarge, "longer than"),
         (json.dumps({f"a{n}": n for n in range(ATTRIBUTES_MAX + 1)}), "", SchemaTooLarge, "1025 attributes"),
         (",".join(f"a{n}" for n in range(ATTRIBUTES_MAX + 1)), "", SchemaTooLarge, "1025 columns"),
+        (json.dumps({"properties": {f"a{n}": {} for n in range(1025)}}), "", SchemaTooLarge, "1025 prop"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_and_no_sample_is_refused_with_its_place(
