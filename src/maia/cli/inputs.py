@@ -7,6 +7,8 @@ file that is not what it should be is named in the error.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -14,6 +16,7 @@ import typer
 
 from maia.config.input_files import (
     BadFile,
+    kind_of_file,
     read_appointments,
     read_certificates,
     read_definition,
@@ -27,6 +30,7 @@ __all__ = [
     "At",
     "AsJson",
     "BadFile",
+    "Described",
     "attribute_from_words",
     "moment",
     "read_appointments",
@@ -34,6 +38,7 @@ __all__ = [
     "read_definition",
     "read_owner",
     "read_principal",
+    "read_schema",
     "read_text",
     "vocabulary_from",
     "write_new",
@@ -62,6 +67,48 @@ def write_new(path: Path, text: str, *, overwrite: bool) -> None:
 def vocabulary_from(definition: Path | None) -> Vocabulary | None:
     """Return the attributes that a filter may name, if a definition was given."""
     return None if definition is None else read_definition(definition).definition.vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a schema or a sample describes: attributes as `name:kind`, and what to answer about them."""
+
+    attributes: list[str]
+    lines: list[str]
+    record: dict[str, object]
+
+
+def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) -> Described:
+    """Read the attributes that a schema or a sample describes, but for those left out or given by hand."""
+    from maia.types.foreign_schemas import schema_from_text
+
+    text = read_text(path)
+    found = kind_of_file(text)
+    if found is not None:  # it may be a secret, and a header that is none would be quoted
+        raise BadFile(f"`{path}` is {found}; a schema or a sample was expected")
+    schema = schema_from_text(text, file_name=path.name, skip=skip, given=given)
+    rows = "" if schema.rows is None else f", {schema.rows} row{'' if schema.rows == 1 else 's'}"
+    reasons = {one.name: one.reason for one in schema.attributes if one.reason}
+    kinds = {one.name: one.kind.value for one in schema.attributes}
+    return Described(
+        [f"{name}:{kind}" for name, kind in kinds.items()],
+        [
+            f"from         {path}, {schema.form.value}{rows}",
+            *(f"kind         {name}: {kinds[name]} ({reason})" for name, reason in reasons.items()),
+            *(f"left out     {name}" for name in schema.skipped),
+            *([f"not checked  {', '.join(schema.not_carried)}"] if schema.not_carried else []),
+        ],
+        {
+            "from": {
+                "file": str(path),
+                "form": schema.form.name.lower().replace("_", "-"),
+                "rows": schema.rows,
+                "reasons": reasons,
+                "left_out": list(schema.skipped),
+                "not_checked": list(schema.not_carried),
+            }
+        },
+    )
 
 
 def moment(text: str | None) -> Instant:

@@ -11,11 +11,13 @@ import typer
 from maia.cli.inputs import (
     AsJson,
     At,
+    Described,
     attribute_from_words,
     moment,
     read_certificates,
     read_definition,
     read_owner,
+    read_schema,
     write_new,
 )
 from maia.cli.key import Force, open_key
@@ -112,6 +114,7 @@ Ledger = Annotated[
 
 @app.command(
     epilog="Examples: maia type define LabResult patient:string ward:string value:int --sealed; "
+    "maia type define LabResult --from results.csv --skip note --dry-run; "
     "maia type define --key pito.key --name uk.gov.pito.Numberplate "
     "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type; "
     "maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type "
@@ -138,6 +141,21 @@ def define(
         list[str] | None,
         typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated."),
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Take attributes from a JSON Schema, an Avro schema, or a sample of CSV or JSON.",
+        ),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", metavar="PATH", help="Leave an attribute of --from out; may be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what --from would define, and define nothing.")
+    ] = False,
     extends: Extends = None,
     owner: Annotated[
         str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
@@ -160,11 +178,28 @@ def define(
     from maia.credentials import FIRST_VERSION, TypeName
     from maia.types import TypeDefinition, sign_definition
 
+    described = None
+    if source is not None:
+        by_hand = [*(words or ())[1:], *(attributes or ())]
+        described = read_schema(source, skip=skip or (), given={one.partition(":")[0] for one in by_hand})
+        called = words[0] if words else name
+        if called is None:
+            raise typer.BadParameter("say NAME, such as `LabResult --from results.csv`; or --key and --name")
+        if dry_run:
+            _show_described(called, described, by_hand, as_json=as_json)
+            return
+        if words:
+            words = [words[0], *described.attributes, *words[1:]]
+        else:
+            attributes = [*described.attributes, *(attributes or ())]
+    elif skip or dry_run:
+        raise typer.BadParameter("--skip and --dry-run go with --from FILE")
     if words:
         if key is not None or name is not None or out is not None:
             raise typer.BadParameter("give NAME ATTRIBUTE... for an organisation, or -k, --name, -a and -o")
         _check_exact(attributes, extends, owner, credentials, keys, keys_at, cover, blinded, ledger)
-        _define_for_organisation(org, words, sealing or ("attribute" if is_sealed else None), as_json=as_json)
+        level = sealing or ("attribute" if is_sealed else None)
+        _define_for_organisation(org, words, level, described, as_json=as_json)
         return
     if key is None or name is None or out is None:
         raise typer.BadParameter(
@@ -185,7 +220,8 @@ def define(
     sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
     type_name = TypeName(whose, name, FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
-    save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
+    signed = sign_definition(definition, signing_key)
+    save_definition(signed, out, described=described, force=force, as_json=as_json)
 
 
 def _check_exact(*given: object) -> None:
@@ -194,13 +230,29 @@ def _check_exact(*given: object) -> None:
         raise typer.BadParameter("this option needs the exact form, with --key and --out")
 
 
+def _show_described(name: str, described: Described, by_hand: list[str], *, as_json: bool) -> None:
+    """Answer with the attributes that a type would have, if they can be those of one type."""
+    from maia.events import vocabulary_of
+
+    shape = [attribute_from_words(one) for one in (*described.attributes, *by_hand)]
+    vocabulary_of(shape)
+    lines = [
+        f"type         {name}, not defined yet",
+        *(f"attribute    {a.name}: {a.kind.value}" for a in shape),
+    ]
+    record = {"name": name, "attributes": [{"name": a.name, "kind": a.kind.value} for a in shape]}
+    answer([*lines, *described.lines], record | {"defined": False} | described.record, as_json=as_json)
+
+
 def _define_for_organisation(
-    org: Path | None, words: list[str], sealing: str | None, *, as_json: bool
+    org: Path | None, words: list[str], sealing: str | None, described: Described | None, *, as_json: bool
 ) -> None:
     ours = opened(org)
     signed = ours.define(words[0], *words[1:], sealed=sealing is not None, level=sealing or "attribute")
-    lines = [*_lines(signed.definition), f"written to   {ours.folder / 'types'}"]
-    answer(lines, _record(signed.definition) | {"id": signed.id.hex()}, as_json=as_json)
+    origin = described.lines if described else []
+    lines = [*_lines(signed.definition), *origin, f"written to   {ours.folder / 'types'}"]
+    record = _record(signed.definition) | {"id": signed.id.hex()}
+    answer(lines, record | (described.record if described else {}), as_json=as_json)
 
 
 @app.command(
@@ -438,13 +490,17 @@ def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool, 
     answer(lines, record, as_json=as_json)
 
 
-def save_definition(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) -> None:
+def save_definition(
+    signed: SignedDefinition, out: Path, *, force: bool, as_json: bool, described: Described | None = None
+) -> None:
     """Write a signed definition to a file, and answer with what it says."""
     from maia.types import definition_to_text
 
     write_new(out, definition_to_text(signed), overwrite=force)
-    lines = [*_lines(signed.definition), f"written to   {out}"]
-    answer(lines, _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}, as_json=as_json)
+    origin = described.lines if described else []
+    lines = [*_lines(signed.definition), *origin, f"written to   {out}"]
+    record = _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}
+    answer(lines, record | (described.record if described else {}), as_json=as_json)
 
 
 def sealing_from_options(

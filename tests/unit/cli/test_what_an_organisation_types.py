@@ -58,6 +58,18 @@ MISTAKES = {
         ("type", "define", "Other", "patient:text", *IN_HOSPITAL),
         "`patient:text` is not `name:kind` with a kind of string, int, float",
     ),
+    "a secret key to define a type from": (
+        ("type", "define", "Other", "--from", "hospital/hospital.key", *IN_HOSPITAL),
+        "`hospital/hospital.key` is a secret key; a schema or a sample was expected [INPUT-FILE]",
+    ),
+    "settings to define a type from": (
+        ("type", "define", "Other", "--from", "hospital/organisation.toml", *IN_HOSPITAL),
+        "[TYPE-SCHEMA",
+    ),
+    "a dry run of nothing": (
+        ("type", "define", "Other", "patient:string", "--dry-run", *IN_HOSPITAL),
+        "--skip and --dry-run go with --from FILE",
+    ),
     "a type twice": (
         ("type", "define", "LabResult", "patient:string", *IN_HOSPITAL),
         "`LabResult` has been defined; see `maia type change` [INPUT-FILE]",
