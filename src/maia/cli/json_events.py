@@ -69,11 +69,11 @@ def _from_json(name: str, value: object, event_type: TypeShape, now: Instant) ->
         return None
     if isinstance(value, str) and kind in (Kind.TIMESTAMP, Kind.BYTES):
         return _from_text(name, value, event_type, now)
-    if kind is Kind.FLOAT and type(value) is int:
-        value = float(value)  # JSON does not tell 1 from 1.0
     try:
+        if kind is Kind.FLOAT and type(value) is int:
+            value = float(value)  # JSON does not tell 1 from 1.0
         return checked_value(value, kind)
-    except BadValue as problem:
+    except (BadValue, OverflowError) as problem:
         raise BadEventLine(f"`{name}` is a {kind.value}, and `{_shown(value)}` is none") from problem
 
 

@@ -74,6 +74,7 @@ def test_what_was_read_is_written_the_same() -> None:
         '{"text": ["a"]}',
         "[" * 100_000,
         '{"number": ' + "9" * 5000 + "}",
+        '{"share": 1' + 400 * "0" + "}",
     ],
 )
 def test_a_line_that_does_not_fit_is_one_of_our_errors(line: str) -> None:
