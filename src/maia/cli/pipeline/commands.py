@@ -341,7 +341,7 @@ def _check_plots(paths: Sequence[Path]) -> None:
             raise BadPlot(f"`{path.parent}` is no folder, so no picture can be written into it")
     if paths and find_spec("matplotlib") is None:
         raise PlotsUnavailable(
-            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia[plots]'"
+            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'"
         )
 
 

@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import (
     Column,
     ColumnElement,
@@ -255,6 +253,9 @@ def postgres_store(address: str, schema: str = "maia") -> DomainStore:
     """Use a PostgreSQL database, in a schema of its own that is made if need be."""
     if not _SCHEMA.fullmatch(schema):
         raise DomainStoreUnavailable("a schema is called by lower case letters, digits and `_`")
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         keywords: dict[str, object] = {"options": f"-csearch_path={schema} -csynchronous_commit=on"}
         if "://" in address:

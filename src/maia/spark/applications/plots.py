@@ -73,7 +73,7 @@ def _figure() -> Figure:
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise PlotsUnavailable(
-            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia[plots]'"
+            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'"
         ) from missing
     mpl.rcParams["svg.hashsalt"] = "maia"  # the same results give the same file
     return Figure(figsize=(9, 5), layout="constrained")
