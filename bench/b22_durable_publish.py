@@ -141,7 +141,7 @@ def _ask_nats(connection: socket.socket, publish: bytes, count: int) -> None:
 def postgres(message: bytes) -> Iterator[Ask]:
     """Run PostgreSQL with everything on that keeps a commit safe; one statement and commit for each call."""
     sys.path.append(TESTS)
-    from support import postgres as support
+    from maia.testing import postgres_server as support
 
     safe = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
     with (

@@ -48,7 +48,7 @@ World = Any
 def clinic() -> Iterator[World]:
     """Run a broker that records, and a database that loses nothing, with everything that both sides need."""
     sys.path.append(TESTS)
-    from support import postgres as support
+    from maia.testing import postgres_server as support
     from support.network_process import issue
     from support.postgres_clinic import RELEASE, STORE, prepare
 

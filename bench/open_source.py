@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
@@ -48,7 +49,7 @@ class OpenInbox(Inbox):
             for batch in reader:
                 position += 1
                 with self._changed:
-                    self._held.append(HeldFrame(position, 0, batch))
+                    self._held.append(HeldFrame(f"{position:016x}", 0, batch))
                     self._changed.notify_all()
 
 
@@ -66,7 +67,8 @@ class OpenReader(MaiaStreamReader):
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "_port": self._port}
 
-    def _opened(self) -> Inbox:
+    def _opened(self, start: dict[str, Any]) -> Inbox:
+        del start
         if self._inbox is None:
             self._inbox = OpenInbox(self._port)
             self._inbox.open()

@@ -53,7 +53,8 @@ def main(folder: Path) -> None:
         )
         query.awaitTermination(300)
         seen += [str(query.lastProgress), str(query.status), repr(query.exception())]
-        shutil.copytree(scratch, folder / "scratch-copy", ignore_dangling_symlinks=True)
+        copied = shutil.copytree(scratch, folder / "scratch-copy", ignore_dangling_symlinks=True)
+        (copied / "listed.txt").write_text("\n".join(map(str, scratch.rglob("*"))), encoding="utf-8")
     (folder / "said.txt").write_text("\n".join(seen), encoding="utf-8")
 
 

@@ -45,7 +45,12 @@ def test_applications_and_generators_are_listed_with_their_terms(maia):
     status, out, _ = maia("pipeline", "list", "--json")
     listed = json.loads(out)
     assert status == 0
-    assert [one["name"] for one in listed["generators"]] == ["sightings", "trades", "sensors"]
+    assert [one["name"] for one in listed["generators"]] == [
+        "sightings",
+        "trades",
+        "sensors",
+        "prescriptions",
+    ]
     billing = listed["applications"][0]
     assert billing["reads"] == {"numberplate": "string", "timestamp": "timestamp"}
     assert billing["terms"]["charge_pence"] == 1500

@@ -69,7 +69,7 @@ def test_a_table_is_read_from_a_file_from_sqlite_and_from_postgresql(tmp_path: P
         found = [table.find(key, Kind.INT) for key in ("A", "B", "C", 4)]
         assert found == [4, 7, None, None], words
         assert table.find("A", Kind.STRING) is None, "a value of another kind than was stated is not there"
-        assert "4" not in repr(table)
+        assert "4" not in repr(table).split(" at 0x")[0]
 
 
 def test_a_reading_holds_for_its_stated_age_and_no_longer(tmp_path: Path):
