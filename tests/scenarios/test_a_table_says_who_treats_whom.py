@@ -204,21 +204,27 @@ def test_a_query_takes_no_longer_and_splices_nothing(postgres_server: str):
     with pytest.raises(FactSourceFailed, match="QueryCanceled"):
         PostgresSource(postgres_server, slow, KINDS, timeout_s=1).read()
     stopped: list[int] = []
+    is_over = threading.Event()
 
     def stop_the_backend() -> None:
         asked = (
-            "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(61)%' AND pid <> pg_backend_pid()"
+            "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%FETCH%maia_facts%'"
+            " AND pid <> pg_backend_pid()"
         )
         with psycopg.connect(postgres_server, autocommit=True) as session:
-            while not stopped:
+            while not stopped and not is_over.wait(0.05):
                 stopped.extend(row[0] for row in session.execute(asked).fetchall())
-        os.kill(stopped[0], signal.SIGSTOP)
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
 
     helper = threading.Thread(target=stop_the_backend)
     helper.start()
     try:
-        with pytest.raises(FactSourceFailed):
+        with pytest.raises(FactSourceFailed) as failed:
             PostgresSource(postgres_server, "SELECT 'a', pg_sleep(61)::text", KINDS, timeout_s=5).read()
     finally:
+        is_over.set()
         helper.join()
-        os.kill(stopped[0], signal.SIGCONT)
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+    assert stopped, f"the server was stopped while it answered: {failed.value}"
