@@ -20,11 +20,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, from_carried
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.table.hops import Hop
 from maia.wire.effects import LinkId
-from maia.wire.messages import Sealed
+from maia.wire.messages import Carried, Sealed
 from maia.wire.stream_numbers import is_late
 
 __all__ = [
@@ -85,6 +85,30 @@ class RetainedFrame:
         return () if self.right is None else (self.right, *self.consents)
 
 
+@dataclass(frozen=True, slots=True)
+class _EarlierFrame:
+    """A frame before the last one, in the bytes in which it travels.
+
+    It is hardly ever asked for, and the values of many frames would slow down all that a broker does.
+    """
+
+    frame: Carried | Sealed = field(repr=False)
+    heard_at: Instant
+    came_from: Hop
+    row: int
+    size: int
+
+    @classmethod
+    def of(cls, said: RetainedFrame) -> _EarlierFrame:
+        frame = said.frame if isinstance(said.frame, Sealed) else said.frame.as_carried()
+        return cls(frame, said.heard_at, said.came_from, said.row, said.size)
+
+    def under(self, last: RetainedFrame) -> RetainedFrame:
+        """Return it as it was; what lets the last one be passed on lets this one."""
+        frame = self.frame if isinstance(self.frame, Sealed) else from_carried(self.frame, {})
+        return RetainedFrame(frame, self.heard_at, self.came_from, last.right, last.consents, self.row)
+
+
 Shows: TypeAlias = Callable[[RetainedFrame], bool]
 """Says whether an asker may see something of a frame."""
 
@@ -116,7 +140,7 @@ class RetainedFrames:
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
         self._complete: dict[bytes, Instant] = {}
         self._bytes = 0
-        self._earlier: OrderedDict[_Stream, deque[RetainedFrame]] = OrderedDict()
+        self._earlier: OrderedDict[_Stream, deque[_EarlierFrame]] = OrderedDict()
         """The frames before the last one, the newest first."""
         self._earlier_bytes = 0
 
@@ -150,7 +174,7 @@ class RetainedFrames:
         earlier = self._earlier.get(stream)
         if earlier is None:
             earlier = self._earlier[stream] = deque()
-        earlier.appendleft(frame)
+        earlier.appendleft(_EarlierFrame.of(frame))
         self._earlier_bytes += frame.size
         if len(earlier) > _EARLIER:
             self._earlier_bytes -= earlier.pop().size
@@ -166,9 +190,8 @@ class RetainedFrames:
         said = self._frames.get(stream)
         if said is None:
             return []
-        # What lets the last one be passed on lets those before it.
         earlier = self._earlier.get(stream, ())
-        return [said, *(replace(one, right=said.right, consents=said.consents) for one in earlier)]
+        return [said, *(one.under(said) for one in earlier)]
 
     def of_type(
         self, type_id: bytes, shows: Shows = lambda _said: True
