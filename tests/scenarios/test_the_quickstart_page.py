@@ -28,6 +28,7 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
         found_in = (str(maia_command().parent), str(Path(sys.executable).parent), environment["PATH"])
+        self.folder = folder
         self.process = subprocess.Popen(
             ["bash", "-eu", "-o", "pipefail"],
             cwd=folder,
@@ -49,7 +50,8 @@ class Shell:
             if line.strip() == DONE:
                 return "".join(printed)
             printed.append(line)
-        raise AssertionError("".join(printed))
+        logs = (f"{file.name}:\n{file.read_text()}" for file in sorted(self.folder.glob("*.log")))
+        raise AssertionError("".join((*printed, *logs)))
 
 
 @pytest.fixture
@@ -62,6 +64,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         # Whatever is still running belongs to the shell's own session.
         with suppress(ProcessLookupError):
             os.killpg(opened.process.pid, signal.SIGKILL)
+        with suppress(OSError):  # what could not be written is of no use to a shell that has ended
+            opened.process.stdin.close()
 
 
 def blocks() -> list[tuple[str, str]]:

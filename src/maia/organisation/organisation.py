@@ -14,7 +14,9 @@ the rights that the members behind it need, in the moment in which they do.
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,6 +93,9 @@ _ROLL_S: Final = 10
 """How soon recorded events are in tables."""
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PORTS: Final = range(15_000, 32_000)
+"""Below those that systems give to outgoing connections, which could take one before its server starts."""
+_PORTS_TRIED: Final = 1_000
 _CONNECT: Final = frozenset({Action.CONNECT})
 _INSTALL: Final = frozenset({Action.INSTALL})
 
@@ -582,14 +587,21 @@ def _write(path: Path, text: str) -> None:
 def _free_addresses(host: str, count: int) -> list[str]:
     """Find ports that are free now; they are remembered, so that others can go on finding the servers."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sockets = [socket.socket(family, socket.SOCK_STREAM) for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((host, 0))
-        shown = f"[{host}]" if family == socket.AF_INET6 else host
-        return [f"{shown}:{one.getsockname()[1]}" for one in sockets]
-    except OSError as problem:
-        raise BadFile(f"cannot listen at `{host[:64]}`: {problem.strerror}") from problem
-    finally:
-        for one in sockets:
-            one.close()
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    chance = random.SystemRandom()
+    found: list[str] = []
+    problem: OSError | None = None
+    for port in chance.sample(_PORTS, _PORTS_TRIED):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as one:
+                one.bind((host, port))
+        except OSError as refused:
+            problem = refused
+            if refused.errno != errno.EADDRINUSE:
+                break
+            continue
+        found.append(f"{shown}:{port}")
+        if len(found) == count:
+            return found
+    reason = problem.strerror if problem is not None else "no port is free"
+    raise BadFile(f"cannot listen at `{host[:64]}`: {reason}") from problem
