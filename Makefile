@@ -14,7 +14,7 @@ TYPED := src/maia tools bench/harness.py bench/harness_report.py bench/__main__.
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
 	spark spark.governed.table client.api.client client.api.blocking client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
-	client.api.connecting organisation.organisation organisation.grant_file profile.profile)
+	client.api.connection organisation.organisation organisation.grant_file profile.profile)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
 help: ## Show this list

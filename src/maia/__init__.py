@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from maia import spark
     from maia.client.api.blocking import BlockingClient, connect_blocking
     from maia.client.api.client import Client
-    from maia.client.api.connecting import Connection, connect
+    from maia.client.api.connection import Connection, connect
     from maia.client.api.publisher import Publisher
     from maia.client.api.subscription import ReceivedEvent, Subscription
     from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
@@ -55,7 +55,7 @@ _HOMES = {
     "BlockingClient": "maia.client.api.blocking",
     "BrokenCredential": "maia.errors",
     "Client": "maia.client.api.client",
-    "Connection": "maia.client.api.connecting",
+    "Connection": "maia.client.api.connection",
     "Grant": "maia.organisation",
     "MaiaError": "maia.errors",
     "Organisation": "maia.organisation",
@@ -66,7 +66,7 @@ _HOMES = {
     "Refusal": "maia.errors",
     "Subscription": "maia.client.api.subscription",
     "Unavailable": "maia.errors",
-    "connect": "maia.client.api.connecting",
+    "connect": "maia.client.api.connection",
     "connect_blocking": "maia.client.api.blocking",
     "register_spark": "maia.spark.source.data_source",
 }

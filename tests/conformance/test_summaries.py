@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maia.events import Instant, frame_of
 from maia.policy.summaries import split
 from maia.predicates.meaning import row_reader
-from maia.views.summarising import OpenPeriods
+from maia.views.open_periods import OpenPeriods
 from support.executors import PostgresExecutor, SparkExecutor
 from support.random_cases import count_cases
 from support.summary_cases import (

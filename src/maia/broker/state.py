@@ -44,7 +44,7 @@ from maia.credentials import (
 from maia.events import INSTANT_MIN, Instant, just_after, seconds_after
 from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.quotas import RequestQuota
-from maia.views.summarising import GroupRoom
+from maia.views.open_periods import GroupRoom
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 from maia.wire.places import Places

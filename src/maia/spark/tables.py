@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maia.client.api.connecting import signing_key
+from maia.client.api.connection import signing_key
 from maia.clock import system_now
 from maia.profile import Profile, find_profile
 from maia.spark.governed.opened_log import LogReader, opened_log

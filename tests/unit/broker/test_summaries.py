@@ -208,7 +208,7 @@ def test_what_summaries_remember_is_bounded_for_a_client_a_view_and_a_broker(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A74: publishers choose the values by which events are grouped."""
-    monkeypatch.setattr("maia.views.summarising.GROUPS_MAX", 3)
+    monkeypatch.setattr("maia.views.open_periods.GROUPS_MAX", 3)
     by_plate = {"keys": (Key(AREA, Take(NUMBERPLATE, Kind.STRING)),), "at_least": 1}
     state = state_of(net.brokers["CCS broker"])
     state.summary_room.most = 5

@@ -20,7 +20,7 @@ from maia.broker.publication.transit import Transit
 from maia.events import Frame, Instant
 from maia.expressions.meaning import TransformationKeys
 from maia.policy import View
-from maia.views.summarising import ClosedPeriod, GroupRoom, OpenPeriods
+from maia.views.open_periods import ClosedPeriod, GroupRoom, OpenPeriods
 from maia.wire.effects import LinkId
 
 __all__ = ["ClassSummaries", "PeriodDelivery"]
