@@ -37,8 +37,8 @@ class Findings:
     waiting: dict[str, int] = field(default_factory=dict)
     """How many rows of each release wait to be published."""
     refused: dict[str, int] = field(default_factory=dict)
-    positions: dict[str, int] = field(default_factory=dict)
-    """Up to which position of the broker's log each store has come."""
+    frames: dict[str, int] = field(default_factory=dict)
+    """How many of the broker's frames each store has taken."""
     stored: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     broker: str | None = None
@@ -162,7 +162,7 @@ async def _check_stores(
             findings.differences.append(f"store `{store.name}` is not installed")
             continue
         position, stored, missed = known[store.name]
-        findings.positions[store.name], findings.stored[store.name] = position, stored
+        findings.frames[store.name], findings.stored[store.name] = position, stored
         findings.missed[store.name] = missed
         try:
             positions.check_store(store.name, position)

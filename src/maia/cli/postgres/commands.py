@@ -155,9 +155,9 @@ def check(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = Fa
         f"broker       {found.broker or 'none yet'}",
         *(f"installed    {one}" for one in found.installed),
         *(
-            f"stored       {name}: {found.stored[name]} events up to position {position}, "
+            f"stored       {name}: {found.stored[name]} events in {frames} frames, "
             f"{found.missed[name]} gaps"
-            for name, position in found.positions.items()
+            for name, frames in found.frames.items()
         ),
         *(
             f"waiting      {name}: {rows} rows; {found.refused[name]} were refused so far"
@@ -172,7 +172,7 @@ def check(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = Fa
         "differences": found.differences,
         "waiting": found.waiting,
         "refused": found.refused,
-        "positions": found.positions,
+        "frames": found.frames,
         "stored": found.stored,
         "missed": found.missed,
     }
@@ -215,7 +215,7 @@ def accept(
         *(f"waiting      {name}: {rows} rows will be published" for name, rows in done.kept.items()),
         *(f"discarded    {name}: {rows} rows" for name, rows in done.discarded.items()),
         *(
-            f"lost         {name}: events of positions {first} to {last} were acknowledged, and are not here"
+            f"lost         {name}: frames {first} to {last} were acknowledged, and are not here"
             for name, (first, last) in done.lost.items()
         ),
         "accepted     what is released from now on is under new streams",
