@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.json_events import record_of
-from maia.cli.key import KeyFile
-from maia.cli.membership import (
+from maia.cli.participate.json_events import record_of
+from maia.cli.participate.membership import (
     Brokers,
     Coordinator,
     CredentialFiles,
@@ -32,6 +31,7 @@ from maia.cli.membership import (
     verified,
 )
 from maia.cli.profile_option import explaining
+from maia.cli.trust.key import KeyFile
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 

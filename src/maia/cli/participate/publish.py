@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson, moment
-from maia.cli.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
-from maia.cli.key import KeyFile
-from maia.cli.membership import (
+from maia.cli.output import answer
+from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
+from maia.cli.participate.membership import (
     Brokers,
     Coordinator,
     CredentialFiles,
@@ -35,8 +35,8 @@ from maia.cli.membership import (
     membership,
     verified,
 )
-from maia.cli.output import answer
 from maia.cli.profile_option import explaining
+from maia.cli.trust.key import KeyFile
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:

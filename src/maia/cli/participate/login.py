@@ -160,7 +160,7 @@ def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_j
 
 
 def _shown_right(certificate: bytes) -> str:
-    from maia.cli.grants import authority_record
+    from maia.cli.trust.grants import authority_record
     from maia.credentials import AuthorisationCertificate, certificate_from_bytes
 
     said = certificate_from_bytes(certificate).certificate

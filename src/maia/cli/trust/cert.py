@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.domain.calls import CallerKey, ReasonText, Server, Shown, answer_revoked, calling
-from maia.cli.grants import (
+from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
+from maia.cli.output import answer
+from maia.cli.trust.grants import (
     BadGrant,
     authority_from_options,
     authority_lines,
@@ -25,9 +27,7 @@ from maia.cli.grants import (
     validity_record,
     with_transformation,
 )
-from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
-from maia.cli.key import Force, KeyFile, open_key
-from maia.cli.output import answer
+from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
