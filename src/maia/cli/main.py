@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from maia.cli.names import begin
 from maia.cli.output import fail
 from maia.errors import MaiaError, Unavailable
 
@@ -187,6 +188,7 @@ def _extra_missing(problem: ModuleNotFoundError, words: Sequence[str]) -> ExtraM
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    begin()
     try:
         status = _run(words)
     except MaiaError as problem:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson, moment
+from maia.cli.names import named
 from maia.cli.output import answer
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
 from maia.cli.participate.membership import (
@@ -225,7 +226,7 @@ def _print_warning(problem: MaiaError | None) -> None:
     line = (
         "events can be sent on again" if problem is None else f"warning: {problem.message} [{problem.code}]"
     )
-    sys.stderr.write(f"maia: {line}\n")
+    sys.stderr.write(f"maia: {named(line)}\n")
 
 
 async def _flushed(publisher: Publisher) -> None:
