@@ -28,6 +28,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "clients": sum(link.role is Role.CLIENT for link in links),
         "peers": sum(link.role is Role.BROKER for link in links),
         "types": len(state.types),
+        "type_names": {one.hex(): state.types.versions(one)[-1].name.name for one in state.types.type_ids()},
         "certificates": len(state.certificates),
         "subscriptions": sum(len(link.subscriptions) for link in links),
         "advertisements": sum(len(link.advertisements) for link in links),

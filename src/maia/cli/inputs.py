@@ -14,14 +14,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from maia.cli.names import read_owner, read_principal
 from maia.config.input_files import (
     BadFile,
     kind_of_file,
     read_appointments,
     read_certificates,
     read_definition,
-    read_owner,
-    read_principal,
     read_text,
 )
 from maia.events import Attribute, BadAttribute, Instant, Kind, Vocabulary, attribute_uid

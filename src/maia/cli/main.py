@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from maia.cli.names import begin
 from maia.cli.output import fail
 from maia.errors import MaiaError, Unavailable
 
@@ -34,26 +35,26 @@ COMMANDS: Final[Mapping[str, str]] = {
     "revoke": "organisation.revoke.revoke",
     "up": "organisation.up.up",
     "profile": "organisation.profile.app",
-    "login": "login.login",
-    "explain": "explain.explain",
-    "broker": "broker.broker",
-    "publish": "publish.publish",
-    "subscribe": "subscribe.subscribe",
-    "status": "status.status",
-    "gateway": "gateway.app",
+    "login": "participate.login.login",
+    "explain": "participate.explain.explain",
+    "broker": "servers.broker.broker",
+    "publish": "participate.publish.publish",
+    "subscribe": "participate.subscribe.subscribe",
+    "status": "servers.status.status",
+    "gateway": "servers.gateway.app",
     "demo": "demo.demo",
     "bench": "benchmarks.bench",
-    "key": "key.app",
-    "cert": "cert.app",
-    "quorum": "quorum.app",
-    "type": "types.app",
-    "topic": "topics.app",
-    "filter": "filters.app",
+    "key": "trust.key.app",
+    "cert": "trust.cert.app",
+    "quorum": "trust.quorum.app",
+    "type": "event_types.types.app",
+    "topic": "event_types.topics.app",
+    "filter": "event_types.filters.app",
     "domain": "domain.commands.app",
-    "tpm": "tpm.app",
+    "tpm": "trust.tpm.app",
     "pipeline": "pipeline.commands.app",
     "postgres": "postgres.commands.app",
-    "log": "log.app",
+    "log": "servers.log.app",
     "ledger": "pipeline.ledger.app",
 }
 """Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
@@ -187,6 +188,7 @@ def _extra_missing(problem: ModuleNotFoundError, words: Sequence[str]) -> ExtraM
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    begin()
     try:
         status = _run(words)
     except MaiaError as problem:

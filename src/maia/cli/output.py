@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from maia.cli.names import named, names_in
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
 
 __all__ = ["ANSWER_NO", "answer", "exit_status", "fail"]
@@ -28,12 +29,12 @@ _STATUS: Final[tuple[tuple[type[MaiaError], int], ...]] = (
 )
 
 
-def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool) -> None:
-    """Print the answer of a command, as text or JSON."""
+def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool, whole: bool = False) -> None:
+    """Print the answer of a command, as text or JSON; keys by their names unless they are to be `whole`."""
     if as_json:
-        sys.stdout.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.write(_json_line(record))
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.writelines(f"{line if whole else named(line)}\n" for line in lines)
     sys.stdout.flush()
 
 
@@ -42,10 +43,17 @@ def fail(problem: MaiaError, *, as_json: bool) -> int:
     hint = "; ".join(getattr(problem, "__notes__", ()))
     if as_json:
         record = {**problem.as_record(), **({"hint": hint} if hint else {})}
-        sys.stderr.write(json.dumps({"error": record}, ensure_ascii=False, default=str) + "\n")
+        sys.stderr.write(_json_line({"error": record}))
     else:
-        sys.stderr.write(f"maia: {problem.message} [{problem.code}]{f' ({hint})' if hint else ''}\n")
+        sys.stderr.write(f"maia: {named(problem.message)} [{problem.code}]{f' ({hint})' if hint else ''}\n")
     return exit_status(problem)
+
+
+def _json_line(record: Mapping[str, object]) -> str:
+    """Return a record as one line: ids are whole, and `names` says what this user calls them."""
+    text = json.dumps(record, ensure_ascii=False, default=str)
+    names = names_in(text)
+    return f"{json.dumps({**record, 'names': names}, ensure_ascii=False, default=str) if names else text}\n"
 
 
 def exit_status(problem: MaiaError) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from maia.cli.names import own_folder, use_folder
 from maia.errors import Refusal
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _FILLED: Final = {
 """Which setting of a profile is the default of which option."""
 
 _COMMANDS: Final = frozenset({"publish", "subscribe", "explain", "login", "type fetch", "cert revoke"})
+_NAMING: Final = frozenset({"cert show", "cert verify", "cert find", "key known", "log list"})
+"""Commands that take nothing from a profile but its names."""
 _GROUPS: Final = ("domain ", "pipeline ")
 _NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})
 """Commands that configure a server, or that need no participant."""
@@ -52,6 +55,8 @@ _NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})
 
 def takes_profile(path: str, options: Sequence[str]) -> bool:
     """Say whether a command, by its path, takes what a participant needs from a profile."""
+    if path in _NAMING:
+        return True
     if path in _NOT or not any(one in _FILLED for one in options):
         return False
     return path in _COMMANDS or path.startswith(_GROUPS)
@@ -75,6 +80,7 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         if profile is None:
             return
         context.obj = profile
+        use_folder(profile.path)
         defaults: dict[str, object] = dict(context.default_map or {})
         for flag, parameter in by_flag.items():
             value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
@@ -139,5 +145,4 @@ def used_profile() -> Profile | None:
 
 def used_profile_file() -> Path:
     """Return the file that remembers the profile of this user."""
-    configured = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(configured) if configured else Path.home() / ".config") / "maia" / "profile"
+    return own_folder() / "profile"

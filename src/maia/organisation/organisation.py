@@ -56,6 +56,7 @@ from maia.keystore.key_files import (
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
 from maia.organisation.rights import Right, Signing, check_held, narrowed, parse_right, reaches_network
 from maia.private_files import create_private, exposure, make_private_folder
+from maia.profile.address_book import INTRODUCED, KNOWN, introduction
 from maia.profile.profile import (
     ORGANISATION_FILE,
     PROFILE_FILE,
@@ -337,6 +338,8 @@ class Organisation:
             # An organisation publishes its own lists of what it revokes, on a stream of its own.
             given.append(signing.network(self.network, _INSTALL, whom, days=days))
         self._keep(self.folder / "issued", given)
+        if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
+            self._remember(whom, Path(subject))
         names = {right.event_type.name.name for right in rights}
         return Grant(
             issued_by=self.name,
@@ -366,6 +369,9 @@ class Organisation:
             raise BadGrantFile(f"`{path}` does not let `{self.name}` connect to `{grant.network[:64]}` now")
         self._take_types(grant)
         self._keep(self.folder / "certs", grant.certificates)
+        make_private_folder(self.folder / INTRODUCED)
+        file, text = introduction(grant.domain, grant.issued_by)
+        _write(self.folder / INTRODUCED / file, text)
         settings = msgspec.structs.replace(
             self._settings,
             network=network.name,
@@ -516,6 +522,13 @@ class Organisation:
         ]
         for version in found:
             self.keep_definition(version.signed)
+
+    def _remember(self, whom: Principal, given: Path) -> None:
+        """Keep a public key under the name of its file, unless that name is taken or unusable."""
+        file = self.folder / KNOWN / given.name
+        if _FILE_NAME.fullmatch(given.name) and not file.exists():
+            make_private_folder(file.parent)
+            _write(file, f"{whom}\n")
 
     def _meant(self, what: str | Path) -> list[SignedCertificate]:
         """Return the certificates in a grant, in a file or in a member's profile."""

@@ -36,10 +36,15 @@ class ServerDidNotStart(Unavailable):
     code = "UNAVAILABLE-SERVER"
 
 
-async def run_servers(ours: Organisation, *, ready: Callable[[], None], as_json: bool = False) -> None:
-    """Run both servers until SIGTERM or Ctrl-C; call `ready` once, when both are."""
-    broker = _Server("broker", ("broker", "--config"), ours.folder / "broker.toml", as_json)
-    domain = _Server("domain", ("domain", "serve", "--config"), ours.folder / "domain.toml", as_json)
+async def run_servers(
+    ours: Organisation, *, ready: Callable[[], None], named: Callable[[str], str] | None
+) -> None:
+    """Run both servers until SIGTERM or Ctrl-C; call `ready` once, when both are.
+
+    `named` makes a line of a log one for people; without it, lines are JSON.
+    """
+    broker = _Server("broker", ("broker", "--config"), ours.folder / "broker.toml", named)
+    domain = _Server("domain", ("domain", "serve", "--config"), ours.folder / "domain.toml", named)
     stop = asyncio.create_task(until_told_to_stop())
     running = [asyncio.create_task(broker.run())]
     try:
@@ -77,7 +82,7 @@ class _Server:
     name: str
     words: tuple[str, ...]
     config: Path
-    as_json: bool
+    named: Callable[[str], str] | None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -101,7 +106,7 @@ class _Server:
         """Run the process until it ends, or until its settings have changed; say which."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "maia.cli", *self.words, str(self.config),
-            "--log-format", "json" if self.as_json else "text",
+            "--log-format", "json" if self.named is None else "text",
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -141,7 +146,7 @@ class _Server:
             self._say(text)
 
     def _say(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n" if self.as_json else f"{self.name:<6} | {text}\n")
+        sys.stderr.write(f"{text}\n" if self.named is None else f"{self.name:<6} | {self.named(text)}\n")
         sys.stderr.flush()
 
     def _settings(self) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.cli.json_events import event_from_line, event_from_words
+from maia.cli.participate.json_events import event_from_line, event_from_words
 from maia.events import Attribute, Instant, attribute_uid
 from maia.types import TypeDefinition, check_event
 from maia.types.foreign_schemas import BadSchema, schema_from_text

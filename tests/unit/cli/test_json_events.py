@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.cli.json_events import BadEventLine, event_from_line, event_from_words, record_of
+from maia.cli.participate.json_events import BadEventLine, event_from_line, event_from_words, record_of
 from maia.credentials import SigningKey, TypeName
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.types import TypeDefinition

@@ -233,7 +233,7 @@ def test_an_option_is_stronger_than_a_profile_and_a_profile_than_the_environment
 
     seen = []
     monkeypatch.setattr(
-        "maia.cli.publish.membership",
+        "maia.cli.participate.publish.membership",
         lambda **named: seen.append((named["network"], named["brokers"])) or 1 / 0,
     )
     monkeypatch.chdir(home)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
 import typer
 
 from maia.cli.inputs import read_certificates, read_principal
-from maia.cli.key import open_key
 from maia.cli.output import answer
+from maia.cli.trust.key import open_key
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:

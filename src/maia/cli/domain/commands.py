@@ -10,9 +10,8 @@ import typer
 
 from maia.cli.domain import audit, identity, people, policy, rights
 from maia.cli.inputs import AsJson
-from maia.cli.key import open_key
 from maia.cli.output import answer
-from maia.cli.serving import (
+from maia.cli.servers.serving import (
     CheckOnly,
     CoordinatorWord,
     CredentialWords,
@@ -24,6 +23,7 @@ from maia.cli.serving import (
     prepared_record,
     run_server,
 )
+from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from maia.cli.domain.calls import (
 )
 from maia.cli.domain.subject_load import EXAMPLES, load
 from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text, write_new
-from maia.cli.key import Force
 from maia.cli.output import answer, fail
+from maia.cli.trust.key import Force
 from maia.errors import Refusal, Unavailable
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.cert import validity_from_options
 from maia.cli.domain.calls import (
     CallerKey,
     DomainKey,
@@ -30,8 +29,9 @@ from maia.cli.domain.calls import (
     shown_call,
 )
 from maia.cli.inputs import AsJson, BadFile, read_appointments, read_principal, read_text, write_new
-from maia.cli.key import Force
 from maia.cli.output import answer
+from maia.cli.trust.cert import validity_from_options
+from maia.cli.trust.key import Force
 
 if TYPE_CHECKING:
     from maia.api.responses import AppointmentAnswer

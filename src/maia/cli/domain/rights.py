@@ -22,8 +22,8 @@ from maia.cli.domain.calls import (
     shown_call,
 )
 from maia.cli.inputs import AsJson, At, read_certificates, read_definition, read_principal
-from maia.cli.key import open_key
 from maia.cli.output import answer
+from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from maia.api.responses import EntryAnswer, HolderAnswer

@@ -16,8 +16,8 @@ import typer
 
 from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, every_item
 from maia.cli.inputs import AsJson
-from maia.cli.login import complain
 from maia.cli.output import answer
+from maia.cli.participate.login import complain
 from maia.errors import BadInput, Refusal, Unavailable
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson
-from maia.cli.key import Force
 from maia.cli.organisation.member import Days, May, Only, Where, names_in
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
+from maia.cli.trust.key import Force
 
 __all__ = ["EXAMPLES", "grant"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson
+from maia.cli.names import use_folder
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def opened(folder: Path | None) -> Organisation:
     """Open the organisation that is meant."""
     from maia.organisation import find_organisation
 
-    return find_organisation(folder)
+    ours = find_organisation(folder)
+    use_folder(ours.folder)
+    return ours
 
 
 @app.command(epilog="Examples: maia org new hospital; maia org new institute --host 10.0.0.7")
@@ -57,7 +60,7 @@ def new(
         "next         maia type define, maia member add, maia up",
     ]
     record = {"name": made.name, "principal": str(made.principal), "folder": str(folder), **made.addresses}
-    answer(lines, record, as_json=as_json)
+    answer(lines, record, as_json=as_json, whole=True)
 
 
 @app.command(epilog="Example: maia org join institute.grant")
@@ -74,7 +77,8 @@ def join(
         f"joined       {found.network} of {found.coordinator}",
         f"granted by   {found.domain}",
         f"types        {' '.join(names)}",
-        "check        compare that key with the one the other organisation tells you",
+        "check        compare that key with the one the other organisation tells you; then",
+        f"             `maia key remember {found.domain} --name NAME` gives it a name of yours",
     ]
     record = {
         "network": found.network,
@@ -82,7 +86,7 @@ def join(
         "granted_by": str(found.domain),
         "types": names,
     }
-    answer(lines, record, as_json=as_json)
+    answer(lines, record, as_json=as_json, whole=True)
 
 
 @app.command(epilog="Examples: maia org show; maia org show --org hospital")
@@ -101,4 +105,4 @@ def show(org: Org = None, as_json: AsJson = False) -> None:
         "members": members,
     }
     lines = [f"{name:<12} {' '.join(one) if isinstance(one, list) else one}" for name, one in record.items()]
-    answer(lines, record, as_json=as_json)
+    answer(lines, record, as_json=as_json, whole=True)

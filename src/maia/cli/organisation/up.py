@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from maia.cli.inputs import AsJson
+from maia.cli.names import named
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
 
@@ -27,4 +28,4 @@ def up(org: Org = None, as_json: AsJson = False) -> None:
         line = f"up           {ours.name}: broker {where['broker']}, server {where['server']}"
         answer([line], {"up": ours.name, **where}, as_json=as_json)
 
-    asyncio.run(run_servers(ours, ready=ready, as_json=as_json))
+    asyncio.run(run_servers(ours, ready=ready, named=None if as_json else named))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, moment
+from maia.cli.names import read_principal
 from maia.cli.output import answer
 from maia.cli.pipeline.source import (
     Asked,
@@ -24,7 +25,6 @@ from maia.cli.pipeline.source import (
     StatementsOf,
     TypeOf,
 )
-from maia.config.input_files import read_principal
 from maia.errors import BadInput
 
 if TYPE_CHECKING:

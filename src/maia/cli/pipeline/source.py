@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 import typer
 
 from maia.cli.inputs import read_certificates, read_owner
-from maia.cli.key import open_key
-from maia.cli.membership import history_of, verified
+from maia.cli.participate.membership import history_of, verified
+from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maia.cli.inputs import AsJson, moment, read_certificates
-from maia.cli.key import open_key
 from maia.cli.output import answer
 from maia.cli.pipeline.closure import Pools, spark_for
 from maia.cli.pipeline.source import (
@@ -24,6 +23,7 @@ from maia.cli.pipeline.source import (
     StatementsOf,
     TypeOf,
 )
+from maia.cli.trust.key import open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from maia.cli.inputs import AsJson
-from maia.cli.key import open_key
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.postgres import views
-from maia.cli.serving import LogFormat, LogLevel
+from maia.cli.servers.serving import LogFormat, LogLevel
+from maia.cli.trust.key import open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.padding import Padding
 from rich.table import Table
 
-from maia.cli.grants import authority_record
+from maia.cli.trust.grants import authority_record
 
 if TYPE_CHECKING:
     from rich.console import Console

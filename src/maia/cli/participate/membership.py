@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
-from maia.cli.key import open_key
+from maia.cli.names import named
+from maia.cli.trust.key import open_key
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Membership:
 
 def _print_waiting(problem: MaiaError) -> None:
     """Say at once why there is no connection yet."""
-    sys.stderr.write(f"maia: {problem.message}; trying on\n")
+    sys.stderr.write(f"maia: {named(problem.message)}; trying on\n")
     sys.stderr.flush()
 
 

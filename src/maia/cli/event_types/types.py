@@ -20,10 +20,10 @@ from maia.cli.inputs import (
     read_schema,
     write_new,
 )
-from maia.cli.key import Force, open_key
-from maia.cli.membership import Membership, WaitS, membership
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
+from maia.cli.participate.membership import Membership, WaitS, membership
+from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:

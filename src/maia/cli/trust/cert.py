@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.domain.calls import CallerKey, ReasonText, Server, Shown, answer_revoked, calling
-from maia.cli.grants import (
+from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
+from maia.cli.output import answer
+from maia.cli.trust.grants import (
     BadGrant,
     authority_from_options,
     authority_lines,
-    authority_record,
     certificate_lines,
     certificate_record,
+    grants_record,
     one_action,
     online_record,
     online_tests,
@@ -25,9 +27,7 @@ from maia.cli.grants import (
     validity_record,
     with_transformation,
 )
-from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
-from maia.cli.key import Force, KeyFile, open_key
-from maia.cli.output import answer
+from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
         "root": str(chain.root),
         "subject": str(chain.subject),
         "may_delegate": chain.may_delegate,
-        "grants": authority_record(chain.authority),
+        **grants_record(chain.authority),
         "valid": validity_record(chain.validity),
         **online_record(chain.validity),
         "certificates": [signed.id.hex() for signed in chain.certificates],

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson, moment
-from maia.cli.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
-from maia.cli.key import KeyFile
-from maia.cli.membership import (
+from maia.cli.names import named
+from maia.cli.output import answer
+from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
+from maia.cli.participate.membership import (
     Brokers,
     Coordinator,
     CredentialFiles,
@@ -35,8 +36,8 @@ from maia.cli.membership import (
     membership,
     verified,
 )
-from maia.cli.output import answer
 from maia.cli.profile_option import explaining
+from maia.cli.trust.key import KeyFile
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _print_warning(problem: MaiaError | None) -> None:
     line = (
         "events can be sent on again" if problem is None else f"warning: {problem.message} [{problem.code}]"
     )
-    sys.stderr.write(f"maia: {line}\n")
+    sys.stderr.write(f"maia: {named(line)}\n")
 
 
 async def _flushed(publisher: Publisher) -> None:

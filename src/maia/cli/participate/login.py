@@ -11,6 +11,7 @@ import typer
 from maia.back_off import doubled
 from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, Shows, calling, shown_call
 from maia.cli.inputs import AsJson, moment, read_appointments
+from maia.cli.names import named
 from maia.cli.output import answer
 from maia.errors import MaiaError, Refusal, Unavailable
 
@@ -160,7 +161,7 @@ def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_j
 
 
 def _shown_right(certificate: bytes) -> str:
-    from maia.cli.grants import authority_record
+    from maia.cli.trust.grants import authority_record
     from maia.credentials import AuthorisationCertificate, certificate_from_bytes
 
     said = certificate_from_bytes(certificate).certificate
@@ -178,5 +179,5 @@ def complain(problem: MaiaError, *, as_json: bool) -> None:
     text = (
         json.dumps({"error": problem.as_record()}) if as_json else f"maia: {problem.message} [{problem.code}]"
     )
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(named(text) + "\n")
     sys.stderr.flush()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
-from maia.cli.key import Force, KeyFile, open_key
 from maia.cli.output import answer
+from maia.cli.trust.key import Force, KeyFile, open_key
 
 if TYPE_CHECKING:
     from maia.credentials import QuorumEvidence, SigningKey, Threshold

@@ -143,7 +143,7 @@ def _events(path: Path, definition: Path | None) -> list[Event]:
     import json
 
     from maia.cli.inputs import moment, read_definition
-    from maia.cli.json_events import BadEventLine, event_from_line
+    from maia.cli.participate.json_events import BadEventLine, event_from_line
     from maia.events import AttributeUid, BadValue, kind_of
 
     if definition is not None:

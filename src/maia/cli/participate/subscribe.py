@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.json_events import record_of
-from maia.cli.key import KeyFile
-from maia.cli.membership import (
+from maia.cli.names import named
+from maia.cli.participate.json_events import record_of
+from maia.cli.participate.membership import (
     Brokers,
     Coordinator,
     CredentialFiles,
@@ -32,6 +32,7 @@ from maia.cli.membership import (
     verified,
 )
 from maia.cli.profile_option import explaining
+from maia.cli.trust.key import KeyFile
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 
@@ -232,7 +233,7 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
 def _print_warning(problem: MaiaError | None, *, as_json: bool) -> None:
     """Print on standard error why nothing can arrive; with --json also among the events."""
     line = "events can arrive again" if problem is None else f"warning: {problem.message} [{problem.code}]"
-    sys.stderr.write(f"maia: {line}\n")
+    sys.stderr.write(f"maia: {named(line)}\n")
     sys.stderr.flush()
     if as_json:
         record = {"warning": None if problem is None else problem.as_record()}
@@ -242,9 +243,9 @@ def _print_warning(problem: MaiaError | None, *, as_json: bool) -> None:
 
 def _print_missed(subscription: Subscription) -> None:
     for missed in subscription.missed:
-        sys.stderr.write(f"events may be missing: {missed.problem.message} [{missed.problem.code}]\n")
+        sys.stderr.write(f"events may be missing: {named(missed.problem.message)} [{missed.problem.code}]\n")
     if subscription.changed is not None:
-        sys.stderr.write(f"note: {subscription.changed.message} [{subscription.changed.code}]\n")
+        sys.stderr.write(f"note: {named(subscription.changed.message)} [{subscription.changed.code}]\n")
 
 
 def _print(event: ReceivedEvent, *, as_json: bool) -> None:

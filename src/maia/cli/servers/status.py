@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson
+from maia.cli.names import book
 from maia.cli.output import answer
 
 __all__ = ["EXAMPLES", "status"]
@@ -64,11 +65,23 @@ def _lines(found: Mapping[str, object]) -> list[str]:
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict):
             lines.append(_link_line(link))
-    lines += _aggregation_lines(found.get("aggregation"))
+    names = found.get("type_names")
+    types = names if isinstance(names, dict) else {}
+    lines += _aggregation_lines(found.get("aggregation"), types)
     lines += _overlay_lines(found.get("overlay"))
-    lines += _rendezvous_lines(found.get("rendezvous"))
+    lines += _rendezvous_lines(found.get("rendezvous"), types)
     lines += _mesh_lines(found.get("mesh"))
-    return lines
+    return _with_brokers(lines)
+
+
+def _with_brokers(lines: list[str]) -> list[str]:
+    """Return lines in which a broker that the user knows by name is its key, not the id that it routes by."""
+    import re
+
+    from maia.routing.overlay.table import node_id_of_key, node_id_text
+
+    nodes = {node_id_text(node_id_of_key(one.principal.key)): key for key, one in book().keys.items()}
+    return [re.sub(r"\b[0-9a-f]{32}\b", lambda at: nodes.get(at[0], at[0]), one) for one in lines]
 
 
 def _connector_lines(found: Mapping[str, object]) -> list[str]:
@@ -93,7 +106,7 @@ def _log_lines(log: object) -> list[str]:
     return [f"{'event log':<20} {safe}", f"{'':<20} {readers}, {behind}"]
 
 
-def _aggregation_lines(aggregation: object) -> list[str]:
+def _aggregation_lines(aggregation: object, types: Mapping[str, str]) -> list[str]:
     """Return of each merged type its budget and size, and of each neighbour the spill in both directions."""
     if not isinstance(aggregation, dict):
         return []
@@ -102,7 +115,7 @@ def _aggregation_lines(aggregation: object) -> list[str]:
         if one.get("is_merged"):
             sizes = f"{one.get('announced_bytes')} bytes announced, {one.get('budget_bytes')} in the budget"
             merged = f"{one.get('wanted')} filters merged into {one.get('announced')}"
-            lines.append(f"{'aggregate ' + str(type_id)[:10]:<20} {merged}, {sizes}")
+            lines.append(f"{f'aggregate {types.get(type_id, str(type_id)[:10])}':<20} {merged}, {sizes}")
     for peer, one in aggregation.get("neighbours", {}).items():
         if one.get("spilled_bytes") or one.get("reported_bytes"):
             here = f"{one.get('spilled_bytes')} of {one.get('arrived_bytes')} bytes arrived for nothing"
@@ -119,15 +132,15 @@ def _overlay_lines(overlay: object) -> list[str]:
     return [f"{'overlay':<20} {joined}, {overlay.get('known')} brokers known, {near} of them near by id"]
 
 
-def _rendezvous_lines(types: object) -> list[str]:
+def _rendezvous_lines(routes: object, names: Mapping[str, str]) -> list[str]:
     """Return for each type its next hop, and what is wanted behind each neighbour."""
     lines = []
-    for type_id, book in types.items() if isinstance(types, dict) else ():
-        towards = "its rendezvous is here" if book.get("is_here") else f"rendezvous by {book.get('parent')}"
-        lines.append(f"{'type ' + str(type_id)[:12]:<20} {towards}")
-        for hop, routes in book.get("hops", {}).items():
-            offers = ", offers" if routes.get("offers") else ""
-            lines.append(f"{'':<20} {hop}: {routes.get('wanted')} filters{offers}")
+    for type_id, one in routes.items() if isinstance(routes, dict) else ():
+        towards = "its rendezvous is here" if one.get("is_here") else f"rendezvous by {one.get('parent')}"
+        lines.append(f"{f'type {names.get(type_id, str(type_id)[:12])}':<20} {towards}")
+        for hop, wanted in one.get("hops", {}).items():
+            offers = ", offers" if wanted.get("offers") else ""
+            lines.append(f"{'':<20} {hop}: {wanted.get('wanted')} filters{offers}")
     return lines
 
 
@@ -139,8 +152,8 @@ def _mesh_lines(mesh: object) -> list[str]:
     away = f", no answer at {' '.join(missing)}" if missing else ""
     lines = [f"{'mesh':<20} {len(mesh.get('neighbours') or [])} neighbours{away}"]
     for name, router in (mesh.get("routers") or {}).items():
-        via = " ".join(str(hop)[:12] for hop in router.get("via") or []) or "no way"
-        lines.append(f"{'router ' + str(name)[:12]:<20} by {via}, {router.get('parts')} parts")
+        via = " ".join(map(str, router.get("via") or [])) or "no way"
+        lines.append(f"{'router':<20} {name} by {via}, {router.get('parts')} parts")
     return lines
 
 

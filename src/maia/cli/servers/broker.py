@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson
-from maia.cli.key import open_key
 from maia.cli.output import answer
-from maia.cli.serving import (
+from maia.cli.servers.serving import (
     CheckOnly,
     CoordinatorWord,
     CredentialWords,
@@ -23,6 +22,7 @@ from maia.cli.serving import (
     prepared_record,
     run_server,
 )
+from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from maia.broker.server.config import PreparedBroker

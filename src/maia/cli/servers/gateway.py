@@ -9,9 +9,9 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, BadFile, read_principal
-from maia.cli.key import KeyFile, open_key
 from maia.cli.output import answer
-from maia.cli.serving import CheckOnly, LogFormat, LogLevel, run_server
+from maia.cli.servers.serving import CheckOnly, LogFormat, LogLevel, run_server
+from maia.cli.trust.key import KeyFile, open_key
 
 __all__ = ["app"]
 

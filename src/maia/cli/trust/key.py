@@ -1,4 +1,4 @@
-"""`maia key`: make a key, and tell whose it is."""
+"""`maia key`: make a key, say whose it is, and by which names others are known."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, BadFile, read_principal, write_new
+from maia.cli.names import book, own_folder
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def new(
         f"public half  {public}",
     ]
     record = {"principal": str(key.principal), "secret_file": str(file), "public_file": str(public)}
-    answer(lines, record, as_json=as_json)
+    answer(lines, record, as_json=as_json, whole=True)
 
 
 @app.command(epilog="Example: maia key transformations transformations.key --issuer met.pub")
@@ -77,11 +78,53 @@ def transformations(
 
 @app.command(epilog="Example: maia key show pito.key")
 def show(
-    file: Annotated[str, typer.Argument(help="A key file or a .pub file.")], as_json: AsJson = False
+    file: Annotated[str, typer.Argument(help="A key file, a .pub file, or a name that you know.")],
+    as_json: AsJson = False,
 ) -> None:
     """Show whose key a file holds. The secret is never shown."""
-    principal = _principal_in(Path(file))
-    answer([str(principal)], {"principal": str(principal), "file": file}, as_json=as_json)
+    principal = _principal_in(file)
+    answer([str(principal)], {"principal": str(principal), "file": file}, as_json=as_json, whole=True)
+
+
+@app.command(
+    epilog="Examples: maia key remember institute.pub; maia key remember desk.pub --name 'night desk'"
+)
+def remember(
+    principal: Annotated[str, typer.Argument(metavar="KEY", help="A key or a .pub file.")],
+    name: Annotated[
+        str | None, typer.Option(help="What you call it; default: the name of the .pub file.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a key in your own book of names, by which every command shows it and takes it from then on."""
+    from maia.private_files import make_private_folder
+    from maia.profile.address_book import clear_name
+
+    whom = read_principal(principal)
+    called = clear_name(Path(principal).stem if name is None and principal.endswith(".pub") else name or "")
+    folder = own_folder()
+    make_private_folder(folder)
+    write_new(folder / f"{called}.pub", f"{whom}\n", overwrite=force)
+    lines = [f"{called:<12} {whom}", f"kept in      {folder / f'{called}.pub'}"]
+    answer(lines, {"name": called, "principal": str(whom)}, as_json=as_json, whole=True)
+
+
+@app.command(epilog="Examples: maia key known; maia key known --as lab.maia --json")
+def known(as_json: AsJson = False) -> None:
+    """List the keys that you know by name, who chose each name, and where it is written."""
+    keys = book().keys.values()
+    lines = [f"{one.name:<12} {one.principal}  by {one.chosen_by}  {one.place}" for one in keys]
+    records = [
+        {
+            "name": one.name,
+            "principal": str(one.principal),
+            "chosen_by": one.chosen_by,
+            "file": str(one.place),
+        }
+        for one in keys
+    ]
+    answer(lines or ["none yet: `maia key remember`"], {"keys": records}, as_json=as_json, whole=True)
 
 
 def open_key(path: Path) -> SigningKey:
@@ -97,10 +140,12 @@ def open_key(path: Path) -> SigningKey:
         )
 
 
-def _principal_in(path: Path) -> Principal:
+def _principal_in(word: str) -> Principal:
     from maia.keystore.key_files import public_half
 
-    return read_principal(str(path)) if path.suffix == ".pub" else public_half(path)
+    path = Path(word)
+    is_secret = path.suffix == ".key" or (path.is_file() and path.suffix != ".pub")
+    return public_half(path) if is_secret else read_principal(word)
 
 
 def _new_passphrase() -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.grants import BadGrant, one_action
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
-from maia.cli.membership import NamedType, TypePlaces, meant_history
 from maia.cli.output import ANSWER_NO, answer
+from maia.cli.participate.membership import NamedType, TypePlaces, meant_history
+from maia.cli.trust.grants import BadGrant, one_action
 from maia.errors import Refusal
 
 if TYPE_CHECKING:

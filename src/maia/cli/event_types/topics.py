@@ -7,9 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from maia.cli.inputs import AsJson, attribute_from_words, read_certificates, read_definition, read_owner
-from maia.cli.key import Force, KeyFile, open_key
-from maia.cli.types import (
+from maia.cli.event_types.types import (
     Blinded,
     CoverTraffic,
     Credentials,
@@ -21,6 +19,8 @@ from maia.cli.types import (
     save_definition,
     sealing_from_options,
 )
+from maia.cli.inputs import AsJson, attribute_from_words, read_certificates, read_definition, read_owner
+from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.errors import BadInput
 
 __all__ = ["app"]

@@ -230,9 +230,32 @@ def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str
     return [*head, *body, *validity_lines(certificate.validity), *comment, *tail]
 
 
+def attribute_names(authority: Authority) -> dict[AttributeUid, str]:
+    """Return what the attributes in a right are called, by definitions that the user has of its types.
+
+    Only definitions of the owner whose types the right is about count, and only names that agree.
+    """
+    from maia.cli.names import book
+    from maia.credentials import TypePattern
+
+    about: set[tuple[str, str]] = set()
+    for step in authority.transformations:
+        about |= set() if step.result is None else {(str(step.result.owner), step.result.name)}
+    match authority.resources:
+        case TypePattern(owner, name, _) if owner is not None:
+            about |= {one for one in book().attributes if one[0] == str(owner) and name.matches(one[1])}
+    called: dict[AttributeUid, str] = {}
+    unclear: set[AttributeUid] = set()
+    for one in about:
+        for uid, word in book().attributes.get(one, {}).items():
+            if called.setdefault(uid, word) != word:
+                unclear.add(uid)
+    return {uid: word for uid, word in called.items() if uid not in unclear}
+
+
 def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
     """Return what is granted, one field a line."""
-    record = authority_record(authority, names)
+    record = authority_record(authority, attribute_names(authority) if names is None else names)
     lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
     lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
     return lines + [
@@ -291,10 +314,13 @@ def certificate_record(certificate: Certificate) -> dict[str, object]:
     }
     if isinstance(certificate, NameCertificate):
         return record | {"name": certificate.name}
-    return record | {
-        "may_delegate": certificate.may_delegate,
-        "grants": authority_record(certificate.authority),
-    }
+    return record | {"may_delegate": certificate.may_delegate, **grants_record(certificate.authority)}
+
+
+def grants_record(authority: Authority) -> dict[str, object]:
+    """Return what is granted for programs: attributes by their uids, and beside them what they are called."""
+    names = attribute_names(authority)
+    return {"grants": authority_record(authority), **({"attribute_names": names} if names else {})}
 
 
 def shown_subject(subject: Subject) -> str:

@@ -13,8 +13,8 @@ import typer
 
 from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, record_of
 from maia.cli.inputs import AsJson, BadFile, read_text, write_new
-from maia.cli.key import Force
 from maia.cli.output import answer
+from maia.cli.trust.key import Force
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
@@ -86,7 +86,7 @@ def attest(
     import time
 
     from maia.back_off import doubled
-    from maia.cli.login import complain
+    from maia.cli.participate.login import complain
     from maia.errors import Refusal, Unavailable
 
     device = _device(tpm, folder or key.with_name(f"{key.name}.tpm"), log)

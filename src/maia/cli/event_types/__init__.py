@@ -1,0 +1,1 @@
+"""Event types, topics, and filters over both."""

@@ -1,0 +1,1 @@
+"""The servers of a network, what they measure, and the logs that they write."""

@@ -1,0 +1,1 @@
+"""Keys, certificates, quorums and TPMs."""
