@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check laws agreement bench load walks docs lock clean environment compiled prepared
+.PHONY: help demo test check laws agreement bench load profile walks docs lock clean environment compiled prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -59,6 +59,9 @@ bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--qu
 
 load: environment ## Put one broker under load for MINUTES=10, on loopback (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench/load.py --minutes $(MINUTES) $(ARGS)
+
+profile: environment ## Show where the microseconds of one event go in a broker, and keep it (ARGS=--quick for a smoke test)
+	@$(BIN)/python bench/event_budget.py $(ARGS)
 
 walks: environment ## Count the files and functions that an event, a request, a revocation and a table pass
 	@$(BIN)/python bench/walks.py $(ARGS)

@@ -207,13 +207,18 @@ class BrokerProcess:
 
 
 @contextmanager
-def broker_process(world: World, name: str = "broker", **settings: object) -> Iterator[BrokerProcess]:
-    """Run `maia broker` on a free port of loopback with its files in a folder of its own, then stop it."""
+def broker_process(
+    world: World, name: str = "broker", *, runs: Sequence[str] = ("-m", "maia.cli"), **settings: object
+) -> Iterator[BrokerProcess]:
+    """Run `maia broker` on a free port of loopback with its files in a folder of its own, then stop it.
+
+    `runs` is what Python runs with the arguments of `maia`.
+    """
     # The raw connections of a race do not renew, and a race lasts longer than the usual lease.
     settings = {"lease_s": 3600, **settings}
     with tempfile.TemporaryDirectory(prefix="maia-bench-") as folder:
         config = _broker_config(world, world.key(name), Path(folder), settings)
-        command = [sys.executable, "-m", "maia.cli", "broker", "--config", str(config), "--json"]
+        command = [sys.executable, *runs, "broker", "--config", str(config), "--json"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(), text=True)
         try:
             assert process.stdout is not None
@@ -252,7 +257,11 @@ def _broker_config(world: World, key: SigningKey, folder: Path, settings: dict[s
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MAIA_") or name.startswith("MAIA_BENCH_")
+    }
 
 
 # ---------------------------------------------------------------- connections

@@ -121,25 +121,27 @@ class Broker:
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
-        effects = self._all_the_rest(now)
-        if not self._state.is_draining:  # then all links are closed, and nothing is due any more
-            effects += run_expired_timers(self._state, now)
+        state = self._state
+        effects = self._all_the_rest(now) if state.rest else []
+        if state.timers.is_due(now) and not state.is_draining:  # then all links are closed
+            effects += run_expired_timers(state, now)
+        if type(happened) is Received and (link := state.links.get(happened.link)) is not None:
+            effects += self._received(link, happened.data, now)  # nearly always
+            return self._completed(effects, now)
         match happened:
-            case Received(link=link, data=data) if link in self._state.links:
-                effects += self._received(self._state.links[link], data, now)
             case Tick():
                 self._state.timers.woken()  # what was due has been done
             case _ if self._is_of_key_manager(happened):
                 effects += handle_key_input(self._state, happened, now)
             case Received():
                 pass  # it was on its way when the link ended
-            case LinkOpened(link=link) if self._state.is_draining:
-                effects.append(Close(link, Shutdown.code))
+            case LinkOpened(link=number) if self._state.is_draining:
+                effects.append(Close(number, Shutdown.code))
             case LinkOpened():
                 effects += self._sessions.connected(happened, now)
-            case LinkClosed(link=link):
-                effects += self._closed(self._state.links.get(link), now)
-                self._state.links.pop(link, None)
+            case LinkClosed(link=number):
+                effects += self._closed(self._state.links.get(number), now)
+                self._state.links.pop(number, None)
             case DialFailed(address=address):
                 effects += self._state.router.dial_failed(address, now)
             case Recorded(upto=upto):
@@ -157,7 +159,12 @@ class Broker:
             return None
         rest = state.rest.popleft()
         link = state.links.get(rest.link)
-        effects = rest.work() if link is None else self._blamed(link, rest.work, now)
+        try:
+            effects = rest.work()
+        except MaiaError as problem:
+            if link is None:
+                raise
+            effects = self._blamed(link, problem, now)
         return self._completed(effects, now)
 
     def _all_the_rest(self, now: Instant) -> list[Effect]:
@@ -227,7 +234,10 @@ class Broker:
     def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
-        effects = self._blamed(link, lambda: self._said(link, data, now), now)
+        try:
+            effects = self._said(link, data, now)
+        except MaiaError as problem:
+            effects = self._blamed(link, problem, now)
         intake = self._state.statements.intake
         if not intake.shown_effects:
             return effects
@@ -236,24 +246,19 @@ class Broker:
 
     def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         effects, message = self._sessions.receive(link, data, now)
-        match message:
-            case None:
-                return effects
-            case Bye():
-                return self._heard_bye(link, message, now)
-            case Established():
-                return [*effects, *self._sessions.ready(link, now)]
-            case _:
-                return answer(self._state, link, message, now, len(data))
+        if message is None:
+            return effects
+        if isinstance(message, Bye):
+            return self._heard_bye(link, message, now)
+        if isinstance(message, Established):
+            return [*effects, *self._sessions.ready(link, now)]
+        return answer(self._state, link, message, now, len(data))
 
-    def _blamed(self, link: Link, work: Callable[[], list[Effect]], now: Instant) -> list[Effect]:
-        """Do some work on behalf of a link, which ends if it fails."""
-        try:
-            return work()
-        except MaiaError as problem:
-            forget_frames(problem)
-            refused = Count("maia_links_refused_total", labels={"code": problem.code})
-            return [refused, *close_link(self._state, link, problem, now)]
+    def _blamed(self, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
+        """End a link on whose behalf something failed."""
+        forget_frames(problem)
+        refused = Count("maia_links_refused_total", labels={"code": problem.code})
+        return [refused, *close_link(self._state, link, problem, now)]
 
     def _heard_bye(self, link: Link, message: Bye, now: Instant) -> list[Effect]:
         fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}

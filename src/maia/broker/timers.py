@@ -146,6 +146,10 @@ class TimerWheel:
         if at is not None:
             self.add(timer, at)
 
+    def is_due(self, now: Instant) -> bool:
+        """Say whether a timer has expired, or was reset from a moment that has come."""
+        return bool(self._heap) and self._heap[0][0] <= now
+
     def lateness(self, now: Instant) -> int:
         """Return by how many microseconds the first timer is late; 0 if none has expired."""
         return max(0, now - self._heap[0][0]) if self._heap else 0
@@ -153,7 +157,7 @@ class TimerWheel:
     def expired(self, now: Instant) -> Iterator[Timer]:
         """Yield the timers that have expired. What is set meanwhile waits for the next time."""
         heap = self._heap
-        if not heap or heap[0][0] > now:  # nearly always, and this is asked before every input
+        if not self.is_due(now):
             return
         if self._promised is not None and self._promised <= now:
             self._promised = None

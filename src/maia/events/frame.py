@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import Final, TypeAlias
 
 import msgspec
@@ -73,9 +72,6 @@ class Column(msgspec.Struct, frozen=True):
     values: tuple[Value, ...]
 
 
-_values: Final = attrgetter("values")
-
-
 class Frame(msgspec.Struct, frozen=True):
     """Some events of one type, by column."""
 
@@ -84,15 +80,14 @@ class Frame(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse a frame whose columns are too many or disagree on the number of rows."""
-        if len(self.columns) > ATTRIBUTES_MAX:
+        rows, columns = self.rows, self.columns
+        if len(columns) > ATTRIBUTES_MAX:
             raise BadFrame(f"a frame has at most {ATTRIBUTES_MAX} columns")
-        if not 0 <= self.rows <= ROWS_MAX:
-            raise BadFrame(f"a frame of {self.rows} rows is outside 0 to {ROWS_MAX}")
-        if not {self.rows}.issuperset(map(len, map(_values, self.columns.values()))):
-            uid, rows = next(
-                (u, len(c.values)) for u, c in self.columns.items() if len(c.values) != self.rows
-            )
-            raise BadFrame(f"column `{uid}` has {rows} rows where the frame has {self.rows}")
+        if not 0 <= rows <= ROWS_MAX:
+            raise BadFrame(f"a frame of {rows} rows is outside 0 to {ROWS_MAX}")
+        for uid, column in columns.items():
+            if len(column.values) != rows:
+                raise BadFrame(f"column `{uid}` has {len(column.values)} rows where the frame has {rows}")
 
     @property
     def kinds(self) -> dict[AttributeUid, Kind]:

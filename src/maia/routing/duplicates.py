@@ -85,6 +85,10 @@ class _Stream:
         """Return about how many bytes it holds, beside the one run that every stream may have."""
         return _BYTES_PER_NUMBER * (max(0, len(self.ends) - 1) + len(self.parts)) + self.row_bytes
 
+    def is_next(self, sequence: int) -> bool:
+        """Say whether a number follows the only run, and nothing else was here."""
+        return len(self.ends) == 1 and not self.parts and self.ends[self.starts[0]] == sequence
+
     def rows_of(self, sequence: int) -> RowSet:
         """Return the rows of a number that were here."""
         at = bisect_right(self.starts, sequence)
@@ -148,6 +152,9 @@ class DuplicateMemory:
     ) -> RowSet:
         """Remember some rows of a publication, and return those that were not here before."""
         known = self._stream((publisher, stream, signer))
+        if rows == ALL_ROWS and known.is_next(sequence):
+            known.ends[known.starts[0]] = sequence + 1  # nearly always; it takes no more room
+            return rows
         fresh = rows & ~known.rows_of(sequence)
         if fresh:
             self._bytes -= known.cost

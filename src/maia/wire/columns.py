@@ -190,6 +190,8 @@ def _may_hold_odd_values(kind: Kind, values: Sequence[Value], data: bytes) -> bo
     """Say whether a column must be gone through value by value; a cautious yes costs only time."""
     if kind is Kind.STRING:
         # The length of a long string may have a zero byte too; the count of rows is left out.
+        if b"\0" not in data:
+            return len(data) > STRING_BYTES_MAX
         start = len(_array_header(len(values)))
         return data.find(b"\0", start) >= 0 or len(data) > STRING_BYTES_MAX
     if kind is Kind.FLOAT:
@@ -239,7 +241,7 @@ def frame_to_columns(frame: Frame) -> list[WireColumn]:
     """Return the columns of a frame as they travel; refuse a value that is none with `BadValue`."""
     _check_values(frame.rows, len(frame.columns))
     return [
-        WireColumn(attribute_uid(uid), _NUMBERS[column.kind], encode_column(column.kind, column.values))
+        WireColumn(_known_uid(uid), _NUMBERS[column.kind], encode_column(column.kind, column.values))
         for uid, column in frame.columns.items()
     ]
 
@@ -344,20 +346,24 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
     if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
         return None
     data = [column.data for column in columns]
+    whole = layout.header + b"".join(data)
     try:
-        decoded = layout.decoder.decode(layout.header + b"".join(data))
+        decoded = layout.decoder.decode(whole)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     # Each column by itself has its one form: what one column lacks, no other may have lent it.
-    if list(map(_ENCODER.encode, decoded)) != data or {rows} != set(map(len, decoded)):
+    if list(map(_ENCODER.encode, decoded)) != data:
         return None
     try:
-        _refuse_odd_columns(layout, decoded, data, rows)
-    except BadColumn:
+        # Without a zero byte in all of it, there is none in a text.
+        if b"\0" in whole or len(whole) > STRING_BYTES_MAX or layout.perhaps_odd:
+            _refuse_odd_columns(layout, decoded, data, rows)
+        if layout.moments:
+            decoded = _with_instants(decoded, data, layout.moments)
+        made = map(Column, layout.kinds.values(), decoded)
+        return Frame(rows, dict(zip(layout.kinds, made)))  # noqa: B905 - as many: the decoder has counted
+    except (BadColumn, BadFrame):
         return None
-    if layout.moments:
-        decoded = _with_instants(decoded, data, layout.moments)
-    return Frame(rows, dict(zip(layout.kinds, map(Column, layout.kinds.values(), decoded), strict=True)))
 
 
 def _refuse_odd_columns(
@@ -408,6 +414,9 @@ def _decoder_of(kinds: tuple[Kind, ...]) -> msgspec.msgpack.Decoder[tuple[tuple[
     # A type made at run time, which no type checker can follow.
     whole = tuple[tuple(_DECODERS[kind].type for kind in kinds)]  # type: ignore[misc,valid-type]
     return msgspec.msgpack.Decoder(whole)
+
+
+_known_uid: Final = lru_cache(maxsize=_REMEMBERED_UIDS)(attribute_uid)
 
 
 @lru_cache(maxsize=_REMEMBERED_UIDS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.events import Event, Instant, frame_of
-from maia.predicates import Predicate
+from maia.predicates import ALWAYS, Predicate
 from maia.routing.matching.index import Matcher, MatchIndex, ScanMatcher
 from maia.routing.table.hops import LOCAL, RouteEntry
 from maia.routing.table.routing_table import RoutingTable
@@ -33,8 +33,8 @@ def book_with(interests: list[tuple[str, Predicate]], matcher: Callable[[], Matc
 
 @pytest.mark.parametrize("matcher", [ScanMatcher, MatchIndex])
 @given(
-    st.lists(st.tuples(st.sampled_from(HOPS), predicates(KINDS, max_leaves=3)), max_size=6),
-    st.lists(events(KINDS), min_size=1, max_size=6),
+    st.lists(st.tuples(st.sampled_from(HOPS), st.just(ALWAYS) | predicates(KINDS, max_leaves=3)), max_size=6),
+    st.lists(events(KINDS), max_size=6),
     st.sampled_from((LOCAL, *HOPS)),
 )
 def test_each_row_goes_where_it_would_go_alone(

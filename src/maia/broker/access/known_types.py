@@ -33,6 +33,7 @@ from maia.types import (
     strongest,
     verify_definition,
 )
+from maia.types.topics import tree_root
 from maia.wire.effects import Effect, Keep, Note
 
 __all__ = ["KEPT_TYPE", "KnownTypes"]
@@ -56,6 +57,7 @@ class KnownTypes:
         "_on_record",
         "_sealings",
         "_settings",
+        "_topics",
         "_versions",
     )
 
@@ -72,6 +74,7 @@ class KnownTypes:
         self._versions: dict[bytes, dict[TypeName, VerifiedType]] = {}
         self._sealings: dict[bytes, Sealing] = {}
         self._on_record: set[bytes] = set()
+        self._topics: dict[bytes, bool] = {}
 
     def __len__(self) -> int:
         """Return how many versions are known."""
@@ -97,6 +100,20 @@ class KnownTypes:
     def type_ids(self) -> tuple[bytes, ...]:
         """Return the types of which a version is known."""
         return tuple(self._versions)
+
+    def knows(self, type_id: bytes) -> bool:
+        """Say whether a version of a type is known."""
+        return type_id in self._versions
+
+    def holds_topics(self, type_id: bytes) -> bool:
+        """Say whether a type is known here as a tree of topics."""
+        known = self._topics.get(type_id)
+        if known is None:
+            first = next(iter(self._versions.get(type_id, ())), None)
+            if first is None:
+                return False
+            known = self._topics[type_id] = tree_root(first.name) is not None
+        return known
 
     def versions(self, type_id: bytes) -> tuple[VerifiedType, ...]:
         """Return every version of a type that is known, the ones met first in front."""
@@ -196,6 +213,7 @@ class KnownTypes:
             del self._histories[type_id]
             self._sealings.pop(type_id, None)
             self._on_record.discard(type_id)
+            self._topics.pop(type_id, None)
         return effects
 
     def remember(self, versions: Iterable[VerifiedType]) -> list[Effect]:

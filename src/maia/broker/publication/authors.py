@@ -9,8 +9,9 @@ not hold is left out of the delivery.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from maia.bounded_map import BoundedMap
 from maia.broker.publication.publisher_view import Shaped
@@ -75,6 +76,8 @@ def attached(
     transforms what is written it never does, so that nothing tells events that were changed from others.
     """
     proof, requires = b"", entry.requires
+    if type(message) is Publish:  # nearly always
+        return Author(link.statement, proof, requires) if link.statement or requires else None
     if isinstance(message, PublishTo | PublishSigned) and message.requires is not None:
         requirement_from_bytes(message.requires)  # refused if it is none
         requires = message.requires

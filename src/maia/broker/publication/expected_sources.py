@@ -71,7 +71,7 @@ def is_expected_source(state: BrokerState, link: Link, type_id: bytes, now: Inst
 def is_known_type(state: BrokerState, type_id: bytes) -> bool:
     """Say whether a definition, an interest or an offer of a type is known here: no frame comes before it."""
     book = state.routes.book
-    return bool(state.types.versions(type_id)) or any(map(book.knows, book_keys(type_id)))
+    return state.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
 
 
 def refuse_unasked(state: BrokerState, link: Link, now: Instant, *, said: str = "Carried") -> list[Effect]:

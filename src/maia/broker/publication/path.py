@@ -177,7 +177,7 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
             check_signature(transit)
         except BrokenCredential as problem:
             return [Count("maia_frames_refused_total", labels={"code": problem.code})]
-    remember_passing(state, transit, link.id, now)
+    remember_passing(state, message, link.id, now)
     return _sent(state, link, transit, now, message=message)
 
 

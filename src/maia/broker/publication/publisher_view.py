@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Column, Frame, kind_of
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
@@ -24,8 +26,7 @@ from maia.views.transforming_frames import SeeFrame, transforming_frames
 __all__ = ["Shaped", "Shaper", "shaper_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shaped:
+class Shaped(msgspec.Struct, frozen=True):
     """The rows that may be sent, as they will travel, and which rows of the given frame they are."""
 
     frame: Frame

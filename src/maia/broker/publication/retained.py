@@ -18,16 +18,15 @@ from maia.broker.state import BrokerState
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
-from maia.types.topics import TOPIC, tree_root
+from maia.types.topics import TOPIC
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
-from maia.wire.messages import Sealed, StateGone
+from maia.wire.messages import Carried, Sealed, StateGone
 
 __all__ = [
     "book_keys",
     "forget_retained",
     "forget_stream",
-    "holds_topics",
     "receive_state_gone",
     "publisher_lost_its_right",
     "remember_own",
@@ -48,8 +47,8 @@ def remember_own(
     `consents` are those that let it be seen as this type, if that is a super-type of the publisher's.
     On topics, the last event on each of them counts; other brokers ask here for it each time.
     """
-    if not holds_topics(state, transit.type_id):
-        state.retained.remember(RetainedFrame(transit, now, LOCAL, entry.right, consents))
+    if not state.types.holds_topics(transit.type_id):
+        state.retained.remember(RetainedFrame(transit.as_carried(), now, LOCAL, entry.right, consents))
         return
     last = {str(topic): row for row, topic in enumerate(transit.frame.columns[TOPIC.uid].values)}
     for topic, row in last.items():
@@ -68,19 +67,14 @@ def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
     return [(entry.right.event_type.type_id, entry.stream), *above]
 
 
-def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId, now: Instant) -> None:
+def remember_passing(state: BrokerState, frame: Carried | Sealed, source: LinkId, now: Instant) -> None:
     """Take note of a frame that passes whole; a part of one, or one of topics, is not retained."""
-    if holds_topics(state, frame.type_id):
+    if state.types.holds_topics(frame.type_id):
         return
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     node = state.routes.node_of.get(source)
     if not is_cut and node is not None:
         state.retained.remember(RetainedFrame(frame, now, node))
-
-
-def holds_topics(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether a type is known here as a tree of topics."""
-    return any(tree_root(version.name.name) is not None for version in state.types.versions(type_id)[:1])
 
 
 def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[Effect]:

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit, from_carried
@@ -52,61 +55,55 @@ reader checks the signers (A90).
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RetainedFrame:
-    """The last frame of a stream: as it can be read here, or sealed as it passed."""
+class RetainedFrame(msgspec.Struct, frozen=True):
+    """One of the last frames of a stream, as it travelled; or as it can be read here, if it is of topics.
 
-    frame: Transit | Sealed = field(repr=False)
+    A frame is hardly ever asked for, and the values of many would slow down all that a broker does.
+    """
+
+    held: Transit | Carried | Sealed
     heard_at: Instant
     came_from: Hop
-    right: Authorisation | None = field(default=None, repr=False)
+    right: Authorisation | None = None
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
-    consents: tuple[Authorisation, ...] = field(default=(), repr=False)
+    consents: tuple[Authorisation, ...] = ()
     """What lets it be seen as this type, if its publisher wrote it as a sub-type."""
     row: int = 0
     """The last event on its topic, where the frame is one of topics."""
-    size: int = field(init=False, repr=False, compare=False)
+    size: int = 0
     """About how many bytes it held when it was remembered; columns that are written later do not count."""
 
     def __post_init__(self) -> None:
-        """Work out once how much it takes."""
-        frame = self.frame
-        if isinstance(frame, Sealed):
-            held = sum([len(column.sealed) for column in frame.columns])
-        elif frame.written:
-            held = sum([len(one.data) for one in frame.written.values()])
+        """Work out how much it takes."""
+        held, size = self.held, 512
+        if isinstance(held, Carried):
+            for column in held.columns:
+                size += len(column.data)
+        elif isinstance(held, Sealed):
+            size += sum([len(column.sealed) for column in held.columns])
+        elif held.written:
+            size += sum([len(one.data) for one in held.written.values()])
         else:
-            held = 64 * frame.frame.rows
-        object.__setattr__(self, "size", 512 + held)
+            size += 64 * held.frame.rows
+        force_setattr(self, "size", size)
+
+    def __repr__(self) -> str:
+        """Say which frame it is, and nothing of what is in it."""
+        return f"RetainedFrame(sequence={self.held.sequence}, came_from={self.came_from!r})"
+
+    @property
+    def frame(self) -> Transit | Sealed:
+        """Return the frame, read if it is a plain one."""
+        return from_carried(self.held, {}) if isinstance(self.held, Carried) else self.held
+
+    def under(self, last: RetainedFrame) -> RetainedFrame:
+        """Return an earlier frame of a stream: what lets the last one be passed on lets this one."""
+        return replace(self, right=last.right, consents=last.consents)
 
     @property
     def rights(self) -> tuple[Authorisation, ...]:
         """Return every right that lets it be passed on; nothing for what came by."""
         return () if self.right is None else (self.right, *self.consents)
-
-
-@dataclass(frozen=True, slots=True)
-class _EarlierFrame:
-    """A frame before the last one, in the bytes in which it travels.
-
-    It is hardly ever asked for, and the values of many frames would slow down all that a broker does.
-    """
-
-    frame: Carried | Sealed = field(repr=False)
-    heard_at: Instant
-    came_from: Hop
-    row: int
-    size: int
-
-    @classmethod
-    def of(cls, said: RetainedFrame) -> _EarlierFrame:
-        frame = said.frame if isinstance(said.frame, Sealed) else said.frame.as_carried()
-        return cls(frame, said.heard_at, said.came_from, said.row, said.size)
-
-    def under(self, last: RetainedFrame) -> RetainedFrame:
-        """Return it as it was; what lets the last one be passed on lets this one."""
-        frame = self.frame if isinstance(self.frame, Sealed) else from_carried(self.frame, {})
-        return RetainedFrame(frame, self.heard_at, self.came_from, last.right, last.consents, self.row)
 
 
 Shows: TypeAlias = Callable[[RetainedFrame], bool]
@@ -116,12 +113,15 @@ Shows: TypeAlias = Callable[[RetainedFrame], bool]
 def _last_rows(rows: list[RetainedFrame]) -> RetainedFrame:
     """Return one frame with the last events on topics out of it, which say that they are a part of one."""
     said = rows[0]
-    assert isinstance(said.frame, Transit)  # noqa: S101 - the topics of others are not remembered
-    part = said.frame.cut(sorted({one.row for one in rows}))
-    return replace(said, frame=replace(part, kept=part.kept or list(range(part.frame.rows))))
+    whole = said.frame
+    assert isinstance(whole, Transit)  # noqa: S101 - the topics of others are not remembered
+    part = whole.cut(sorted({one.row for one in rows}))
+    return replace(said, held=replace(part, kept=part.kept or list(range(part.frame.rows))))
 
 
-def _stream_of(frame: Transit | Sealed, topic: str = "") -> _Stream:
+def _stream_of(frame: Transit | Carried | Sealed, topic: str = "") -> _Stream:
+    if isinstance(frame, Carried):
+        return frame.type_id, frame.publisher, frame.stream, b"", topic
     if isinstance(frame, Sealed):
         return frame.type_id, frame.publisher, frame.stream, frame.signer, topic
     return frame.type_id, frame.publisher.key, frame.stream, b"", topic
@@ -140,7 +140,7 @@ class RetainedFrames:
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
         self._complete: dict[bytes, Instant] = {}
         self._bytes = 0
-        self._earlier: OrderedDict[_Stream, deque[_EarlierFrame]] = OrderedDict()
+        self._earlier: OrderedDict[_Stream, deque[RetainedFrame]] = OrderedDict()
         """The frames before the last one, the newest first."""
         self._earlier_bytes = 0
 
@@ -150,21 +150,22 @@ class RetainedFrames:
 
     def remember(self, last: RetainedFrame, topic: str = "") -> bool:
         """Take note of a frame, or of a row on a topic; say whether it is not older than the one known."""
-        frame, stream = last.frame, _stream_of(last.frame, topic)
+        stream, sequence = _stream_of(last.held, topic), last.held.sequence
         known = self._frames.get(stream)
-        if known is not None:
-            newest, is_signed = known.frame.sequence, bool(stream[3])
-            if frame.sequence < newest if is_signed else is_late(frame.sequence, newest=newest):
+        if known is None:
+            self._of_type.setdefault(stream[0], {})[stream] = None
+        else:
+            newest, is_signed = known.held.sequence, bool(stream[3])
+            if sequence < newest if is_signed else is_late(sequence, newest=newest):
                 return False
             self._bytes -= known.size
-            if frame.sequence != newest:
+            if sequence != newest:
                 self._remember_earlier(stream, known)
         self._frames[stream] = last
         self._frames.move_to_end(stream)
         self._passed.pop(stream, None)
         if last.right is None:
             self._passed[stream] = None
-        self._of_type.setdefault(frame.type_id, {})[stream] = None
         self._bytes += last.size
         while len(self._frames) > FRAMES_MAX or self._bytes > _BYTES_MAX:
             self._forget(next(iter(self._passed or self._frames)))
@@ -174,7 +175,9 @@ class RetainedFrames:
         earlier = self._earlier.get(stream)
         if earlier is None:
             earlier = self._earlier[stream] = deque()
-        earlier.appendleft(_EarlierFrame.of(frame))
+        if isinstance(frame.held, Transit):
+            frame = replace(frame, held=frame.held.as_carried())
+        earlier.appendleft(frame)
         self._earlier_bytes += frame.size
         if len(earlier) > _EARLIER:
             self._earlier_bytes -= earlier.pop().size

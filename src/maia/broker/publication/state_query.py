@@ -18,7 +18,7 @@ from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.expected_sources import refuse_unasked
-from maia.broker.publication.retained import book_keys, holds_topics
+from maia.broker.publication.retained import book_keys
 from maia.broker.publication.retained_cache import Client, Question, RetainedFrame, Shows
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
@@ -103,7 +103,7 @@ def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now
     known = [
         Send(link.id, encode(StateFrame(message.question, data)))
         for last in _usable(state, message.type_id, now)
-        for said in ([last] if holds_topics(state, message.type_id) else state.retained.line(last.frame))
+        for said in ([last] if state.types.holds_topics(message.type_id) else state.retained.line(last.frame))
         if (data := _for_neighbour(state, link.id, said, now)) is not None
     ]
     return [*known, *_asked(state, link.id, message.question, message.type_id, now)]
@@ -166,7 +166,7 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     # Of topics there are several last events on one stream; only their publisher's broker knows which.
-    is_retained = not is_cut and not holds_topics(state, frame.type_id)
+    is_retained = not is_cut and not state.types.holds_topics(frame.type_id)
     if is_retained:
         state.retained.remember(said)
     newer = state.retained.line(frame) if is_retained else []
@@ -192,7 +192,7 @@ def _shown_in_answer(
     publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
     stream = publisher, frame.stream
     is_earlier = frame.sequence < question.shown.get(stream, 0)
-    if (is_earlier and not holds_topics(state, frame.type_id)) or not _is_seen(state, entry, frame, now):
+    if (is_earlier and not state.types.holds_topics(frame.type_id)) or not _is_seen(state, entry, frame, now):
         return []
     question.shown[stream] = frame.sequence
     return _shown(state, entry, frame, now)
@@ -244,7 +244,7 @@ def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effe
     audience = state.audiences.get(question.type_id)
     classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
     # With a subscriber here that wants everything of the type, all of it passes here.
-    is_whole = question.is_whole and not holds_topics(state, question.type_id)
+    is_whole = question.is_whole and not state.types.holds_topics(question.type_id)
     if is_whole and any(one.routed == ALWAYS for one in classes):
         state.retained.complete(question.type_id, seconds_after(now, state.settings.lease_s))
     return _answered(question)

@@ -148,11 +148,13 @@ def forward(
     ready: dict[tuple[int, ...], bytes] = {}
     effects: list[Effect] = []
     for link, rows in state.router.targets(transit.type_id, transit, source=source).items():
-        same = tuple(rows)
-        if same not in ready:
-            ready[same] = encode_known(transit.cut(rows).as_carried())
-        effects += [*state.router.before_frame(link), Send(link, ready[same])]
-        state.routes.spill.of(link).sent_bytes += len(ready[same])
+        same = () if len(rows) == transit.frame.rows else tuple(rows)
+        data = ready.get(same)
+        if data is None:
+            data = ready[same] = encode_known(transit.cut(rows).as_carried())
+        effects += state.router.before_frame(link)
+        effects.append(Send(link, data))
+        state.routes.spill.of(link).sent_bytes += len(data)
         if taken is not None:
             taken.update(rows)
     return effects

@@ -14,9 +14,10 @@ in it counts, and cover ends where it is opened.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from maia.broker.access.impairment import key_lack
 from maia.broker.publication.delivery import deliver

@@ -90,10 +90,10 @@ _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 def answer(state: BrokerState, link: Link, message: Message, now: Instant, size: int = 0) -> list[Effect]:
     """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
     kind = type(message)
-    if kind in _OF_ANYBODY:
-        return _OF_ANYBODY[kind](state, link, message, now)
     if link.role is Role.CLIENT and kind in _OF_CLIENTS:
         return _answered(state, link, message, now)
+    if kind in _OF_ANYBODY:
+        return _OF_ANYBODY[kind](state, link, message, now)
     handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
     if link.role is Role.BROKER and handler is not None:
         return _told(state, link, message, handler, now, size)
@@ -110,12 +110,13 @@ def _told(
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
         return []  # a second link to the same broker may still carry what was said before it had to go
-    if type(message) in KEPT:
+    kind = type(message)
+    if kind in KEPT:
         check_share(state, link, size)
     before = state.authoriser.meter.used
-    if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-        state.router.arriving(link, message)
-    if type(message) in _FRAMES:
+    if kind in _FRAMES:
+        if isinstance(message, Carried | Sealed | SealedWithPlaintext):
+            state.router.arriving(link, message)
         return handler(state, link, message, now)
     try:
         effects = handler(state, link, message, now)

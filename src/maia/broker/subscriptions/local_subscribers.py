@@ -9,7 +9,7 @@ what `see` of the policy kernel shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -75,8 +75,7 @@ _TO_NOBODY: Final = (b"\x98\x16\x90", b"\x99\x1d\x90")
 _BEFORE_REFS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """What a class of subscribers sees of a frame, ready to be sent."""
 
     rows: int
@@ -440,9 +439,13 @@ def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) 
 
 
 def _deliveries(
-    transit: Transit, seen: Seen, members: Iterable[Mapping[LinkId, list[int]]]
+    transit: Transit, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]]
 ) -> Iterator[Effect]:
     """Yield the same bytes to all members, but for the references at their start."""
+    if len(members) == 1 and len(members[0]) == 1:
+        ((link, refs),) = members[0].items()
+        yield Send(link, encode_known(delivery_of(transit, seen, refs)))
+        return
     whole = encode_known(delivery_of(transit, seen, []))
     ready: dict[tuple[int, ...], bytes] = {}
     for part in members:

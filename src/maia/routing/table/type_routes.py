@@ -45,11 +45,15 @@ from maia.routing.table.sent_routes import SentRoutes
 class Targets:
     """The hops that want something of one type."""
 
-    __slots__ = ("_asked", "_asking", "_less", "_matcher", "_with_local")
+    __slots__ = ("_asked", "_asking", "_everything", "_filters", "_less", "_matcher", "_with_local")
 
     def __init__(self, matcher: Matcher, *, with_local: bool, may_miss_columns: bool = False) -> None:
         """Begin without hops; `with_local` says whether the broker's own clients are one of the hops."""
         self._matcher = matcher
+        self._filters = 0
+        """How many filters the matcher has."""
+        self._everything: dict[tuple[Hop, int], None] = {}
+        """What wants everything: there is nothing to ask about an event."""
         self._with_local = with_local
         self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
         """How many filters of each hop ask about an attribute; None where no frame misses a column."""
@@ -62,10 +66,17 @@ class Targets:
             return
         if self._asking is not None:
             self._count(group, 1 if group.is_shown else -1, self._asking)
-        if group.is_shown:
-            self._matcher.add((group.hop, group.born), group.front.entry.predicate)
+        key = group.hop, group.born
+        if group.is_shown and group.front.entry.predicate == ALWAYS:
+            self._everything[key] = None
+        elif group.is_shown:
+            self._matcher.add(key, group.front.entry.predicate)
+            self._filters += 1
+        elif key in self._everything:
+            del self._everything[key]
         else:
-            self._matcher.remove((group.hop, group.born))
+            self._matcher.remove(key)
+            self._filters -= 1
 
     def asked_about(self) -> frozenset[AttributeUid]:
         """Return the attributes about which a filter of a neighbour asks; none where no frame is sealed."""
@@ -80,7 +91,7 @@ class Targets:
 
     def of_event(self, event: Event, *, from_hop: Hop) -> set[Hop]:
         """Return the hops that want an event, and never the neighbour from which it came."""
-        found = {_hop_of(match) for match in self._matcher.match(event)}
+        found = {_hop_of(match) for match in (*self._everything, *self._matcher.match(event))}
         return found if from_hop == LOCAL else found - {from_hop}
 
     def of_frame(
@@ -90,7 +101,10 @@ class Targets:
 
         `missing` are attributes that the frame has and this broker cannot read.
         """
-        by_hop: dict[Hop, list[Sequence[int]]] = {}
+        everything = self._everything if frame.rows else ()
+        if not self._filters:
+            return {hop: list(range(frame.rows)) for hop, _ in everything if hop != from_hop or hop == LOCAL}
+        by_hop: dict[Hop, list[Sequence[int]]] = {hop: [range(frame.rows)] for hop, _ in everything}
         for hop in self._asking_about(missing):
             by_hop[hop] = [range(frame.rows)]
         for match, rows in self._matcher.match_frame(frame).items():
