@@ -34,7 +34,7 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_WORTH_A_WARNING: Final = frozenset({"refused", "closing", "kept-dropped", "failed", "impaired"})
+_WORTH_A_WARNING: Final = frozenset({"refused", "closing", "kept-dropped", "failed", "impaired", "expiring"})
 
 
 class Telemetry:
