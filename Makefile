@@ -66,9 +66,11 @@ profile: environment ## Show where the microseconds of one event go in a broker,
 walks: environment ## Count the files and functions that an event, a request, a revocation and a table pass
 	@$(BIN)/python bench/walks.py $(ARGS)
 
-docs: environment ## Write the generated pages, the API reference in site/, and try every example
+docs: environment ## Write the generated pages and pictures, the site with search in site/, and try every example
 	@$(BIN)/python tools/write_docs.py
-	@$(BIN)/pdoc --docformat markdown --output-directory site $(PUBLIC)
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -c tools/site -d .build/sphinx docs site
+	@cp site/README.html site/index.html
+	@$(BIN)/pdoc --docformat markdown --output-directory site/api $(PUBLIC)
 	@$(BIN)/python -m pytest -q tests/unit/project/test_documents.py
 	@echo "open site/index.html"
 

@@ -18,6 +18,7 @@ import api_page
 import attack_index
 import decision_index
 import error_codes
+import reference_pages
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt")
@@ -105,6 +106,14 @@ def the_interface_is_documented() -> Iterator[str]:
         yield f"{named(api_page.PAGE)} is out of date; run: make docs"
 
 
+def the_reference_is_current() -> Iterator[str]:
+    """Every setting and metric has a description, and the pages list what there is."""
+    yield from reference_pages.undocumented()
+    for path, text in reference_pages.pages().items():
+        if text_of(path) != text:
+            yield f"{named(path)} is out of date; run: make docs"
+
+
 def attacks_lead_to_tests() -> Iterator[str]:
     """Every attack of the catalogue is played by a test, and every number in a docstring is an attack's."""
     yield from attack_index.problems()
@@ -160,6 +169,7 @@ CHECKS = (
     no_file_names_a_machine,
     error_codes_are_unique_and_documented,
     the_interface_is_documented,
+    the_reference_is_current,
     attacks_lead_to_tests,
     links_lead_somewhere,
     papers_rows_name_files_that_exist,

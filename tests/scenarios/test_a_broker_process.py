@@ -59,10 +59,14 @@ def test_it_says_where_it_listens_and_stops_cleanly(home: Path, number: signal.S
     with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
         address_of(home)
         assert [get(home, page)[0] for page in ("/health", "/ready", "/status")] == [200, 200, 401]
+        metrics = get(home, "/metrics")[1]
         broker.send_signal(number)
         assert broker.wait(180) == 0
     log = [json.loads(line) for line in (home / "err.log").read_text().splitlines()]
-    assert [line["event"] for line in log] == ["started", "stopping"]
+    assert [line["event"] for line in log if line["event"] != "expiring"] == ["started", "stopping"]
+    (warning,) = (line for line in log if line["event"] == "expiring")  # the certificate holds for two days
+    assert (warning["level"], warning["actions"]) == ("warning", ["connect"])
+    assert "\nmaia_certificates_expiring 1.0\n" in metrics
     assert not (home / "data" / "status.door").exists()
 
 

@@ -17,6 +17,7 @@ import pytest
 from support.nursery import maia_command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quickstart.md"
+TUTORIAL = PAGE.parent / "tutorials" / "data-engineer.md"
 BLOCK = re.compile(r"^```(sh|py)\n(.*?)^```$", re.M | re.S)
 PROGRAM = re.compile(r"^cat > \w+\.py <<'END'\n(.*?)^END$", re.M | re.S)
 DONE = "BLOCK IS DONE"
@@ -101,6 +102,7 @@ def test_two_organisations_share_a_stream_and_a_table_until_the_grant_is_revoked
         assert found
         assert {row["ward"] for row in found} <= {"3", "4"}
         assert {row["patient"] for row in found} == {None}
+        check_the_data_engineers_tutorial(spark)
     assert "ended: POLICY-REVOKED" in printed
     assert "hidden: patient taken" in printed
     seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
@@ -111,6 +113,22 @@ def test_two_organisations_share_a_stream_and_a_table_until_the_grant_is_revoked
         assert secret.stat().st_mode & 0o077 == 0
     for folder in (*tmp_path.glob("*/*.maia"), tmp_path / "hospital"):
         assert folder.stat().st_mode & 0o077 == 0
+
+
+def check_the_data_engineers_tutorial(spark) -> None:
+    """The tutorial goes on with this network: its tables have the granted wards, and nobody's name."""
+    import maia
+
+    ((_, program),) = BLOCK.findall(TUTORIAL.read_text(encoding="utf-8"))
+    try:
+        tables = named(program)
+        rows = tables["by_ward"].collect()
+        assert rows
+        assert {row["ward"] for row in rows} <= {"3", "4"}
+        assert {row["mean"] for row in rows} == {142.0}
+        assert tables["identified"].count() == 0
+    finally:
+        maia.spark.close(spark)
 
 
 def named(program: str) -> dict[str, object]:

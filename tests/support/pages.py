@@ -24,8 +24,12 @@ _BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 _DEADLINE_S: Final = 900
 
 
-def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
-    """Run every `sh` block of a page in a folder; return what was printed. Only the ports are changed."""
+def follow(page: str | Sequence[str], folder: Path, *, ports: Sequence[int]) -> str:
+    """Run every `sh` block of a page in a folder; return what was printed. Only the ports are changed.
+
+    Several pages share one shell and the servers that they start. If a command fails, the logs follow.
+    """
+    pages = [page] if isinstance(page, str) else page
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
     found_in = (str(maia_command().parent), str(Path(sys.executable).parent), environment["PATH"])
     environment["PATH"] = os.pathsep.join(found_in)
@@ -40,17 +44,21 @@ def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
         start_new_session=True,
     )
     try:
-        printed, _ = shell.communicate(f"{_commands(page, ports)}\necho {THE_END}\n", timeout=_DEADLINE_S)
+        printed, _ = shell.communicate(f"{_commands(pages, ports)}\necho {THE_END}\n", timeout=_DEADLINE_S)
     finally:
         # Whatever the page left running belongs to the shell's own session, and to nobody else.
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
+    if THE_END not in printed:
+        printed += "".join(f"{one.name}:\n{one.read_text()[-2000:]}" for one in sorted(folder.glob("*.log")))
     return printed
 
 
-def _commands(page: str, ports: Sequence[int]) -> str:
-    text = "".join(_BLOCK.findall((_PAGES / page).read_text(encoding="utf-8")))
+def _commands(pages: Sequence[str], ports: Sequence[int]) -> str:
+    text = "".join(
+        block for page in pages for block in _BLOCK.findall((_PAGES / page).read_text(encoding="utf-8"))
+    )
     for shown, free in zip(ports, free_ports(len(ports)), strict=True):
         assert f"127.0.0.1:{shown}" in text
         text = text.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{free}")

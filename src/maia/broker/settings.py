@@ -36,11 +36,13 @@ class BrokerLimits:
     links_before_welcome: int = 512
     """Connections at one time whose right to connect is not known yet; the oldest of the busiest goes."""
     subscriptions_per_client: int = 4096
+    """Subscriptions of one client at one time."""
     summaries_per_client: int = 8
     """Subscriptions of one client to summaries, which are counted for it."""
     summary_groups: int = 200_000
     """Groups in the open periods of all summaries; an event that would begin another is left out."""
     advertisements_per_client: int = 1024
+    """Advertisements of one client at one time."""
     requests_per_minute: int = 6000
     """Advertisements, subscriptions, renewals and withdrawals of one principal, over all its links."""
     work_before_welcome: int = 4096
@@ -54,7 +56,9 @@ class BrokerLimits:
     requests_remembered: int = 1 << 18
     """Requests within the window of clock skew, all of which are remembered."""
     requests_remembered_per_principal: int = 1 << 14
+    """How many of these are of one principal."""
     rows_per_frame: int = 65_536
+    """Events in one frame."""
     types: int = 4096
     """Type versions that are remembered; of types not in use, the least recently accepted go first."""
     interests_per_peer: int = 100_000
@@ -72,14 +76,17 @@ class BrokerLimits:
     frames_waiting_per_type: int = 1024
     """Frames of one sealed type that wait for a key."""
     bytes_waiting_per_type: int = 16 << 20
+    """How many bytes these have."""
     wait_for_keys_s: int = 10
     """How long a frame waits for its key, or for the certificates of its signer."""
     durable_names: int = 4096
     """Durable subscriptions that are remembered, whether their owners are here or not."""
     durable_names_per_principal: int = 64
+    """How many of these are of one principal."""
     durable_frames_under_way: int = 256
     """Frames of one durable subscription that were delivered and not acknowledged."""
     durable_bytes_under_way: int = 4 << 20
+    """How many bytes these have."""
     statement_issuers: int = 1024
     """Issuers whose validity streams are subscribed to, because certificates demand their statements."""
     statements_shown: int = 64
@@ -97,6 +104,7 @@ class BrokerLimits:
     one_time_questions: int = 4096
     """One-time questions that are open at one time."""
     one_time_questions_per_request: int = 8
+    """How many of these one request may ask."""
     one_time_requests_per_principal: int = 256
     """Requests and standing entries of one principal that wait for one-time answers, over all its links."""
     recorded_frames_reread: int = 100_000

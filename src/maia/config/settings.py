@@ -186,8 +186,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a type's signer must be allowed to install types on the network."""
     bounds: Paths = ()
     """Files with bounds on what clients and members of key groups may advertise and subscribe to."""
+    expiry_days: Whole = 14
+    """How many days before the end of one of its own certificates the server begins to warn."""
     log_format: Literal["auto", "json", "text"] = "auto"
+    """How log lines are written; `auto` means text exactly on a terminal."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important lines that are written."""
     origins: dict[str, str] = {}
     """Where each setting was written, by its name."""
 

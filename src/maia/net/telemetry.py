@@ -19,6 +19,8 @@ from typing import IO, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
+from maia.net.metrics import METRICS
+
 __all__ = ["LABEL_SETS_MAX", "Telemetry"]
 
 LABEL_SETS_MAX: Final = 256
@@ -28,13 +30,14 @@ _METRICS_MAX: Final = 256
 _TEXT_MAX: Final = 300
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _SECRET: Final = re.compile(r"secret|seed|passphrase|password|token|private|nonce", re.I)
+_HELP: Final = {name: text for group in METRICS.values() for name, text in group.items()}
 _LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_WORTH_A_WARNING: Final = frozenset({"refused", "closing", "kept-dropped", "failed", "impaired"})
+_WORTH_A_WARNING: Final = frozenset({"refused", "closing", "kept-dropped", "failed", "impaired", "expiring"})
 
 
 class Telemetry:
@@ -83,7 +86,7 @@ class Telemetry:
     def measure(self, name: str, value: float) -> None:
         """Set a gauge."""
         if name not in self._gauges:
-            self._gauges[name] = Gauge(name, name.replace("_", " "), registry=self._registry)
+            self._gauges[name] = Gauge(name, _HELP.get(name, name), registry=self._registry)
         self._gauges[name].set(value)
 
     def metrics(self) -> bytes:
@@ -98,7 +101,8 @@ class Telemetry:
         taken = any(one == name for one, _ in self._counters)
         if taken or len(self._counters) >= _METRICS_MAX or not _NAME.fullmatch(name):
             return None  # a metric under one name has one set of labels; another set is not counted
-        counter = Counter(name, name.replace("_", " "), labels, registry=self._registry)
+        help_text = _HELP.get(f"{name}_total", name)
+        counter = Counter(name, help_text, labels, registry=self._registry)
         self._counters[name, labels] = counter
         return counter
 

@@ -30,6 +30,7 @@ from maia.errors import MaiaError
 from maia.keystore.lookup_tables import keep_lookups_fresh, refresh_lookups
 from maia.ledger.files import LedgerFiles
 from maia.net.data_folder import DataFolderInUse, one_of, own_folder
+from maia.net.expiry import ExpiryWatch
 from maia.net.garbage_collection import watched
 from maia.net.links import LinkLimits
 from maia.net.observer import Records
@@ -141,9 +142,14 @@ async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIt
 async def _renewing(
     prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker
 ) -> AsyncIterator[None]:
-    """Take over certificates that were renewed, while the body runs."""
+    """Take over certificates that were renewed, and warn of those that end, while the body runs."""
+    held = prepared.credentials
+
+    async def own_certificates() -> tuple[SignedCertificate, ...]:
+        return held
 
     def take(certificates: tuple[SignedCertificate, ...]) -> None:
+        nonlocal held
         now, config = running.clock(), prepared.config
         # Constitutions first: a member that was replaced has no say, whatever becomes of the rest.
         quorums = read_quorums((*config.credentials, *remembered_in(config.data)))
@@ -152,14 +158,19 @@ async def _renewing(
         running.runner.perform(running.broker.adopt(in_force, now))
         right_to_connect(config, prepared.key, prepared.network, certificates, now, in_force)
         running.runner.perform(running.broker.hold(certificates, now))
+        held = certificates
+        expiry.look(held)
 
-    task = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))
+    expiry = ExpiryWatch(own_certificates, telemetry, running.clock, days=prepared.config.expiry_days)
+    renewing = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))
+    warning = asyncio.create_task(expiry.run())
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in (renewing, warning):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 def _fetching(

@@ -42,6 +42,7 @@ class DomainLimits:
     one_time_questions: int = 4096
     """One-time questions that are open at one time."""
     one_time_questions_per_request: int = 8
+    """How many of these one request may ask."""
     one_time_requests_per_principal: int = 256
     """Questions for keys, and memberships, of one principal that wait for one-time answers."""
 

@@ -66,14 +66,23 @@ class FactConfig(Struct, frozen=True):
     """One `[[facts]]` table, as the operator wrote it."""
 
     name: Text
+    """The fact, as the policy declares it."""
     source: Literal["sqlite", "postgresql", "file", "http", "stream"]
+    """Where it is read: `sqlite`, `postgresql`, `file`, `http` or `stream`."""
     kinds: tuple[ParameterKind, ...]
+    """The kind of each argument."""
     every_s: Positive = 10
+    """How many seconds lie between two readings."""
     stale_s: Positive = 60
+    """For how many seconds the last good reading counts when its source fails."""
     path: Path | None = None
+    """A file, a database of SQLite, or the .type file of a stream."""
     url: Secret | None = None
+    """The address of a database or a page; it may hold a password."""
     query: Text | None = None
+    """A query with one column for each argument."""
     columns: tuple[Text, ...] = ()
+    """The columns, or attributes, that are the arguments."""
     holds: Text | None = None
     """For a stream: the attribute that says whether the fact holds."""
     parameters: Annotated[
@@ -107,35 +116,52 @@ class PushConfig(Struct, frozen=True):
     """One `[[push]]` table: whose certificates are kept fresh in which folder."""
 
     subject: PrincipalWord
+    """The broker: a key or .pub file."""
     folder: Path
+    """The credential folder that the broker reads."""
 
 
 class AccessConfig(Struct, frozen=True, kw_only=True):
     """The settings of the service: words and paths, nothing opened yet."""
 
     api_listen: Address = field(name="api.listen", default="127.0.0.1:7600")
+    """Where the HTTP interface answers."""
     api_skew_s: Positive = field(name="api.skew_s", default=60)
+    """By how many seconds a caller's clock may differ."""
     api_requests: Positive = field(name="api.requests", default=1200)
     """Requests of one principal within twice the skew."""
     api_public: Address | None = field(name="api.public", default=None)
     """How others reach the interface; certificates then name it as the place to fetch statements from."""
     database_url: DatabaseUrl | None = field(name="database.url", default=None)
+    """Where its state is kept: SQLite in the data folder, or `postgresql://…`, best in a variable."""
     broker_addresses: Addresses = field(name="broker.addresses", default=())
+    """Brokers that carry the domain's statements."""
     broker_hear: tuple[PrincipalWord, ...] = field(name="broker.hear", default=())
+    """More issuers whose statements are subscribed to: keys or .pub files."""
     broker_carry_s: Positive = field(name="broker.carry_s", default=10)
+    """How many seconds a call waits for a broker to act on a statement."""
     policy_file: Path | None = field(name="policy.file", default=None)
+    """The policy."""
     policy_parents: Annotated[
         dict[str, Path],
         Meta(description="a table of names and files, such as { home = 'home.policy' }"),
     ] = field(name="policy.parents", default_factory=dict)
     """Role sets that the policy imports, in the order in which each may import the ones before it."""
     policy_types: Paths = field(name="policy.types", default=())
+    """Event types that the policy names: files, and folders of *.type."""
     policy_held: Paths = field(name="policy.held", default=())
+    """Certificates that owners issued to the domain: files and folders."""
     statements_period_s: Positive = field(name="statements.period_s", default=30)
+    """For how many seconds a list of revocations holds."""
     statements_lead_s: Whole = field(name="statements.lead_s", default=5)
+    """How many seconds before its end the next list is signed."""
     rights_seconds: Positive = field(name="rights.seconds", default=86_400)
+    """The longest period of a right that the domain issues."""
     identity_community: Text | None = field(name="identity.community", default=None)
+    """The community of interest of identity statements; without one none is issued."""
     identity_lifetime_s: Positive = field(name="identity.lifetime_s", default=3_600)
+    """For how many seconds an identity statement holds at most."""
     identity_attested_s: Positive = field(name="identity.attested_s", default=900)
+    """For how many seconds a verified boot of a router counts."""
     facts: tuple[FactConfig, ...] = ()
     push: tuple[PushConfig, ...] = ()

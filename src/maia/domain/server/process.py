@@ -8,6 +8,7 @@ the process is stopped.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
 from maia.config.constitutions import keep_quorums
-from maia.credentials import SignedStatement, SigningKey
+from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.domain import DomainSettings, KeyServer
 from maia.domain.server.config import PreparedDomain
 from maia.domain.storage.fenced_store import FencedStore
 from maia.events import Instant
 from maia.net.addresses import bind
 from maia.net.data_folder import one_of, own_folder
+from maia.net.expiry import ExpiryWatch
 from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
@@ -123,6 +125,7 @@ async def serve_domain(
                     records=telemetry,
                 ) as running,
                 _access(prepared, telemetry, running) as access,
+                _warning(prepared, telemetry, access),
             ):
                 await _answer_until_stopped(prepared, telemetry, running, access, ready)
     except ExceptionGroup as group:
@@ -158,6 +161,27 @@ async def _access(
         for signed in await access.service.ask(lambda one: one.current_statements(running.clock())):
             on_statement(signed)
         yield access
+
+
+@asynccontextmanager
+async def _warning(
+    prepared: PreparedDomain, telemetry: Telemetry, access: RunningAccess | None
+) -> AsyncIterator[None]:
+    """Warn of certificates of the server that end soon, while the body runs."""
+
+    async def own_certificates() -> list[SignedCertificate]:
+        now = system_now()
+        held = [] if access is None else await access.service.ask(lambda one: one.held(now))
+        return [*prepared.credentials, *held]
+
+    expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=prepared.config.expiry_days)
+    task = asyncio.create_task(expiry.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _answer_until_stopped(
