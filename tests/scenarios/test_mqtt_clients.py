@@ -10,7 +10,9 @@ import pytest
 
 from maia.config.input_files import read_principal
 from maia.credentials import Action, certificate_to_text
-from maia.gateway.server import gateway
+from maia.gateway.server import process
+from maia.gateway.server.account_folder import AccountFolder
+from maia.net.observer import QuietRecords
 from maia.predicates import ALWAYS, Comparison, Operator
 from support.mqtt_city import City, grant, mqtt_city
 from support.nursery import Forked
@@ -129,13 +131,17 @@ def test_a_lasting_session_misses_nothing_and_shared_subscriptions_share(tmp_pat
 def test_a_certificate_that_is_issued_later_counts_without_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "_LOOK_S", 0.05)
+    monkeypatch.setattr(process, "_LOOK_S", 0.05)
 
     async def story() -> None:
         async with mqtt_city(tmp_path) as city:
             city.account("late")
             late = await city.mqtt("late")
-            looking = asyncio.create_task(city.gateway.show_new_certificates())
+            looking = asyncio.create_task(
+                process.show_new_certificates(
+                    AccountFolder(tmp_path / "gateway"), city.gateway.upstreams, QuietRecords()
+                )
+            )
             assert (await late.subscribe("plates/#"))[0] == 0x87
             place = tmp_path / "gateway" / "accounts" / "late"
             subject = read_principal(str(place / "key.pub"))

@@ -48,8 +48,10 @@ from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import prepare, read_config
 from maia.gateway.server.gateway import Connection, Gateway
+from maia.gateway.server.http.application import HttpDoor
 from maia.log.disk.event_log import EventLog
 from maia.log.format.planning import Keep, Retention
+from maia.net.http_listener import listening
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
 from maia.predicates import ALWAYS, Predicate
@@ -69,6 +71,11 @@ data = "gateway"
 listen = "127.0.0.1:0"
 connections = 64
 connections_before_connect = 8
+
+[http]
+listen = "127.0.0.1:0"
+streams_per_account = 3
+origins = ["https://desk.example"]
 
 [[topics]]
 mqtt = "plates/{{location}}"
@@ -147,6 +154,8 @@ class City:
     broker: RunningBroker
     gateway: Gateway
     address: str
+    http: str
+    door: HttpDoor
     tokens: dict[str, str] = field(default_factory=dict)
     issued: dict[tuple[str, str], SignedCertificate] = field(default_factory=dict)
     clients: list[Mqtt] = field(default_factory=list)
@@ -155,9 +164,17 @@ class City:
 
     def account(self, name: str, **rights: tuple[Action, str, frozenset[str] | None, Predicate]) -> None:
         """Make an account and grant it rights: name of the right = action, type, attributes, filter."""
-        place, made, token = AccountFolder(self.folder / "gateway").add(name, None)
-        assert token is not None
-        self.tokens[name] = token
+        self.account_of(name, None, **rights)
+
+    def account_of(
+        self,
+        name: str,
+        client: Principal | None,
+        **rights: tuple[Action, str, frozenset[str] | None, Predicate],
+    ) -> Principal:
+        """Do the same for a client that proves its own key; return the account key."""
+        place, made, token = AccountFolder(self.folder / "gateway").add(name, client)
+        self.tokens[name] = token or ""
         subject = principal_from_text(made.principal)
         granted = {"connect": grant(subject, Action.CONNECT, None)}
         for word, (action, of, attributes, where) in rights.items():
@@ -165,6 +182,7 @@ class City:
         for word, signed in granted.items():
             self.issued[name, word] = signed
             (place / f"{word}.cert").write_text(certificate_to_text(signed), encoding="utf-8")
+        return subject
 
     async def mqtt(
         self,
@@ -310,7 +328,10 @@ async def mqtt_city(folder: Path) -> AsyncIterator[City]:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: Connection(gateway), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        city = City(folder, running, gateway, f"127.0.0.1:{port}")
+        door = HttpDoor(prepared, QuietRecords())
+        http = await stack.enter_async_context(listening(door.application(), None, "127.0.0.1:0"))
+        stack.push_async_callback(door.stop)
+        city = City(folder, running, gateway, f"127.0.0.1:{port}", f"http://{http}", door)
         stating = asyncio.create_task(_state_again_and_again(city))
         try:
             yield city

@@ -1,4 +1,4 @@
-"""`maia gateway`: let clients of other protocols in; MQTT is the first."""
+"""`maia gateway`: let clients of other protocols in, by MQTT and HTTP."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from maia.cli.trust.key import KeyFile, open_key
 __all__ = ["app"]
 
 _RUN: Final = "Example: maia gateway mqtt --config gateway.toml"
+_RUN_HTTP: Final = "Example: maia gateway http --config gateway.toml --listen 127.0.0.1:8443"
+_SIGN: Final = (
+    "Example: maia gateway sign -k camera.key --to account/key.pub --at https://gateway.example:8443 "
+    "'/v1/events?topic=plates/Soho' --body plate.json"
+)
 _ACCOUNT: Final = (
     "Examples: maia gateway account sensor-1 --config gateway.toml   (prints a token, once); "
     "maia gateway account camera --client camera.pub --config gateway.toml   (proved by TLS)"
@@ -25,13 +30,13 @@ _LEAF: Final = (
 )
 
 app = typer.Typer(
-    help="Let MQTT clients publish and subscribe, each with the rights of its own account.",
+    help="Let MQTT and HTTP clients publish and subscribe, each with the rights of its own account.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 ConfigFile: TypeAlias = Annotated[
-    Path, typer.Option("--config", "-c", help="The gateway's TOML file; see docs/mqtt.md.")
+    Path, typer.Option("--config", "-c", help="The gateway's TOML file; see docs/mqtt.md and docs/http.md.")
 ]
 
 
@@ -44,22 +49,44 @@ def mqtt(
     check: CheckOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an MQTT gateway until Ctrl-C or SIGTERM; one line says when it is ready."""
+    """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set."""
+    flags: dict[str, object] = {"listen": listen, "log_format": log_format, "log_level": log_level}
+    _run(config, flags, mqtt=True, check=check, as_json=as_json)
+
+
+@app.command(epilog=_RUN_HTTP)
+def http(
+    config: ConfigFile,
+    listen: Annotated[str | None, typer.Option(help="Where HTTP clients connect: HOST:PORT.")] = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    check: CheckOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready."""
+    flags: dict[str, object] = {"http.listen": listen, "log_format": log_format, "log_level": log_level}
+    _run(config, flags, mqtt=False, check=check, as_json=as_json)
+
+
+def _run(config: Path, flags: dict[str, object], *, mqtt: bool, check: bool, as_json: bool) -> None:
+    from functools import partial
+
     from maia.clock import system_now
     from maia.gateway.server.config import prepare, read_config
     from maia.gateway.server.process import serve
 
-    flags: dict[str, object] = {"listen": listen, "log_format": log_format, "log_level": log_level}
     prepared = prepare(
         read_config(config, flags=flags, environment=os.environ),
         now=system_now(),
     )
+    if not mqtt and prepared.config.http_listen is None:
+        raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:
         rows = [f"{row.mqtt:<24} {row.event_type.name.name}" for row in prepared.table.rows]
         lines = [*rows, "checked      the gateway can run with this configuration"]
         answer(lines, {"topics": len(rows), "checked": True}, as_json=as_json)
         return
-    run_server(prepared, prepared.config, serve, as_json=as_json)
+    run_server(prepared, prepared.config, partial(serve, mqtt=mqtt), as_json=as_json)
 
 
 @app.command(epilog=_ACCOUNT)
@@ -98,7 +125,7 @@ def certificate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Write NAME.crt and NAME.pem.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write a key and its TLS certificate in PEM, for MQTT clients that prove it by TLS."""
+    """Write a key and its TLS certificate in PEM, for clients that prove it by TLS."""
     from maia.net.tls import key_and_leaf
     from maia.private_files import create_private
 
@@ -112,3 +139,45 @@ def certificate(
     (shown, _), (hidden, _) = files
     lines = [f"certificate  {shown}", f"secret key   {hidden} (only you can read it)"]
     answer(lines, {"certificate": str(shown), "secret_file": str(hidden)}, as_json=as_json)
+
+
+@app.command(epilog=_SIGN)
+def sign(
+    target: Annotated[str, typer.Argument(help="Path and query of the call, as they will be sent.")],
+    key: KeyFile,
+    to: Annotated[str, typer.Option(help="The account key that the call is for: a key or key.pub file.")],
+    at: Annotated[str, typer.Option(help="The gateway's address: https://HOST:PORT.")],
+    method: Annotated[str, typer.Option("--method", "-X")] = "POST",
+    body: Annotated[Path | None, typer.Option(help="The file with the body.")] = None,
+    trust: Annotated[
+        Path | None, typer.Option("--cacert", help="Whom to trust for the gateway's certificate, in PEM.")
+    ] = None,
+) -> None:
+    """Sign one HTTP call, for now and once; print what its `Authorization` header says."""
+    import base64
+    import ssl
+
+    import httpx
+    import msgspec
+
+    from maia.api.problems import SCHEME
+    from maia.clock import system_now
+    from maia.wire.api_requests import (
+        INSTANCE_BYTES,
+        ApiCall,
+        ApiRequest,
+        api_request_to_bytes,
+        sign_api_request,
+    )
+
+    try:
+        context = ssl.create_default_context(cafile=trust)
+        answered = httpx.get(f"{at.rstrip('/')}/v1", verify=context, trust_env=False, timeout=10)
+        instance = bytes.fromhex(msgspec.json.decode(answered.content)["instance"])
+    except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as problem:
+        raise BadFile(f"`{at}` does not answer as a gateway does: {problem}") from None
+    call = ApiCall.of(method, target, body=b"" if body is None else body.read_bytes())
+    nonce = os.urandom(INSTANCE_BYTES)
+    request = ApiRequest(read_principal(to), instance, call, system_now(), nonce)
+    signed = api_request_to_bytes(sign_api_request(request, open_key(key)))
+    typer.echo(f"{SCHEME} {base64.b64encode(signed).decode()}")

@@ -101,11 +101,14 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
         lines += [] if api is None else [f"answering at https://{api}"]
         statements = getattr(listening, "statement_address", None)  # only a broker has one
         lines += [] if statements is None else [f"statement links at {listening.principal}@{statements}"]
+        http = getattr(listening, "http", None)  # only a gateway has one
+        lines += [] if http is None else [f"HTTP clients at {http}"]
         record = {
             "listening": listening.address,
             "principal": listening.principal,
             "status": listening.status,
             **({} if api is None else {"api": api}),
+            **({} if http is None else {"http": http}),
             **({} if statements is None else {"statement_links": statements}),
         }
         answer(lines, record, as_json=as_json)

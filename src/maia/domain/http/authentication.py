@@ -7,32 +7,28 @@ Everything is bounded before it is read.
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from maia.api.problems import (
     CREDENTIALS_BYTES_MAX,
     CREDENTIALS_HEADER,
     ONCE_HEADER,
-    SCHEME,
     BadCall,
     TooLarge,
     credentials_from_header,
 )
+from maia.api.serving import read_body, signed_request_in, single_headers, target_of
 from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
 from maia.credentials.chains.discovery import read_from_owner
 from maia.domain.access.core import WORK_MAX
-from maia.errors import BrokenCredential, Refusal
+from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.wire.api_requests import (
-    API_REQUEST_BYTES_MAX,
     API_SKEW_S,
     INSTANCE_BYTES,
     ApiCall,
@@ -46,25 +42,16 @@ __all__ = [
     "BODY_BYTES_MAX",
     "Caller",
     "Gate",
-    "RequestUnsigned",
     "signed_body",
-    "target_of",
 ]
 
 BODY_BYTES_MAX: Final = 2 << 20
 """How much is read of a body, unless its page takes more."""
 REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
 """Requests of one principal within the window of clock skew: ten a second with the usual one."""
+_OURS: Final = frozenset({"authorization", CREDENTIALS_HEADER.lower(), ONCE_HEADER.lower()})
 CERTIFICATES_REMEMBERED: Final = 4096
 """Certificates whose signatures were found good, so that they are not checked again with each call."""
-BODY_S: Final = 30.0
-"""How long a body may take to arrive."""
-
-
-class RequestUnsigned(Refusal):
-    """A page that is not public was asked for without a signed request."""
-
-    code = "REQUEST-UNSIGNED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +91,8 @@ class Gate:
 
     def admit(self, request: Request) -> Caller:
         """Return who calls; raise if the head of the call was not signed as it arrived."""
-        headers = _single_headers(request)
-        signed = api_request_from_bytes(_authorization(headers.get("authorization", "")))
+        headers = single_headers(request, _OURS)
+        signed = api_request_from_bytes(signed_request_in(headers.get("authorization", "")))
         shown = headers.get(CREDENTIALS_HEADER.lower(), "")
         if len(shown) > CREDENTIALS_BYTES_MAX:
             raise TooLarge(f"more than {CREDENTIALS_BYTES_MAX} characters of certificates came with the call")
@@ -148,51 +135,3 @@ async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYT
     if sha256(body).digest() != caller.content:
         raise RequestAltered("the body differs from what was signed")
     return body
-
-
-async def read_body(request: Request, body_max: int = BODY_BYTES_MAX) -> bytes:
-    """Read a body to its end, in time and not beyond its limit."""
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > body_max:
-                    raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
-                parts.append(part)
-    except (TimeoutError, ClientDisconnect):
-        raise BadCall("the body did not arrive in time") from None
-    return b"".join(parts)
-
-
-def target_of(request: Request) -> str:
-    """Return path and query exactly as they were sent."""
-    path, query = request.scope["raw_path"], request.scope["query_string"]
-    target = path + (b"?" + query if query else b"")
-    try:
-        return str(target, "ascii")
-    except UnicodeDecodeError:
-        raise BadCall("path and query are written in ASCII") from None
-
-
-def _authorization(header: str) -> bytes:
-    scheme, _, word = header.partition(" ")
-    if not header:
-        raise RequestUnsigned("this page wants a signed request")
-    if scheme.lower() != SCHEME.lower() or len(word) > 2 * API_REQUEST_BYTES_MAX:
-        raise RequestUnsigned(f"the `Authorization` header carries `{SCHEME}` and a signed request")
-    try:
-        return base64.b64decode(word.strip(), validate=True)
-    except binascii.Error:
-        raise RequestUnsigned("the signed request is not written in base64") from None
-
-
-def _single_headers(request: Request) -> Mapping[str, str]:
-    """Return headers by name; one of ours that comes twice could be read in two ways."""
-    found: dict[str, str] = {}
-    ours = {"authorization", CREDENTIALS_HEADER.lower(), ONCE_HEADER.lower()}
-    for name, value in request.headers.items():
-        if name in found and name in ours:
-            raise BadCall(f"the header `{name}` came twice")
-        found[name] = value
-    return found

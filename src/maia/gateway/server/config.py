@@ -24,6 +24,7 @@ from maia.config.settings import (
     Address,
     Addresses,
     BadConfig,
+    Loopback,
     Paths,
     Positive,
     PrincipalWord,
@@ -78,6 +79,16 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts and lasting sessions are kept."""
     listen: Address = "127.0.0.1:8883"
     """Where MQTT clients connect; port 0 takes a free one."""
+    http_listen: Address | None = field(name="http.listen", default=None)
+    """Where HTTP clients connect; without it only MQTT clients do."""
+    http_connections: Positive = field(name="http.connections", default=1024)
+    """HTTP connections at one time, streams of events among them."""
+    http_streams_per_account: Positive = field(name="http.streams_per_account", default=16)
+    """Streams of events that one account has at one time."""
+    http_origins: tuple[Text, ...] = field(name="http.origins", default=())
+    """Web pages of these origins, such as `https://desk.example`, may call; without it no page may."""
+    status: Loopback = "127.0.0.1:0"
+    """Where /health, /ready, /metrics and /status answer, on loopback; or `off`."""
     quorums: Paths = ()
     """Constitutions of quorums: files, and folders of *.quorum."""
     tls_certificate: Path | None = field(name="tls.certificate", default=None)
@@ -118,10 +129,11 @@ def read_config(file: Path, *, flags: Mapping[str, object], environment: Mapping
     config = build(GatewayConfig, _OWN, settings, limits=limits, origins=origins)
     if (config.tls_certificate is None) != (config.tls_key is None):
         raise config.wrong("tls.certificate", "and `tls.key` go together")
-    if config.tls_certificate is None and not config.listen.startswith(_LOOPBACK):
-        raise config.wrong(
-            "listen", "is not loopback: tokens would travel in clear; set `tls.certificate` and `tls.key`"
-        )
+    for name, listen in (("listen", config.listen), ("http.listen", config.http_listen)):
+        if config.tls_certificate is None and listen is not None and not listen.startswith(_LOOPBACK):
+            raise config.wrong(
+                name, "is not loopback: tokens would travel in clear; set `tls.certificate` and `tls.key`"
+            )
     return config
 
 

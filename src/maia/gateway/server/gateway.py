@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -45,8 +45,6 @@ __all__ = ["Connection", "Gateway"]
 _FIRST_PACKET_MAX: Final = 80 << 10
 """The longest CONNECT: a will of 64 KiB fits."""
 _ROOM_S: Final = 0.005
-_LOOK_S: Final = 5.0
-"""How often account folders are looked at for new certificates."""
 
 
 class _KeptSession(msgspec.Struct):
@@ -394,27 +392,15 @@ class Gateway:
             return None
         return kept if (kept.account, kept.client_id) == which else None
 
-    async def show_new_certificates(self) -> None:
-        """Show brokers what is issued to connected accounts from now on, so that none has to reconnect."""
-        stamps: dict[str, int] = {}
-        while True:
-            found = {account: self._accounts.stamp(account) for account, _ in self._sessions}
-            for account, stamp in found.items():
-                if stamps.get(account, stamp) == stamp:
-                    continue
-                try:
-                    certificates = self._accounts.certificates(account)
-                except MaiaError as problem:
-                    self.note("refused", problem.as_record())
-                    continue
-                driven = [one.upstream for (name, _), one in self._sessions.items() if name == account]
-                grouped = [one.upstream for (name, _, _), one in self._groups.items() if name == account]
-                retaining = [self._retainers[account][0]] if account in self._retainers else []
-                for upstream in (*driven, *grouped, *retaining):
-                    if upstream is not None:
-                        await upstream.show(certificates)
-            stamps = found
-            await asyncio.sleep(_LOOK_S)
+    def upstreams(self) -> Iterator[tuple[str, Upstream]]:
+        """Yield the Maia clients of each account."""
+        for (account, _), driver in self._sessions.items():
+            if driver.upstream is not None:
+                yield account, driver.upstream
+        for (account, _, _), group in self._groups.items():
+            yield account, group.upstream
+        for account, (upstream, _) in self._retainers.items():
+            yield account, upstream
 
     # -------------------------------------------------------- retained messages
 

@@ -257,7 +257,7 @@ class Upstream:
             asks_state = wants_state and row.is_retained
             progress = None if name is None else self._progress.setdefault(name, Progress())
             try:
-                subscription = await self._subscribe(
+                subscription = await self.subscribe(
                     row,
                     interest.predicate,
                     durable=name,
@@ -289,7 +289,7 @@ class Upstream:
                 row = self._settings.table.rows[interest.row]
                 if row.is_retained:
                     with suppress(MaiaError):
-                        beside = await self._subscribe(row, interest.predicate, durable=None, state=True)
+                        beside = await self.subscribe(row, interest.predicate, durable=None, state=True)
                         await self._take_state(number, subscribed, row, beside, receiver)
                         await beside.unsubscribe()
 
@@ -303,7 +303,7 @@ class Upstream:
                 self._progress.pop(name, None)
                 with suppress(MaiaError):
                     row = self._settings.table.rows[interest.row]
-                    left = await self._subscribe(row, interest.predicate, durable=name, state=False)
+                    left = await self.subscribe(row, interest.predicate, durable=name, state=False)
                     await left.unsubscribe(forget=True)
 
     async def close(self, number: int, *, forget: bool) -> None:
@@ -314,9 +314,10 @@ class Upstream:
             with suppress(MaiaError):
                 await served.subscription.unsubscribe(forget=forget and served.progress is not None)
 
-    async def _subscribe(
+    async def subscribe(
         self, row: Row, predicate: Predicate, *, durable: str | None, state: bool, after: bytes | None = None
     ) -> Subscription:
+        """Subscribe to a row's type; raise what the broker refused."""
         client = await self.opened()
         return await client.subscribe(
             row.event_type.name, predicate, durable=durable, after=after, state=state
@@ -387,7 +388,14 @@ class Upstream:
     async def _take_state(
         self, number: int, subscribed: Subscribed, row: Row, subscription: Subscription, receiver: Receiver
     ) -> None:
-        """Hand on the retained message of each topic: of several publishers, the latest."""
+        for event in await self.newest_state(row, subscription):
+            levels, payload, content_type = row.message_of(event)
+            if payload and matches(subscribed.levels, levels):
+                await receiver.room()
+                receiver.take(Message(number, "/".join(levels), payload, content_type, True, False))
+
+    async def newest_state(self, row: Row, subscription: Subscription) -> list[ReceivedEvent]:
+        """Return the retained event of each topic: of several publishers, the latest."""
         await subscription.state_known()
         newest: dict[str, ReceivedEvent] = {}
         while subscription.waiting:
@@ -395,11 +403,7 @@ class Upstream:
                 topic = "/".join(row.message_of(event)[0])
                 if topic not in newest or event.published_at >= newest[topic].published_at:
                     newest[topic] = event
-        for event in newest.values():
-            levels, payload, content_type = row.message_of(event)
-            if payload and matches(subscribed.levels, levels):
-                await receiver.room()
-                receiver.take(Message(number, "/".join(levels), payload, content_type, True, False))
+        return list(newest.values())
 
     @staticmethod
     def acknowledge(token: object) -> None:

@@ -1,0 +1,157 @@
+"""What does every HTTP interface of ours do with a call: how is it read, refused and answered?
+
+A domain's server and a gateway ask here. Everything is bounded before it is read, and an unforeseen error
+leaves a number in the log and nothing in the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, BadCall, TooLarge, problem_of
+from maia.errors import BadInput, MaiaError, Refusal
+from maia.net.observer import Records
+from maia.wire.api_requests import API_REQUEST_BYTES_MAX
+
+__all__ = [
+    "RequestUnsigned",
+    "WrongMethod",
+    "json_response",
+    "problem_response",
+    "query_of",
+    "read_body",
+    "signed_request_in",
+    "single_headers",
+    "target_of",
+    "unforeseen",
+]
+
+_Query = TypeVar("_Query")
+
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
+_RETRY_AFTER_S: Final = 30
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'",
+}
+
+
+class WrongMethod(BadInput):
+    """A page was asked for with a method that it does not have."""
+
+    code = "INPUT-API-METHOD"
+
+
+class RequestUnsigned(Refusal):
+    """A page that is not public was asked for without a signed request."""
+
+    code = "REQUEST-UNSIGNED"
+
+
+# ------------------------------------------------------------ reading
+
+
+async def read_body(request: Request, body_max: int) -> bytes:
+    """Read a body to its end, in time and not beyond its limit."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > body_max:
+                    raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
+                parts.append(part)
+    except (TimeoutError, ClientDisconnect):
+        raise BadCall("the body did not arrive in time") from None
+    return b"".join(parts)
+
+
+def target_of(request: Request) -> str:
+    """Return path and query exactly as they were sent."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    target = path + (b"?" + query if query else b"")
+    try:
+        return str(target, "ascii")
+    except UnicodeDecodeError:
+        raise BadCall("path and query are written in ASCII") from None
+
+
+def query_of(request: Request, kind: type[_Query]) -> _Query:
+    """Read a query strictly: no name twice, none unknown."""
+    pairs = request.query_params.multi_items()
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise BadCall("a name of the query came twice")
+    try:
+        return msgspec.convert(values, type=kind, strict=False)
+    except msgspec.MsgspecError as problem:
+        shown = str(problem).encode("unicode_escape").decode()[:300]
+        raise BadCall(f"the query is not what this page takes: {shown}") from None
+
+
+def single_headers(request: Request, ours: Iterable[str]) -> Mapping[str, str]:
+    """Return headers by name; one of ours that comes twice could be read in two ways."""
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        if name in found and name in ours:
+            raise BadCall(f"the header `{name}` came twice")
+        found[name] = value
+    return found
+
+
+def signed_request_in(header: str) -> bytes:
+    """Return the signed request of an `Authorization` header; nothing is read or verified yet."""
+    scheme, _, word = header.partition(" ")
+    if not header:
+        raise RequestUnsigned("this page wants a signed request")
+    if scheme.lower() != SCHEME.lower() or len(word) > 2 * API_REQUEST_BYTES_MAX:
+        raise RequestUnsigned(f"the `Authorization` header carries `{SCHEME}` and a signed request")
+    try:
+        return base64.b64decode(word.strip(), validate=True)
+    except binascii.Error:
+        raise RequestUnsigned("the signed request is not written in base64") from None
+
+
+# ------------------------------------------------------------ answering
+
+
+def json_response(
+    status: int, body: bytes, kind: str = "application/json", *, headers: Mapping[str, str] = {}
+) -> Response:
+    """Return an answer that no cache keeps and no browser runs."""
+    return Response(body, status, {**_SAFE, **headers}, media_type=kind)
+
+
+def problem_response(problem: MaiaError, records: Records, **fields: str) -> Response:
+    """Write a refusal down, with these fields, and return it as problem details."""
+    shown = problem_of(problem)
+    records.note("refused", {"code": problem.code, **fields})
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if shown.status in (429, 503) else {}
+    if shown.status == 401:
+        headers["WWW-Authenticate"] = SCHEME
+    return json_response(shown.status, msgspec.json.encode(shown), PROBLEM_JSON, headers=headers)
+
+
+def unforeseen(problem: Exception, records: Records) -> Response:
+    """Write an error down that is a mistake of ours, and say no more than its number."""
+    # The number is all that leaves: the text of a strange error can hold anything.
+    incident = os.urandom(6).hex()
+    trace, where = problem.__traceback__, ""
+    while trace is not None:
+        where, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+    records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": where})
+    shown = ApiProblem(
+        "urn:maia:error:INTERNAL", "a mistake of ours", 500, "INTERNAL", "something went wrong here", incident
+    )
+    return json_response(500, msgspec.json.encode(shown), PROBLEM_JSON)
