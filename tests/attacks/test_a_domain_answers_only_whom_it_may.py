@@ -19,11 +19,11 @@ from maia.api import responses as answers
 from maia.api.client import DomainClient
 from maia.clock import system_now
 from maia.credentials import Action, SigningKey
-from maia.domain.http import listener
 from maia.domain.http.authentication import BODY_BYTES_MAX
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
+from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
 from maia.net.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request

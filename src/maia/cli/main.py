@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "subscribe": "subscribe.subscribe",
     "status": "status.status",
     "gateway": "gateway.app",
+    "console": "console.commands.app",
     "demo": "demo.demo",
     "bench": "benchmarks.bench",
     "key": "key.app",
@@ -75,7 +76,13 @@ BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which extras of the distribution bring a module that a client can do without."""
 
-_EXTRA_OF: Final = {"broker": "broker", "domain": "domain", "pipeline": "spark", "postgres": "postgres"}
+_EXTRA_OF: Final = {
+    "broker": "broker",
+    "console": "domain",
+    "domain": "domain",
+    "pipeline": "spark",
+    "postgres": "postgres",
+}
 _NAMES: Final = {
     "broker": "the libraries of a broker",
     "domain": "the libraries of a domain's server",

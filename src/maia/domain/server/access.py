@@ -162,8 +162,9 @@ async def _interface(
 ) -> AsyncIterator[str]:
     from maia.domain.http.application import application
     from maia.domain.http.authentication import Gate
-    from maia.domain.http.listener import listening
     from maia.domain.http.pages import Pages, Reload
+    from maia.net.http_listener import listening
+    from maia.net.tls import serving_context
 
     config, policy = prepared.config, policy_file(prepared)
     gate = Gate(
@@ -177,5 +178,5 @@ async def _interface(
     if policy is not None:
         reload = lambda actor: policy.put_in_force(service, actor=actor)  # noqa: E731 - a closure says no more
     app = application(Pages(service, gate, reload=reload), records)
-    async with listening(app, key, config.api_listen) as address:
+    async with listening(app, serving_context(key), config.api_listen) as address:
         yield address

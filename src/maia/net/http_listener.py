@@ -1,4 +1,4 @@
-"""How does the HTTP interface listen? TLS 1.3 with the domain's key, few connections, short waits.
+"""How does an HTTP interface listen? With few connections and short waits; a domain's and a gateway's.
 
 uvicorn does the talking. Signals are the process's own business, so its
 handlers are left out; a connection that begins a request and does not end it,
@@ -20,15 +20,16 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from maia.credentials import SigningKey
 from maia.net.addresses import bind
-from maia.net.tls import serving_context
 from maia.wire.places import Places
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["listening"]
+__all__ = ["LEAF", "listening"]
+
+LEAF: Final = "maia.leaf"
+"""Where the scope of a call has the TLS certificate, in DER, of a caller that has shown one."""
 
 CONNECTIONS_MAX: Final = 256
 IDLE_MAX: Final = 192
@@ -67,6 +68,15 @@ class _ImpatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its parent
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        leaf = None if tls is None else tls.getpeercert(binary_form=True)
+        if leaf is not None:
+            app: ASGIApp = self.app
+
+            async def known(scope: Scope, receive: Receive, send: Send) -> None:
+                await app({**scope, LEAF: leaf}, receive, send)
+
+            self.app = known
         self._head = self.loop.call_later(HEAD_S, self.transport.abort)
         self._is_idle()
 
@@ -120,12 +130,14 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator[str]:
-    """Serve while the body runs; yield the address with the port that was taken."""
+async def listening(
+    app: ASGIApp, context: ssl.SSLContext | None, listen: str, *, connections: int = CONNECTIONS_MAX
+) -> AsyncIterator[str]:
+    """Serve while the body runs, in clear without a context; yield the address with the port taken."""
     taken, address = bind(listen)
     # Every connection inherits it; head and body of an answer would otherwise wait for one another.
     taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server = _Server(_config(app))
+    server = _Server(_config(app, connections))
     task = asyncio.create_task(server.serve(sockets=[]))
     accepting: asyncio.Task[None] | None = None
     try:
@@ -133,7 +145,7 @@ async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator
             await asyncio.sleep(0.01)
         if task.done():
             await task  # says why
-        accepting = asyncio.create_task(_Door(server, serving_context(key)).accept(taken))
+        accepting = asyncio.create_task(_Door(server, context).accept(taken))
         yield address
     finally:
         if accepting is not None:
@@ -148,7 +160,7 @@ async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator
 class _Door:
     """Accepts connections for a server: uvicorn would wait for as many handshakes as there are sockets."""
 
-    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext) -> None:
+    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext | None) -> None:
         # The key never lies in a file for uvicorn to read, so the context is made here.
         self._server, self._context = server, context
         self._idle: Places[_ImpatientProtocol] = Places(IDLE_MAX)
@@ -193,11 +205,11 @@ class _Door:
                 lambda: _ImpatientProtocol(self._server, self._idle),
                 connection,
                 ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_handshake_timeout=None if self._context is None else HANDSHAKE_S,
             )
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, connections: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=_ImpatientProtocol,
@@ -209,7 +221,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
+        limit_concurrency=connections,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
