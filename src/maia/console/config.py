@@ -35,6 +35,8 @@ __all__ = [
     "config_of_file",
     "config_of_organisation",
     "config_of_profile",
+    "held_by",
+    "own_profile",
 ]
 
 _LISTEN: Final = "127.0.0.1:7700"

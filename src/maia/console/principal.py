@@ -35,6 +35,7 @@ READ_REGISTER: Final = "subscribe /admin/register"
 READ_NETWORK: Final = "subscribe /admin/network"
 READ_AUDIT: Final = "subscribe /admin/audit"
 REVOKE: Final = "publish /admin/rights"
+_TOPICS: Final = ",".join(one.split()[1] for one in (READ_REGISTER, READ_NETWORK, READ_AUDIT, REVOKE))
 ENTRIES_MAX: Final = 20_000
 _PAGE: Final = 500
 _FRESH: Final = 2 * SECOND
@@ -99,7 +100,8 @@ class Acting:
         """Return what the domain lets the principal do and read at this moment; without a domain, nothing."""
         if self.held.profile.settings.server is None:
             return frozenset()
-        return frozenset((await self.call("GET", "/v1/acts", answer=ActsAnswer)).acts)
+        answer = await self.call("GET", "/v1/acts", answer=ActsAnswer, query={"topics": _TOPICS})
+        return frozenset(answer.acts)
 
     async def entries(self, acts: frozenset[str]) -> list[Entry]:
         """Return the register, if the principal may read it; else what the principal holds itself."""

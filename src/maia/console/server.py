@@ -130,10 +130,13 @@ class Console:
             if page.is_live:
                 routes.append(Route(f"/{page.path}/events", self._answered(self._live(page))))
 
-        async def missing(_request: Request, _problem: Exception) -> Response:
-            return _problem_page(NoSuchThing("there is no such page of the console"), None)
+        async def missing(_request: Request) -> Response:
+            raise NoSuchThing("there is no such page of the console")
 
-        app = Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
+        async def not_found(request: Request, _problem: Exception) -> Response:
+            return await self._answered(missing)(request)
+
+        app = Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found})
         app.router.redirect_slashes = False
         return app
 
@@ -414,13 +417,9 @@ def _problem(request: Request, problem: MaiaError) -> Response:
     path = request.url.path
     if path.endswith((".json", "/events")) or path == OPEN_PATH:
         return _json(problem.as_record(), status)
-    return _problem_page(problem, status)
-
-
-def _problem_page(problem: MaiaError, status: int | None) -> Response:
     body = [el("p", problem.message, role="alert"), el("p", el("code", problem.code)),
             el("p", el("a", "To the first page", href="/"))]  # fmt: skip
-    return _html("This cannot be shown", body, None, status=status or 404)
+    return _html("This cannot be shown", body, None, status=status)
 
 
 def _json(data: Mapping[str, Any], status: int = 200) -> Response:

@@ -55,7 +55,7 @@ async def login(pages: Pages, call: Call) -> Answer:
 
 @PAGES.serve(Endpoint(
     "GET", "/v1/acts", "what the caller's certificates let it do and read here as an administrator, now",
-    answers.ActsAnswer, tag="rights"
+    answers.ActsAnswer, question=bodies.ActsQuestion, tag="rights"
 ))  # fmt: skip
 async def acts(pages: Pages, call: Call) -> Answer:
     def may(access: AccessControl, act: AdminAct) -> bool:
@@ -65,10 +65,11 @@ async def acts(pages: Pages, call: Call) -> Answer:
             return False
         return True
 
+    topics: str | None = call.question.topics
+    asked = [act for act in AdminAct if topics is None or act.topic in topics.split(",")]
+
     def work(access: AccessControl) -> answers.ActsAnswer:
-        return answers.ActsAnswer([
-            f"{act.action.value} {act.topic}" for act in AdminAct if may(access, act)
-        ])  # fmt: skip
+        return answers.ActsAnswer([f"{act.action.value} {act.topic}" for act in asked if may(access, act)])
 
     return await pages.ask(call, work)
 
