@@ -48,7 +48,12 @@ _LOADED: Final = (
     *("csv", "httpx", "importlib.metadata", "pydantic.plugin._loader", "typer._adapters"),
     *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite", "uvicorn.lifespan.off"),
     *("uvicorn.protocols.http.h11_impl", "maia.api.client", "maia.broker.server.process"),
-    *("maia.client.api.client", "maia.domain.http.application", "maia.net.http_listener"),
+    *(
+        "maia.client.api.client",
+        "maia.domain.http.application",
+        "maia.net.http_listener",
+        "maia.console.process",
+    ),
     *("maia.domain.server.access", "maia.domain.server.process", "maia.domain.server.service"),
     *("maia.domain.server.statement_stream", "maia.domain.storage.store", "maia.keystore.key_files"),
     *("maia.log.disk.event_log", "maia.postgres.process", "maia.roles"),

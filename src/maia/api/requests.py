@@ -22,6 +22,7 @@ from maia.credentials.appointments import Argument, Given, Word
 from maia.events import Instant
 
 __all__ = [
+    "ActsQuestion",
     "Activation",
     "ActivationBody",
     "ApiArgument",
@@ -290,6 +291,12 @@ class PageQuestion(Question, frozen=True):
 
     after: _After | None = None
     limit: _Limit = LIMIT
+
+
+class ActsQuestion(Question, frozen=True):
+    """About which `/admin/…` topics: their names, with commas in between; without any, about all."""
+
+    topics: str | None = None
 
 
 class FactsQuestion(PageQuestion, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from maia.api.requests import ApiArgument, BootConfiguration, Period
 __all__ = [
     "AbilitiesAnswer",
     "AbilityAnswer",
+    "ActsAnswer",
     "ActivationAnswer",
     "AppointmentAnswer",
     "AppointmentPage",
@@ -66,6 +67,12 @@ class DomainAnswer(msgspec.Struct, frozen=True):
     skew_s: int
     version: str
     has_policy: bool
+
+
+class ActsAnswer(msgspec.Struct, frozen=True):
+    """What the caller may do as an administrator: `ACTION TOPIC`, such as `subscribe /admin/register`."""
+
+    acts: list[str]
 
 
 class Count(msgspec.Struct, frozen=True):

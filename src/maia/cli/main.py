@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "subscribe": "participate.subscribe.subscribe",
     "status": "servers.status.status",
     "gateway": "servers.gateway.app",
+    "console": "console.commands.app",
     "demo": "demo.demo",
     "bench": "benchmarks.bench",
     "key": "trust.key.app",
@@ -76,7 +77,13 @@ BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which extras of the distribution bring a module that a client can do without."""
 
-_EXTRA_OF: Final = {"broker": "broker", "domain": "domain", "pipeline": "spark", "postgres": "postgres"}
+_EXTRA_OF: Final = {
+    "broker": "broker",
+    "console": "domain",
+    "domain": "domain",
+    "pipeline": "spark",
+    "postgres": "postgres",
+}
 _NAMES: Final = {
     "broker": "the libraries of a broker",
     "domain": "the libraries of a domain's server",

@@ -62,6 +62,8 @@ class AdminAct(Enum):
     READ_TRUST = ("/admin/trust", Action.SUBSCRIBE)
     CHANGE_TPM = ("/admin/tpm", Action.PUBLISH)
     READ_TPM = ("/admin/tpm", Action.SUBSCRIBE)
+    READ_NETWORK = ("/admin/network", Action.SUBSCRIBE)
+    """Asked by the console before it shows brokers and links; the domain itself has no such page."""
 
     @property
     def topic(self) -> str:

@@ -54,6 +54,27 @@ async def login(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
+    "GET", "/v1/acts", "what the caller's certificates let it do and read here as an administrator, now",
+    answers.ActsAnswer, question=bodies.ActsQuestion, tag="rights"
+))  # fmt: skip
+async def acts(pages: Pages, call: Call) -> Answer:
+    def may(access: AccessControl, act: AdminAct) -> bool:
+        try:
+            access.authorised(call.actor, pool_of(call), act, call.now)
+        except Refusal:
+            return False
+        return True
+
+    topics: str | None = call.question.topics
+    asked = [act for act in AdminAct if topics is None or act.topic in topics.split(",")]
+
+    def work(access: AccessControl) -> answers.ActsAnswer:
+        return answers.ActsAnswer([f"{act.action.value} {act.topic}" for act in asked if may(access, act)])
+
+    return await pages.ask(call, work)
+
+
+@PAGES.serve(Endpoint(
     "POST", "/v1/memberships", "make the caller a member of a role", answers.MembershipPage,
     bodies.Activation, takes_key=True, tag="rights", answers_with=201
 ))  # fmt: skip

@@ -1,0 +1,77 @@
+"""`maia console serve` runs the console; `maia console open` prints a link that signs you in, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.organisation.org import Org, opened
+from maia.cli.output import answer
+from maia.cli.serving import run_server
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from maia.console.config import ConsoleConfig
+
+__all__ = ["app"]
+
+_SERVE: Final = (
+    "Examples: maia console serve; maia console serve --as auditor; maia console serve -c console.toml"
+)
+_OPEN: Final = "Examples: maia console open; maia console open --as auditor"
+
+app = typer.Typer(
+    help="A web page of brokers, rights, streams and disclosures, each as its reader may see it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+As: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--as", metavar="PROFILE", help="The profile; default: the organisation's own key."),
+]
+
+
+@app.command(epilog=_SERVE)
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The console's TOML file; see docs/console.md.")
+    ] = None,
+    profile: As = None,
+    org: Org = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Where browsers connect: HOST:PORT; default 127.0.0.1:7700.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the console for an organisation, for one profile, or as a file says, until Ctrl-C or SIGTERM."""
+    from maia.console.process import serve as run
+
+    found = _config(config, profile, org, listen)
+    run_server(found, found, run, as_json=as_json)
+
+
+@app.command("open", epilog=_OPEN)
+def open_(profile: As = None, org: Org = None, as_json: AsJson = False) -> None:
+    """Print a link that works once, in one browser, within two minutes, and signs you in with your rights."""
+    from maia.console.config import held_by, own_profile
+    from maia.console.process import link_for
+    from maia.profile import find_profile
+
+    link = link_for(held_by(own_profile(opened(org)) if profile is None else find_profile(profile)))
+    answer([link], {"link": link}, as_json=as_json)
+
+
+def _config(config: Path | None, profile: str | None, org: Path | None, listen: str | None) -> ConsoleConfig:
+    from maia.console.config import config_of_file, config_of_organisation, config_of_profile
+    from maia.profile import find_profile
+
+    if config is not None:
+        if profile is not None or org is not None:
+            raise BadInput("`--config` says whose profiles are held: leave `--as` and `--org` out")
+        return config_of_file(config, listen=listen)
+    if profile is not None:
+        return config_of_profile(find_profile(profile), listen=listen)
+    return config_of_organisation(opened(org), listen=listen)

@@ -1,0 +1,191 @@
+"""Whose profiles does a console hold, and what of this machine does it read for them?
+
+    listen = "127.0.0.1:7700"
+    profiles = ["lab.maia", "auditor.maia"]
+    brokers = ["broker-data"]          # data folders of brokers on this machine
+    issued = ["issued"]                # certificates that no register has
+    ledgers = ["broker-ledger"]
+
+For an organisation or a profile, all of it is known without a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from maia.client.api.connecting import signing_key
+from maia.config.settings import Address, BadConfig, Paths, PrincipalWord, build, from_file, settings_of
+from maia.credentials import Principal, SigningKey
+from maia.errors import BadInput
+from maia.net.addresses import host_and_port
+from maia.organisation import Organisation
+from maia.profile import Profile, read_profile
+from maia.profile.profile import ORGANISATION_FILE, ProfileSettings
+
+__all__ = [
+    "ConsoleConfig",
+    "Held",
+    "NoProfiles",
+    "config_of_file",
+    "config_of_organisation",
+    "config_of_profile",
+    "held_by",
+    "own_profile",
+]
+
+_LISTEN: Final = "127.0.0.1:7700"
+
+
+class NoProfiles(BadInput):
+    """A console holds no profile, or cannot be reached safely."""
+
+    code = "INPUT-CONSOLE"
+
+
+class _Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings as they are written."""
+
+    profiles: Paths
+    """Whose holders can sign in: folders of profiles."""
+    listen: Address = _LISTEN
+    brokers: Paths = ()
+    """Data folders of brokers on this machine, in which they say where they answer."""
+    issued: Paths = ()
+    """Certificates beside those of the register, for those who may read the register."""
+    ledgers: Paths = ()
+    """Ledgers of brokers on this machine, for those who may read the audit."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+
+
+_KNOWN: Final = settings_of(_Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A profile that the console holds, with its key."""
+
+    profile: Profile
+    key: SigningKey = field(repr=False)
+    brokers: tuple[Path, ...] = ()
+    issued: tuple[Path, ...] = ()
+    ledgers: tuple[Path, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def door(self) -> Path:
+        """Return the file in which the console says where it answers, beside the key."""
+        return self.profile.key().with_suffix(".console")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleConfig:
+    """Where a console listens, and for whom."""
+
+    listen: str
+    held: Mapping[Principal, Held]
+    tls: tuple[Path, Path] | None = None
+    log_format: str = "auto"
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        """Refuse to serve in clear what other machines could reach."""
+        host, _ = host_and_port(self.listen)
+        if self.tls is None and not _is_loopback(host):
+            raise NoProfiles(
+                f"`{self.listen}` can be reached from other machines: give `tls_certificate` and `tls_key`, "
+                "or listen on 127.0.0.1"
+            )
+        if not self.held:
+            raise NoProfiles("a console is for the holders of profiles, and there is none")
+
+
+def config_of_file(path: Path, *, listen: str | None = None) -> ConsoleConfig:
+    """Read a console's TOML file."""
+    found = build(_Settings, _KNOWN, from_file(path, _KNOWN))
+    if (found.tls_certificate is None) != (found.tls_key is None):
+        raise BadConfig(f"`{path}`: `tls_certificate` and `tls_key` go together")
+    tls = (
+        None
+        if found.tls_certificate is None or found.tls_key is None
+        else (found.tls_certificate, found.tls_key)
+    )
+    profiles = [read_profile(one) for one in found.profiles]
+    held = [Held(one, signing_key(one), found.brokers, found.issued, found.ledgers) for one in profiles]
+    return ConsoleConfig(listen or found.listen, _named(held), tls)
+
+
+def config_of_profile(profile: Profile, *, listen: str | None = None) -> ConsoleConfig:
+    """Return a console for the holder of one profile; beside its organisation, with what lies there."""
+    folder = profile.path.resolve().parent
+    if (folder / ORGANISATION_FILE).is_file():
+        around = Organisation(folder)
+        return ConsoleConfig(listen or _LISTEN, _named([_held_in(around, profile)], around))
+    return ConsoleConfig(listen or _LISTEN, _named([held_by(profile)]))
+
+
+def config_of_organisation(ours: Organisation, *, listen: str | None = None) -> ConsoleConfig:
+    """Return a console for an organisation's own key and for its members."""
+    held = [_held_in(ours, one) for one in (own_profile(ours), *ours.members())]
+    return ConsoleConfig(listen or _LISTEN, _named(held, ours))
+
+
+def held_by(profile: Profile) -> Held:
+    """Open the key of a profile."""
+    return Held(profile, signing_key(profile))
+
+
+def own_profile(ours: Organisation) -> Profile:
+    """Return what an organisation's own key needs, as a profile; the domain's key needs no certificate."""
+    where, folder = ours.addresses, ours.folder
+    settings = ProfileSettings(
+        key=folder / f"{ours.name}.key",
+        credentials=(folder / "certs",),
+        types=(folder / "types",),
+        network=ours.network.name,
+        coordinator=PrincipalWord(str(ours.network.owner)),
+        brokers=(where["broker"],),
+        server=where["server"],
+        domain=PrincipalWord(str(ours.principal)),
+        log=folder / "log",
+    )
+    return Profile(ours.name, folder, settings)
+
+
+def _held_in(ours: Organisation, profile: Profile) -> Held:
+    folder = ours.folder
+    ledger = folder / "ledger"
+    return Held(
+        profile,
+        signing_key(profile),
+        (folder / "broker-data",),
+        (folder / "issued", folder / "broker-certs", *(one.path / "certs" for one in ours.members())),
+        (ledger,) if ledger.is_dir() else (),
+    )
+
+
+def _named(held: list[Held], ours: Organisation | None = None) -> dict[Principal, Held]:
+    """Return profiles by their keys, each with the names by which keys are shown."""
+    names = {str(one.key.principal): one.profile.name for one in held}
+    if ours is not None:
+        from maia.config.input_files import read_principal
+
+        names |= {str(read_principal(str(one))): one.stem for one in ours.folder.glob("*.pub")}
+        names |= {one.principal(): one.name for one in ours.members()}
+    return {
+        one.key.principal: Held(one.profile, one.key, one.brokers, one.issued, one.ledgers, names)
+        for one in held
+    }
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,119 @@
+"""What is a page? A function that finds out, as the principal that is signed in, and one that draws.
+
+Both addresses of a page, `/rights` and `/rights.json`, begin with the same data, so the twin shows what
+the page shows and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from maia.console.config import Held
+from maia.console.html import Element, Node, el
+from maia.console.network import Network
+from maia.console.principal import Acting
+from maia.console.rights import Names
+from maia.console.sessions import Session
+from maia.errors import BadInput
+from maia.events import Instant
+
+if TYPE_CHECKING:
+    from maia.console.pages.revoke import Revocations
+
+__all__ = [
+    "Data", "NoSuchThing", "Page", "Visit", "choice", "facts", "field_of", "person", "table",
+]  # fmt: skip
+
+# Any: each page has values of its own, all of them plain values of JSON.
+Data = Mapping[str, Any]
+
+
+class NoSuchThing(BadInput):
+    """There is no such page of the console, or nothing of that id that its reader may see."""
+
+    code = "CONSOLE-NOT-FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One look at a page: who looks, in which session, and what was asked."""
+
+    acting: Acting
+    session: Session
+    network: Network
+    acts: frozenset[str]
+    query: Mapping[str, str]
+    now: Instant
+    revocations: Revocations
+
+    @property
+    def held(self) -> Held:
+        """Return the profile that is signed in."""
+        return self.acting.held
+
+    async def names(self) -> Names:
+        """Return by which names keys and attributes are shown."""
+        return Names(self.held.names, await self.acting.types(self.acts))
+
+    def asked(self, name: str, most: int = 512) -> str:
+        """Return a word of the query, within a limit."""
+        return self.query.get(name, "")[:most].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: its address, its name, the act that its readers need, its data and how it is drawn."""
+
+    path: str
+    title: str
+    data: Callable[[Visit], Awaitable[Data]]
+    view: Callable[[Data], Sequence[Node]]
+    act: str | None = None
+    is_live: bool = False
+    is_in_menu: bool = True
+
+
+# ------------------------------------------------------------ what pages have in common
+
+
+def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Node]], *, empty: str) -> Element:
+    """Draw a table that scrolls by itself on a small screen; the first cell of a row names the row."""
+    if not rows:
+        return el("p", empty, class_="empty")
+    return el(
+        "div",
+        el(
+            "table",
+            el("caption", caption),
+            el("thead", el("tr", [el("th", one, scope="col") for one in heads])),
+            el("tbody", [
+                el("tr", el("th", row[0], scope="row"), [el("td", one) for one in row[1:]]) for row in rows
+            ]),
+        ),
+        class_="scroll", tabindex="0", role="region", aria_label=caption,
+    )  # fmt: skip
+
+
+def facts(pairs: Sequence[tuple[str, Node | None]]) -> Element:
+    """Draw names and values; those without a value are left out."""
+    shown = [(name, value) for name, value in pairs if value is not None and value != ""]
+    return el("dl", [el("div", el("dt", name), el("dd", value)) for name, value in shown])
+
+
+def field_of(label: str, name: str, value: str, **attributes: object) -> Element:
+    """Draw a labelled field of a form."""
+    return el("label", label, el("input", name=name, value=value, autocomplete="off", **attributes))
+
+
+def choice(label: str, name: str, value: str, options: Sequence[str]) -> Element:
+    """Draw a labelled list to choose from."""
+    shown = [el("option", one or "any", value=one, selected=one == value) for one in options]
+    return el("label", label, el("select", shown, name=name))
+
+
+def person(key: str, label: str) -> Element:
+    """Link to what a principal was granted and has granted."""
+    return el("a", label, href="/rights?" + urlencode({"person": key}))

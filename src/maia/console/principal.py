@@ -1,0 +1,201 @@
+"""What can the principal that is signed in find out, with its own key and by no other right?
+
+Everything that a page shows comes through here: signed calls to the domain's server, which
+decides by its kernel each time; certificates and types of the principal's own profile; and
+files on this machine (the status of brokers, certificates that were issued, ledgers), which are
+opened only while the domain says that this principal may read about them (A70).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from maia.api.client import DomainClient
+from maia.api.responses import ActsAnswer, EntryPage, TypePage
+from maia.clock import system_now
+from maia.config.input_files import read_certificates, read_principal
+from maia.config.type_folder import in_order_of_making, verified_lineage
+from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
+from maia.errors import MaiaError, Refusal, Unavailable
+from maia.events import SECOND, Instant
+from maia.types import SignedDefinition, VerifiedType, definition_from_bytes
+
+if TYPE_CHECKING:
+    from maia.console.config import Held
+
+__all__ = [
+    "READ_AUDIT", "READ_NETWORK", "READ_REGISTER", "REVOKE",
+    "Acting", "Entry", "NotAllowed", "PageTooLarge",
+]  # fmt: skip
+
+READ_REGISTER: Final = "subscribe /admin/register"
+READ_NETWORK: Final = "subscribe /admin/network"
+READ_AUDIT: Final = "subscribe /admin/audit"
+REVOKE: Final = "publish /admin/rights"
+_TOPICS: Final = ",".join(one.split()[1] for one in (READ_REGISTER, READ_NETWORK, READ_AUDIT, REVOKE))
+ENTRIES_MAX: Final = 20_000
+_PAGE: Final = 500
+_FRESH: Final = 2 * SECOND
+"""How long a page may use what was read for the page before; a change of ours ends it."""
+_TIMEOUT_S: Final = 10.0
+_Answer = TypeVar("_Answer")
+
+
+class NotAllowed(Refusal):
+    """The principal that is signed in has no right to read this page."""
+
+    code = "CONSOLE-NOT-ALLOWED"
+
+
+class PageTooLarge(Unavailable):
+    """There are more certificates than the console shows."""
+
+    code = "CONSOLE-TOO-MANY"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A certificate, and what the register says about it."""
+
+    signed: SignedCertificate
+    revoked_at: Instant | None = None
+    reason: str = ""
+    rule: str = ""
+
+
+@dataclass(slots=True)
+class Acting:
+    """One principal, by the profile that the console holds for it."""
+
+    held: Held
+    _client: DomainClient | None = None
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _entries: tuple[Instant, bool, list[Entry]] | None = None
+    _types: tuple[Instant, bool, dict[bytes, VerifiedType]] | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Return who is signed in."""
+        return self.held.key.principal
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        answer: type[_Answer],
+        query: Mapping[str, object] | None = None,
+        once: str = "",
+    ) -> _Answer:
+        """Make a call to the domain's server, signed by the principal."""
+        return await self._alone(
+            lambda client: client.call(method, path, body, answer=answer, query=query, once=once)
+        )
+
+    async def acts(self) -> frozenset[str]:
+        """Return what the domain lets the principal do and read at this moment; without a domain, nothing."""
+        if self.held.profile.settings.server is None:
+            return frozenset()
+        answer = await self.call("GET", "/v1/acts", answer=ActsAnswer, query={"topics": _TOPICS})
+        return frozenset(answer.acts)
+
+    async def entries(self, acts: frozenset[str]) -> list[Entry]:
+        """Return the register, if the principal may read it; else what the principal holds itself."""
+        is_reader, now = READ_REGISTER in acts, system_now()
+        if self._entries is None or self._entries[0] < now - _FRESH or self._entries[1] != is_reader:
+            self._entries = (now, is_reader, await self._read_entries(is_reader))
+        return self._entries[2]
+
+    async def _read_entries(self, is_reader: bool) -> list[Entry]:
+        path = "/v1/register" if is_reader else f"/v1/principals/{self.principal}/rights"
+        found: dict[bytes, Entry] = {}
+        if self.held.profile.settings.server is not None:
+
+            def read(client: DomainClient) -> None:
+                after: str | None = None
+                while True:
+                    query = {"limit": _PAGE, "after": after}
+                    page = client.call("GET", path, answer=EntryPage, query=query)
+                    for one in page.items:
+                        signed = certificate_from_bytes(one.certificate)
+                        revoked = None if one.revoked_at is None else Instant.parse(one.revoked_at)
+                        found[signed.id] = Entry(signed, revoked, one.reason, one.rule)
+                    after = page.next
+                    if after is None:
+                        return
+                    if len(found) > ENTRIES_MAX:
+                        raise PageTooLarge(f"the register has more than {ENTRIES_MAX} certificates")
+
+            await self._alone(read)
+        places = (*self.held.profile.settings.credentials, *(self.held.issued if is_reader else ()))
+        for signed in await asyncio.to_thread(read_certificates, places):
+            found.setdefault(signed.id, Entry(signed))
+        return list(found.values())
+
+    async def types(self, acts: frozenset[str]) -> dict[bytes, VerifiedType]:
+        """Return the newest versions of the types that the principal knows, by their ids.
+
+        Those are the types of its profile, and for readers of the register those of the domain.
+        """
+        is_reader, now = READ_REGISTER in acts, system_now()
+        if self._types is not None and self._types[0] >= now - _FRESH and self._types[1] == is_reader:
+            return self._types[2]
+        definitions = list(await asyncio.to_thread(self.held.profile.definitions))
+        if is_reader:
+            page = await self.call("GET", "/v1/types", answer=TypePage, query={"limit": _PAGE})
+            known = {one.id for one in definitions}
+            read = [definition_from_bytes(one.definition) for one in page.items]
+            definitions += [one for one in read if one.id not in known]
+        found = await asyncio.to_thread(_verified, definitions, now)
+        self._types = (now, is_reader, found)
+        return found
+
+    def forget(self) -> None:
+        """Read everything anew for the next page: something has changed."""
+        self._entries = self._types = None
+
+    async def _alone(self, work: Callable[[DomainClient], _Answer]) -> _Answer:
+        """Use the connection to the domain's server, one call at a time."""
+        settings = self.held.profile.settings
+        if settings.server is None or settings.domain is None:
+            raise NotAllowed("your profile names no domain's server, so there is nobody to ask")
+        domain, server = read_principal(settings.domain), settings.server
+
+        def job() -> _Answer:
+            if self._client is None:
+                shown = self.held.profile.certificates()
+                self._client = DomainClient(
+                    server, domain=domain, key=self.held.key, credentials=shown, timeout_s=_TIMEOUT_S
+                )
+            return work(self._client)
+
+        async with self._turn:
+            try:
+                return await asyncio.to_thread(job)
+            except Unavailable:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Close the connection to the domain's server."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _verified(definitions: Sequence[SignedDefinition], now: Instant) -> dict[bytes, VerifiedType]:
+    found: dict[bytes, VerifiedType] = {}
+    ordered = in_order_of_making(definitions)
+    for owner, name in dict.fromkeys(
+        (one.definition.name.owner, one.definition.name.name) for one in ordered
+    ):
+        try:
+            newest = verified_lineage(ordered, owner=owner, name=name, version=None, at=now)[-1]
+        except MaiaError:
+            continue  # one that does not verify is no type here
+        found[newest.type_id] = newest
+    return found

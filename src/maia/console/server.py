@@ -1,0 +1,465 @@
+"""How does the console answer? Sign-in, pages, their JSON twins and their streams.
+
+Nothing is answered to a browser that names another host (DNS rebinding), to a session that is
+not valid, or to a principal that the domain does not let read: a stream asks again for every line.
+No page runs a script that is not of this console, is framed, or links elsewhere (A102).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from maia.clock import system_now
+from maia.console.config import ConsoleConfig
+from maia.console.html import Element, Node, cells, el, skeleton, to_html
+from maia.console.network import Network
+from maia.console.pages import PAGES
+from maia.console.pages.page import Data, NoSuchThing, Page, Visit
+from maia.console.pages.revoke import Revocations
+from maia.console.pages.streams import events_of
+from maia.console.principal import Acting, NotAllowed
+from maia.console.sessions import NotFromThisPage, NotSignedIn, Session, Sessions
+from maia.credentials import Principal
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.net.observer import Records
+from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, api_request_from_bytes, verify_api_request
+from maia.wire.replays import ReplayMemory
+
+__all__ = ["OPEN_PATH", "Console"]
+
+OPEN_PATH: Final = "/link"
+COOKIE: Final = "maia-console"
+BROWSER_COOKIE: Final = "maia-console-link"
+LIVE_S: Final = 1.0
+"""How often the numbers of a page are sent."""
+STREAMS_MAX: Final = 64
+STREAMS_PER_SESSION: Final = 6
+_BODY_MAX: Final = 64 << 10
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with none at all, a form would not say from where it comes
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STATUS: Final = (
+    (NotSignedIn, 401),
+    (NoSuchThing, 404),
+    (Refusal, 403),
+    (Unavailable, 503),
+    (BadInput, 400),
+)
+_STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+class TooManyStreams(Unavailable):
+    """More pages are open that change by themselves than the console serves."""
+
+    code = "CONSOLE-STREAMS"
+
+
+class Console:
+    """One run of a console."""
+
+    def __init__(self, config: ConsoleConfig, records: Records) -> None:
+        """Serve the holders of the profiles in `config`."""
+        self.config, self.records = config, records
+        self.sessions = Sessions(os.urandom)
+        self.instance = os.urandom(INSTANCE_BYTES)
+        self.hosts: frozenset[str] = frozenset()
+        self._memory = ReplayMemory(per_principal_max=64)
+        self._acting: dict[Principal, Acting] = {}
+        self._networks: dict[tuple[Path, ...], Network] = {}
+        self._open: dict[bytes, int] = {}
+        self.revocations = Revocations()
+
+    @asynccontextmanager
+    async def answering_at(self, address: str) -> AsyncIterator[str]:
+        """Say in each profile's folder where the console answers, while the body runs."""
+        port = address.rpartition(":")[2]
+        self.hosts = frozenset({address, f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"})
+        scheme = "http" if self.config.tls is None else "https"
+        doors = [one.door for one in self.config.held.values()]
+        said = json.dumps({"address": f"{scheme}://{address}", "instance": self.instance.hex()})
+        for door in doors:
+            _write_private(door, said)
+        try:
+            yield f"{scheme}://{address}"
+        finally:
+            for door in doors:
+                with suppress(OSError):
+                    if door.read_text(encoding="ascii") == said:
+                        door.unlink()
+            await self.revocations.close()
+            for acting in self._acting.values():
+                acting.close()
+
+    def application(self) -> Starlette:
+        """Return the console as an ASGI application."""
+        routes = [
+            Route("/", self._answered(self._home)),
+            Route(OPEN_PATH, self._answered(self._new_link), methods=["POST"]),
+            Route("/open", self._answered(self._open_link), methods=["GET"]),
+            Route("/open", self._answered(self._sign_in), methods=["POST"]),
+            Route("/sign-out", self._answered(self._sign_out), methods=["POST"]),
+            Route("/revoke", self._answered(self._revoke), methods=["POST"]),
+            Route("/streams/events", self._answered(self._stream)),
+            *(Route(f"/static/{one}", self._answered(_static(one, kind))) for one, kind in _STATIC.items()),
+        ]
+        for page in PAGES.values():
+            routes.append(Route(f"/{page.path}", self._answered(self._page(page))))
+            routes.append(Route(f"/{page.path}.json", self._answered(self._twin(page))))
+            if page.is_live:
+                routes.append(Route(f"/{page.path}/events", self._answered(self._live(page))))
+
+        async def missing(_request: Request) -> Response:
+            raise NoSuchThing("there is no such page of the console")
+
+        async def not_found(request: Request, _problem: Exception) -> Response:
+            return await self._answered(missing)(request)
+
+        app = Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found})
+        app.router.redirect_slashes = False
+        return app
+
+    # ------------------------------------------------------------ around every answer
+
+    def _answered(self, handler: _Handler) -> _Handler:
+        async def answer(request: Request) -> Response:
+            try:
+                response = await self._checked(request, handler)
+            except MaiaError as problem:
+                self.records.note("refused", {"code": problem.code, "page": request.url.path[:100]})
+                response = _problem(request, problem)
+            except Exception as problem:  # noqa: BLE001 - the outermost loop of the console
+                incident = os.urandom(6).hex()
+                self.records.note("failed", {"incident": incident, "problem": repr(problem)[:200]})
+                response = _problem(request, Unavailable(f"something went wrong here (incident {incident})"))
+            response.headers.update(_HEADERS)
+            return response
+
+        return answer
+
+    async def _checked(self, request: Request, handler: _Handler) -> Response:
+        if request.headers.get("host", "").lower() not in self.hosts:
+            return Response("ask by the name of this machine\n", 421)
+        if request.method == "POST" and request.url.path != OPEN_PATH:
+            # Beside the token of the form, which every change needs.
+            origin = request.headers.get("origin", "")
+            if origin.partition("://")[2].lower() != request.headers["host"].lower():
+                raise NotFromThisPage("this change did not come from a page of this console")
+        return await handler(request)
+
+    def _visited(self, request: Request) -> tuple[Session, Acting]:
+        session = self.sessions.session(request.cookies.get(COOKIE), system_now())
+        return session, self._acting_as(session.principal)
+
+    def _acting_as(self, principal: Principal) -> Acting:
+        if principal not in self._acting:
+            self._acting[principal] = Acting(self.config.held[principal])
+        return self._acting[principal]
+
+    async def _visit(self, request: Request, page: Page | None = None) -> Visit:
+        session, acting = self._visited(request)
+        acts = await acting.acts()
+        if page is not None and page.act is not None and page.act not in acts:
+            raise NotAllowed(
+                f"this page is for those who may `{page.act}`, and your certificates do not say so"
+            )
+        brokers = acting.held.brokers
+        network = self._networks.setdefault(brokers, Network(brokers))
+        return Visit(acting, session, network, acts, _query(request), system_now(), self.revocations)
+
+    # ------------------------------------------------------------ signing in and out
+
+    async def _new_link(self, request: Request) -> Response:
+        """Answer `maia console open`: a link for the key that has signed the call."""
+        scheme, _, word = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Maia" or len(word) > 16_384:
+            raise NotSignedIn("a link is made for a key that signs for it: `maia console open`")
+        import base64
+        import binascii
+
+        try:
+            signed = api_request_from_bytes(base64.b64decode(word, validate=True))
+        except binascii.Error:
+            raise NotSignedIn("the signed request is not written in base64") from None
+        if signed.signer not in self.config.held:
+            raise NotAllowed("this console does not hold the profile of that key")
+        call = ApiCall.of("POST", OPEN_PATH, body=b"", credentials=b"", once="")
+        verified = verify_api_request(
+            signed,
+            call=call,
+            audience=signed.signer,
+            instance=self.instance,
+            at=system_now(),
+            memory=self._memory,
+        )
+        secret = self.sessions.new_link(verified.signer, system_now())
+        return _json({"path": f"/open?link={secret}"})
+
+    async def _open_link(self, request: Request) -> Response:
+        secret = request.query_params.get("link", "")[:256]
+        principal, browser = self.sessions.open_link(
+            secret, request.cookies.get(BROWSER_COOKIE), system_now()
+        )
+        held = self.config.held[principal]
+        body: list[Node] = [
+            el("p", "You are about to sign in as ", el("b", held.profile.name), "."),
+            el("p", el("code", str(principal))),
+            el("form", el("input", type="hidden", name="link", value=secret),
+               el("button", f"Sign in as {held.profile.name}"), action="/open", method="post"),
+        ]  # fmt: skip
+        response = _html("Sign in", body, None)
+        self._set_cookie(response, BROWSER_COOKIE, browser)
+        return response
+
+    async def _sign_in(self, request: Request) -> Response:
+        form = await _form(request)
+        session, cookie = self.sessions.sign_in(
+            form.get("link", ""), request.cookies.get(BROWSER_COOKIE), system_now()
+        )
+        self.records.note("signed-in", {"principal": str(session.principal)})
+        response = RedirectResponse("/", 303)
+        response.delete_cookie(BROWSER_COOKIE)
+        self._set_cookie(response, COOKIE, cookie)
+        return response
+
+    def _set_cookie(self, response: Response, name: str, value: str) -> None:
+        is_tls = self.config.tls is not None
+        response.set_cookie(name, value, httponly=True, samesite="strict", secure=is_tls, path="/")
+
+    async def _sign_out(self, request: Request) -> Response:
+        session, _ = self._visited(request)
+        self.sessions.check_form(session, (await _form(request)).get("token", ""))
+        self.sessions.sign_out(session)
+        response = _html(
+            "Signed out", [el("p", "`maia console open` prints a link that signs you in.")], None
+        )
+        response.delete_cookie(COOKIE)
+        return response
+
+    # ------------------------------------------------------------ pages
+
+    async def _home(self, request: Request) -> Response:
+        visit = await self._visit(request)
+        first = next(one for one in _menu(visit.acts))
+        return RedirectResponse(f"/{first.path}", 303)
+
+    def _page(self, page: Page) -> _Handler:
+        async def answer(request: Request) -> Response:
+            visit = await self._visit(request, page)
+            body = _body(page, await page.data(visit), visit)
+            source = f"/{page.path}/events?{request.url.query}" if page.is_live else None
+            return _html(page.title, [el("div", body, id="live", data_live_source=source)], visit, page)
+
+        return answer
+
+    def _twin(self, page: Page) -> _Handler:
+        async def answer(request: Request) -> Response:
+            visit = await self._visit(request, page)
+            return _json(await page.data(visit))
+
+        return answer
+
+    async def _revoke(self, request: Request) -> Response:
+        visit = await self._visit(request, PAGES["revoke"])
+        form = await _form(request)
+        self.sessions.check_form(visit.session, form.get("token", ""))
+        number = await self.revocations.revoke(visit, form)
+        return RedirectResponse(f"/revocation?id={number}", 303)
+
+    # ------------------------------------------------------------ streams
+
+    def _live(self, page: Page) -> _Handler:
+        async def answer(request: Request) -> Response:
+            session, _ = self._visited(request)
+            await self._visit(request, page)  # refused as an answer of its own, and not as a line of a stream
+
+            async def lines() -> AsyncIterator[str]:
+                before, known = "", dict[str, str]()
+                while True:
+                    visit = await self._visit(request, page)
+                    drawn = el("div", _body(page, await page.data(visit), visit))
+                    now, shape = cells(drawn), skeleton(drawn)
+                    news = {key: text for key, text in now.items() if known.get(key) != text}
+                    if shape != before:
+                        inner = "".join(map(to_html, drawn.children))
+                        yield _event({"html": inner}) if before else _event({"cells": now})
+                    else:
+                        yield _event({"cells": news}) if news else ": nothing new\n\n"
+                    before, known = shape, now
+                    await asyncio.sleep(LIVE_S)
+
+            return self._streaming(session, lines())
+
+        return answer
+
+    async def _stream(self, request: Request) -> Response:
+        visit = await self._visit(request, PAGES["streams"])
+
+        async def is_signed_in() -> bool:
+            with suppress(NotSignedIn):
+                self._visited(request)
+                return True
+            return False
+
+        return self._streaming(visit.session, events_of(visit, is_signed_in))
+
+    def _streaming(self, session: Session, lines: AsyncIterator[str]) -> Response:
+        if self._open.get(session.id, 0) >= STREAMS_PER_SESSION or sum(self._open.values()) >= STREAMS_MAX:
+            raise TooManyStreams("too many pages are open that change by themselves; close one")
+        self._open[session.id] = self._open.get(session.id, 0) + 1
+
+        async def bounded() -> AsyncIterator[str]:
+            try:
+                async for line in lines:
+                    yield line
+            except MaiaError as problem:
+                yield _event({"problem": problem.message, "code": problem.code}, kind="ended")
+            finally:
+                self._open[session.id] -= 1
+                if not self._open[session.id]:
+                    del self._open[session.id]
+                close = getattr(lines, "aclose", None)
+                if close is not None:
+                    await close()
+
+        return StreamingResponse(bounded(), media_type="text/event-stream")
+
+
+# ------------------------------------------------------------ what an answer looks like
+
+
+def _menu(acts: frozenset[str]) -> list[Page]:
+    return [one for one in PAGES.values() if one.is_in_menu and (one.act is None or one.act in acts)]
+
+
+def _body(page: Page, data: Data, visit: Visit) -> Sequence[Node]:
+    """Draw a page; its forms that change something get the token of the session."""
+    return [_with_token(one, visit.session.token) for one in page.view(data)]
+
+
+def _with_token(node: Node, token: str) -> Node:
+    if not isinstance(node, Element):
+        return node
+    children = tuple(_with_token(one, token) for one in node.children)
+    if node.tag == "form" and ("method", "post") in node.attributes:
+        children = (el("input", type="hidden", name="token", value=token), *children)
+    return Element(node.tag, node.attributes, children)
+
+
+def _html(
+    title: str, body: Sequence[Node], visit: Visit | None, page: Page | None = None, *, status: int = 200
+) -> Response:
+    head: list[Node] = []
+    if visit is not None:
+        links = [
+            el("a", one.title, href=f"/{one.path}", aria_current="page" if one is page else None)
+            for one in _menu(visit.acts)
+        ]
+        out = _with_token(el("form", el("button", "Sign out"), action="/sign-out", method="post"),
+                          visit.session.token)  # fmt: skip
+        name = visit.held.profile.name
+        head = [
+            el("nav", links, aria_label="Pages"),
+            el(
+                "div",
+                el("span", f"signed in as {name}", title=str(visit.acting.principal)),
+                out,
+                class_="who",
+            ),
+        ]
+    document = el(
+        "html",
+        el(
+            "head",
+            el("meta", charset="utf-8"),
+            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            el("meta", name="color-scheme", content="light dark"),
+            el("title", f"{title} · Maia"),
+            el("link", rel="stylesheet", href="/static/console.css"),
+            el("link", rel="icon", href="/static/icon.svg"),
+            el("script", src="/static/console.js", defer=True),
+        ),
+        el(
+            "body",
+            el("a", "Skip to the page", href="#main", class_="skip"),
+            el("header", el("strong", "Maia"), head),
+            el("main", el("h1", title), body, id="main"),
+            el("p", role="status", id="status"),
+        ),
+        lang="en",
+    )
+    return Response("<!doctype html>" + to_html(document), status, media_type="text/html")
+
+
+def _problem(request: Request, problem: MaiaError) -> Response:
+    status = next((number for kind, number in _STATUS if isinstance(problem, kind)), 500)
+    path = request.url.path
+    if path.endswith((".json", "/events")) or path == OPEN_PATH:
+        return _json(problem.as_record(), status)
+    body = [el("p", problem.message, role="alert"), el("p", el("code", problem.code)),
+            el("p", el("a", "To the first page", href="/"))]  # fmt: skip
+    return _html("This cannot be shown", body, None, status=status)
+
+
+def _json(data: Mapping[str, Any], status: int = 200) -> Response:
+    return Response(json.dumps(data, ensure_ascii=False), status, media_type="application/json")
+
+
+def _event(data: Mapping[str, Any], kind: str = "message") -> str:
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n"
+
+
+def _static(name: str, kind: str) -> _Handler:
+    data = (files("maia.console") / "static" / name).read_bytes()
+
+    async def answer(_request: Request) -> Response:
+        return Response(data, media_type=kind)
+
+    return answer
+
+
+def _query(request: Request) -> dict[str, str]:
+    return dict(request.query_params)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a form, within a limit."""
+    data = b""
+    async for part in request.stream():
+        data += part
+        if len(data) > _BODY_MAX:
+            raise NotFromThisPage("this form is larger than any of the console's")
+    try:
+        return dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=64))
+    except ValueError:
+        raise NotFromThisPage("this is not a form of the console") from None
+
+
+def _write_private(path: Path, text: str) -> None:
+    from maia.private_files import create_private
+
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with create_private(beside) as file:
+        file.write(text.encode())
+    beside.replace(path)
