@@ -44,13 +44,27 @@ settings.register_profile(
 settings.load_profile("laws" if os.environ.get("MAIA_LAWS") else os.environ.get("MAIA_HYPOTHESIS", "ci"))
 
 
+_collector = {"is set aside": False}
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector walk over what tests make, and not over all tests and libraries each time."""
     gc.set_threshold(10_000, 20, 20)
+    original = gc.unfreeze
+
+    def unfreeze() -> None:
+        original()
+        _collector["is set aside"] = False
+
+    gc.unfreeze = unfreeze
 
 
 def pytest_runtest_setup() -> None:
-    """Set aside what is there, at first and after a broker in this process has undone it."""
-    if not gc.get_freeze_count():
+    """Set aside what is there, at first and after a broker in this process has undone it.
+
+    Python can count what is set aside, but only by walking over it, which takes longer than most tests.
+    """
+    if not _collector["is set aside"]:
         gc.collect(1)
         gc.freeze()
+        _collector["is set aside"] = True
