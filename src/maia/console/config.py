@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from maia.client.api.connecting import signing_key
+from maia.client.api.connection import signing_key
 from maia.config.settings import Address, BadConfig, Paths, PrincipalWord, build, from_file, settings_of
 from maia.credentials import Principal, SigningKey
 from maia.errors import BadInput

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlencode
 
-from maia.client.api.connecting import connect
+from maia.client.api.connection import connect
 from maia.client.api.subscription import ReceivedEvent
 from maia.console.html import Node, el
 from maia.console.pages.page import Data, NoSuchThing, Page, Visit, choice, field_of
