@@ -118,9 +118,7 @@ class Row:
         broker, now = self.brokers[number], self.now
         effects: list[Effect] = []
         if together:
-            for data in messages:
-                effects += broker.take_on(Received(link, data), now)
-            effects = broker.signed(effects)
+            effects = broker.signed(broker.take_on_read(link, messages, now))
         else:
             for data in messages:
                 effects += broker.handle(Received(link, data), now)

@@ -9,7 +9,7 @@ the end of its link, and never leave `handle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
@@ -17,6 +17,7 @@ from maia.broker.access.impairment import warn_of_impairments
 from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
+from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
     certificates_without_statement,
@@ -56,6 +57,7 @@ from maia.wire.effects import (
     Effect,
     Input,
     LinkClosed,
+    LinkId,
     LinkOpened,
     LogRead,
     Note,
@@ -151,6 +153,40 @@ class Broker:
             case _:
                 assert_never(happened)
         return self._completed(effects, now)
+
+    def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant) -> list[Effect]:
+        """Take the messages of one read on, as if one after the other; `signed` has to see the effects."""
+        effects: list[Effect] = []
+        while data:
+            count, together = self._taken_together(link, data, now)
+            if together is None:
+                for one in data[:count]:
+                    effects += self.take_on(Received(link, one), now)
+            else:
+                effects += together
+            data = data[count:]
+        return effects
+
+    def _taken_together(
+        self, number: LinkId, data: Sequence[bytes], now: Instant
+    ) -> tuple[int, list[Effect] | None]:
+        """Return what follows from so many messages together; None for what is taken on one by one."""
+        state = self._state
+        link = state.links.get(number)
+        is_quiet = not (state.rest or state.timers.is_due(now) or state.statements.intake.shown_effects)
+        if len(data) < 2 or link is None or link.stage is not Stage.READY or not is_quiet:
+            return 1, None
+        if not may_go_together(link, data[0]):
+            return 1, None
+        plan = plan_of(state, link, data[0], now)
+        if plan is None:
+            return len(data), None  # what keeps the first from it keeps most of a read
+        run = run_of(plan, data)
+        together = take_together(state, plan, run, now) if len(run) > 1 else None
+        if together is None:
+            return max(1, len(run)), None
+        link.heard_at, link.silent_rounds = now, 0
+        return len(run), self._completed(together, now)
 
     def go_on(self, now: Instant) -> list[Effect] | None:
         """Do more of what the last input left to do; None if nothing is left."""

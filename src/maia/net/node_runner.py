@@ -36,6 +36,7 @@ from maia.wire.effects import (
     Input,
     Keep,
     LinkClosed,
+    LinkId,
     LinkOpened,
     LogAtStart,
     Note,
@@ -208,6 +209,15 @@ class SigningNode(Node, Protocol):
         ...
 
 
+@runtime_checkable
+class ReadingNode(SigningNode, Protocol):
+    """A node that shares work between messages that arrive together."""
+
+    def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant, /) -> list[Effect]:
+        """Take the messages of one read on, as one after the other would be."""
+        ...
+
+
 class NodeRunner:
     """One node, its connections, its store and its alarm clock."""
 
@@ -240,8 +250,11 @@ class NodeRunner:
         self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
         self._go_on: Callable[[Instant], list[Effect] | None] = lambda _now: None
+        self._take_on_read: Callable[[LinkId, Sequence[bytes], Instant], list[Effect]] | None = None
         if isinstance(node, SigningNode):
             self._take_on, self._signed, self._go_on = node.take_on, node.signed, node.go_on
+        if isinstance(node, ReadingNode):
+            self._take_on_read = node.take_on_read
         self._store: Store = MemoryStore() if store is None else store
         self._records: Records = QuietRecords() if records is None else records
         self._clock = clock
@@ -352,9 +365,24 @@ class NodeRunner:
         if not self._inputs:
             return self._rest()
         effects: list[Effect] = []
-        for _ in range(min(_BATCH, len(self._inputs))):
-            effects += self._handled(self._inputs.popleft())
+        room = _BATCH
+        while room > 0 and self._inputs:
+            happened = self._inputs.popleft()
+            data = self._read_with(happened, room) if type(happened) is Received else []
+            effects += self._handled(happened, data)
+            room -= max(1, len(data))
         return effects
+
+    def _read_with(self, first: Received, most: int) -> list[bytes]:
+        """Return what came on the same link right behind a message, with it; nothing if it came alone."""
+        inputs = self._inputs
+        if self._take_on_read is None or not inputs:
+            return []
+        data = [first.data]
+        while inputs and len(data) < most and type(inputs[0]) is Received and inputs[0].link == first.link:
+            data.append(inputs[0].data)
+            inputs.popleft()
+        return data if len(data) > 1 else []
 
     def _rest(self) -> list[Effect] | None:
         try:
@@ -373,8 +401,11 @@ class NodeRunner:
         if not was_busy:
             self.give()  # what happened meanwhile
 
-    def _handled(self, happened: Input) -> Sequence[Effect]:
+    def _handled(self, happened: Input, data: Sequence[bytes]) -> Sequence[Effect]:
+        """Let the node take an input on, or all messages of one read."""
         try:
+            if data and self._take_on_read is not None and type(happened) is Received:
+                return self._take_on_read(happened.link, data, self._clock())
             return self._take_on(happened, self._clock())
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
             self._note_failure(type(happened).__name__, problem)

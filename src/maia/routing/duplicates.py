@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Final, TypeAlias
@@ -88,6 +89,10 @@ class _Stream:
     def is_next(self, sequence: int) -> bool:
         """Say whether a number follows the only run, and nothing else was here."""
         return len(self.ends) == 1 and not self.parts and self.ends[self.starts[0]] == sequence
+
+    def follow(self, numbers: Sequence[int]) -> bool:
+        """Say whether numbers that grow follow the only run without a gap, and nothing else was here."""
+        return self.is_next(numbers[0]) and numbers[-1] - numbers[0] == len(numbers) - 1
 
     def rows_of(self, sequence: int) -> RowSet:
         """Return the rows of a number that were here."""
@@ -161,6 +166,20 @@ class DuplicateMemory:
             known.add(sequence, fresh)
             self._bounded(known)
         return fresh
+
+    def are_new(self, publisher: bytes, stream: bytes, numbers: Sequence[int]) -> bool:
+        """Say whether no row of some publications was here before; their numbers grow."""
+        known = self._streams.get((publisher, stream, b""))
+        return known is None or known.follow(numbers) or not any(map(known.rows_of, numbers))
+
+    def remember_all(self, publisher: bytes, stream: bytes, numbers: Sequence[int]) -> None:
+        """Remember whole publications that are new; their numbers grow."""
+        known = self._stream((publisher, stream, b""))
+        if known.follow(numbers):
+            known.ends[known.starts[0]] = numbers[-1] + 1
+            return
+        for number in numbers:
+            self.remember(publisher, stream, number)
 
     def unseen_rows(
         self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS, signer: bytes = b""

@@ -53,6 +53,7 @@ __all__ = [
     "columns_to_frame",
     "decode_column",
     "encode_column",
+    "events_to_frame",
     "frame_to_columns",
     "kind_from_number",
     "kind_to_number",
@@ -93,6 +94,16 @@ _DECODERS: Final[dict[Kind, msgspec.msgpack.Decoder[tuple[Value, ...]]]] = {
     Kind.TIMESTAMP: msgspec.msgpack.Decoder(tuple[_Moment | None, ...]),
     Kind.BYTES: msgspec.msgpack.Decoder(tuple[bytes | None, ...]),
 }
+
+_SINGLES: Final[dict[Kind, msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]]] = {
+    Kind.STRING: msgspec.msgpack.Decoder(tuple[tuple[str | None], ...]),
+    Kind.INT: msgspec.msgpack.Decoder(tuple[tuple[_Int | None], ...]),
+    Kind.FLOAT: msgspec.msgpack.Decoder(tuple[tuple[float | None], ...]),
+    Kind.BOOL: msgspec.msgpack.Decoder(tuple[tuple[bool | None], ...]),
+    Kind.TIMESTAMP: msgspec.msgpack.Decoder(tuple[tuple[_Moment | None], ...]),
+    Kind.BYTES: msgspec.msgpack.Decoder(tuple[tuple[bytes | None], ...]),
+}
+"""Columns of one row, one after the other."""
 
 _NIL: Final = b"\xc0"
 _MINUS_ZERO: Final = b"\xcb\x80" + bytes(7)
@@ -364,6 +375,35 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
         return Frame(rows, dict(zip(layout.kinds, made)))  # noqa: B905 - as many: the decoder has counted
     except (BadColumn, BadFrame):
         return None
+
+
+def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None = None) -> Frame | None:
+    """Return single events, each the columns of a frame of one row, as the rows of one frame.
+
+    Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at by itself,
+    or that their columns are not the same.
+    """
+    key = tuple(map(_uid_and_kind, events[0]))
+    layout = _layout_of(key) if 0 < len(key) <= _LAYOUT_COLUMNS_MAX else None
+    if layout is None or len(events) > ROWS_MAX or len(events) * len(key) > VALUES_MAX:
+        return None
+    if kinds is not None and not layout.kinds.items() <= kinds.items():
+        return None
+    if any(tuple(map(_uid_and_kind, one)) != key for one in events):
+        return None
+    columns: dict[AttributeUid, Column] = {}
+    for at, (uid, kind) in enumerate(layout.kinds.items()):
+        data = [one[at].data for one in events]
+        whole = b"".join(data)
+        try:
+            decoded = _SINGLES[kind].decode(_array_header(len(data)) + whole)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        values = tuple([value for (value,) in decoded])
+        if list(map(_ENCODER.encode, decoded)) != data or _may_hold_odd_values(kind, values, whole):
+            return None
+        columns[uid] = Column(kind, _as_instants(values, whole) if kind is Kind.TIMESTAMP else values)
+    return Frame(len(events), columns)
 
 
 def _refuse_odd_columns(

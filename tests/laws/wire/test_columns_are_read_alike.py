@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from maia.errors import MaiaError
 from maia.events import Instant, Kind
-from maia.wire.columns import _read_one_by_one, columns_to_frame, encode_column, kind_to_number
+from maia.wire.columns import (
+    _read_one_by_one,
+    columns_to_frame,
+    decode_column,
+    encode_column,
+    events_to_frame,
+    kind_from_number,
+    kind_to_number,
+)
 from maia.wire.messages import Column
 
 pytestmark = pytest.mark.laws
@@ -68,6 +76,34 @@ def test_damaged_columns_are_read_alike(given_columns, data):
     put = data.draw(st.binary(max_size=3))
     some[at] = Column(column.uid, column.kind, column.data[:place] + put + column.data[place + cut :])
     assert _outcome(columns_to_frame, some, rows) == _outcome(_read_slowly, some, rows)
+
+
+@given(columns(), st.none() | st.tuples(st.integers(0, 99), st.integers(0, 99), st.binary(max_size=2)))
+def test_single_events_are_read_together_as_one_by_one(given_columns, damage):
+    rows, some = given_columns
+    kinds = [kind_from_number(one.kind) for one in some]
+    values = [decode_column(kind, one.data, rows) for kind, one in zip(kinds, some, strict=True)]
+    events = [
+        [
+            Column(one.uid, one.kind, encode_column(kind, (found[row],)))
+            for kind, one, found in zip(kinds, some, values, strict=True)
+        ]
+        for row in range(rows)
+    ]
+    if damage is not None:
+        at, place, put = damage
+        event = events[at % rows]
+        hit = event[at % len(event)]
+        start = place % len(hit.data)
+        changed = hit.data[:start] + put + hit.data[start + 1 :]
+        event[at % len(event)] = Column(hit.uid, hit.kind, changed)
+    together = events_to_frame(events)
+    alone = [_outcome(_read_slowly, event, 1) for event in events]
+    if together is not None:
+        assert [_outcome(lambda _, __, row=row: together.take([row]), [], 1) for row in range(rows)] == alone
+    else:  # only for a reason
+        has_twins = len({one.uid for one in some}) < len(some)
+        assert has_twins or damage is not None or Kind.FLOAT in kinds
 
 
 # The same bytes cut at another place: one column lacks what the next one has too much of.

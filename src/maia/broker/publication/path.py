@@ -212,7 +212,7 @@ def _sent(
     if unseen.type_id not in state.statements.streams:
         effects = [*_given_here(state, unseen, now, taken), *further]
         if message is not None and taken is not None and unseen is transit:
-            effects += note_arrival(state, link, message, transit, taken)
+            effects += note_arrival(state, link, message, rows=transit.frame.rows, taken=len(taken))
         return [*effects, *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before

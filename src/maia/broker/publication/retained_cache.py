@@ -32,6 +32,7 @@ from maia.wire.stream_numbers import is_late
 
 __all__ = [
     "FRAMES_MAX",
+    "REMEMBERED",
     "Client",
     "Question",
     "RetainedFrame",
@@ -44,6 +45,8 @@ FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
 _EARLIER: Final = 15
 """How many frames before the last one are remembered of a stream."""
+REMEMBERED: Final = 1 + _EARLIER
+"""How many frames of a stream are remembered in all."""
 _EARLIER_BYTES_MAX: Final = 16 << 20
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -42,6 +42,7 @@ from maia.wire.stream_numbers import frame_label, is_late, stream_label
 
 __all__ = [
     "BadCut",
+    "Labels",
     "StreamOrder",
     "Transit",
     "author_of",
@@ -54,6 +55,9 @@ __all__ = [
 
 
 _STATEMENTS_REMEMBERED: Final = 4096
+
+Labels: TypeAlias = tuple[bytes, bytes, bytes, int]
+"""Publisher, stream and frame, as subscribers know them, and the moment of publication."""
 
 
 class BadCut(ProtocolViolation):
@@ -95,11 +99,15 @@ class Transit(msgspec.Struct, frozen=True):
         return seen_with_publisher(self.frame, _attributes_of(self.author.statement))
 
     @property
-    def labels(self) -> tuple[bytes, bytes, bytes, int]:
+    def labels(self) -> Labels:
         """Return what a subscriber knows a frame by: publisher, stream and frame as labels, moment."""
+        return self.labels_of(self.sequence, self.published_at)
+
+    def labels_of(self, sequence: int, published_at: int) -> Labels:
+        """Return what a subscriber knows another frame of the same stream by."""
         publisher, stream = self.publisher.key, self.stream
-        label = frame_label(publisher, stream, self.sequence)
-        return publisher, stream_label(publisher, stream), label, self.published_at
+        label = frame_label(publisher, stream, sequence)
+        return publisher, stream_label(publisher, stream), label, published_at
 
     def columns(self, only: Set[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import Final
 
-from maia.broker.publication.transit import Transit
 from maia.broker.routing.outbox import proof_of, route_messages
 from maia.broker.routing.routes import TypeAggregate
 from maia.broker.sessions.links import Link, Role
@@ -205,15 +204,12 @@ def _proof_bytes(state: BrokerState, type_id: bytes) -> int:
 # ------------------------------------------------------------ spill
 
 
-def note_arrival(
-    state: BrokerState, link: Link, message: Carried, transit: Transit, taken: Collection[int]
-) -> list[Effect]:
-    """Count a frame that a neighbour sent, and those of its rows that nothing here and behind here took."""
+def note_arrival(state: BrokerState, link: Link, message: Carried, *, rows: int, taken: int) -> list[Effect]:
+    """Count the rows of a frame that a neighbour sent, and those that nothing here and behind here took."""
     size = _FRAME_BYTES + sum([len(column.data) for column in message.columns])
-    rows = transit.frame.rows
-    spilled = rows - len(taken)
+    spilled = rows - taken
     state.routes.spill.note_arrival(
-        link.id, transit.type_id, size=size * rows // max(message.rows, 1), rows=rows, spilled_rows=spilled
+        link.id, message.type_id, size=size * rows // max(message.rows, 1), rows=rows, spilled_rows=spilled
     )
     return [Count("maia_spilled_rows_total", spilled)] if spilled else []
 

@@ -489,6 +489,11 @@ class MeshRouter:
         routers = before.routers.union(map(_name, self._keys)) & before.routers.union(named.routers)
         self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
 
+    @property
+    def asks_filters_alone(self) -> bool:
+        """Deny it: a frame names the routers that it is for, and none is sent it twice."""
+        return False
+
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Say whether a neighbour named routers for a frame: another neighbour may have named others."""
         return (publisher, stream, sequence, signer) in self._assigned

@@ -150,6 +150,11 @@ class RendezvousRouter:
         del link
         return []
 
+    @property
+    def asks_filters_alone(self) -> bool:
+        """Say so: interests meet at the rendezvous, and whoever wants a frame is sent it."""
+        return True
+
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Carry no frame twice: each neighbour was sent all that is wanted behind it."""
         del publisher, stream, sequence, signer

@@ -96,6 +96,10 @@ class Router(Protocol):
     def before_frame(self, link: LinkId) -> list[Effect]:
         """Return what has to be sent to a neighbour just before a frame for which it is a target."""
 
+    @property
+    def asks_filters_alone(self) -> bool:
+        """Say whether filters alone decide where a frame goes: nothing is remembered of one for the next."""
+
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Say whether a frame that was here before is carried on for the sake of others."""
 

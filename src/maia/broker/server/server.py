@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ from maia.net.node_runner import NodeRunner, Recorder
 from maia.net.observer import Records
 from maia.net.stores import MemoryStore, Store
 from maia.validity.revalidation import AskingTesters, Revalidator
-from maia.wire.effects import Effect, Input, Received
+from maia.wire.effects import Effect, Input, LinkId, Received
 
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
@@ -79,6 +79,12 @@ class TappedBroker:
         """Take one of several inputs of a turn on."""
         self._show_received(happened)
         return self._broker.take_on(happened, now)
+
+    def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant, /) -> list[Effect]:
+        """Take the messages of one read on."""
+        for one in data:
+            self._show(bytes(one))
+        return self._broker.take_on_read(link, data, now)
 
     def go_on(self, now: Instant, /) -> list[Effect] | None:
         """Do more of what the last input left to do."""

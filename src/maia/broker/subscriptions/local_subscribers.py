@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from maia.broker.publication.transit import Transit, author_of_part, without_proof
+from maia.broker.publication.transit import Labels, Transit, author_of_part, without_proof
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.broker.subscriptions.summaries import ClassSummaries, PeriodDelivery
 from maia.canonical import SExpression, write_canonical
@@ -56,6 +56,7 @@ __all__ = [
     "LocalSubscribers",
     "SubscriberGroup",
     "class_key",
+    "deliveries",
     "delivery_of",
     "routed_filter",
     "summary_deliveries",
@@ -321,7 +322,7 @@ class LocalSubscribers:
         gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
         Deliveries to a class are put on `record` first.
         """
-        for key, rows in self._matched(transit.matched).items():
+        for key, rows in self.matched(transit.matched).items():
             view_class = self.classes[key]
             if missing and not missing.isdisjoint(view_class.asks):
                 continue
@@ -339,7 +340,7 @@ class LocalSubscribers:
                 if taken is not None:
                     taken.update(rows)
                 record(members, transit, seen)
-                yield from _deliveries(transit, seen, members)
+                yield from deliveries(transit.labels, seen, members)
 
     def take_left_out(self) -> int:
         """Return how many events were left out of summaries since this was asked last."""
@@ -358,7 +359,7 @@ class LocalSubscribers:
         for one in list(self.summarising.values()):
             yield from one.close(now)
 
-    def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
+    def matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
         """Return the rows that each class may have, in order; classes without any are left out."""
         few = len(self.classes) <= READ_ONE_BY_ONE
         if not few or not all(one.is_quickly_read for one in self.classes.values()):
@@ -438,15 +439,13 @@ def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) 
     return tuple(uid.encode() for uid in sorted(attributes))
 
 
-def _deliveries(
-    transit: Transit, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]]
-) -> Iterator[Effect]:
+def deliveries(labels: Labels, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]]) -> Iterator[Effect]:
     """Yield the same bytes to all members, but for the references at their start."""
     if len(members) == 1 and len(members[0]) == 1:
         ((link, refs),) = members[0].items()
-        yield Send(link, encode_known(delivery_of(transit, seen, refs)))
+        yield Send(link, encode_known(_delivery(labels, seen, refs)))
         return
-    whole = encode_known(delivery_of(transit, seen, []))
+    whole = encode_known(_delivery(labels, seen, []))
     ready: dict[tuple[int, ...], bytes] = {}
     for part in members:
         for link, refs in part.items():
@@ -459,14 +458,18 @@ def _deliveries(
 def summary_deliveries(transit: Transit, delivery: PeriodDelivery) -> Iterator[Effect]:
     """Yield derived events to the members that get them."""
     seen = Seen(delivery.rows.rows, frame_to_columns(delivery.rows), {})
-    yield from _deliveries(transit, seen, [delivery.members])
+    yield from deliveries(transit.labels, seen, [delivery.members])
 
 
 def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
     """Return what is sent to subscriptions of one client."""
+    return _delivery(transit.labels, seen, refs)
+
+
+def _delivery(labels: Labels, seen: Seen, refs: list[int]) -> Deliver:
     if seen.author is None:
-        return Deliver(refs, *transit.labels, seen.rows, seen.columns)
-    return DeliverWithAuthor(refs, *transit.labels, seen.rows, seen.columns, seen.author)
+        return Deliver(refs, *labels, seen.rows, seen.columns)
+    return DeliverWithAuthor(refs, *labels, seen.rows, seen.columns, seen.author)
 
 
 def _addressed(whole: bytes, refs: list[int]) -> bytes:
