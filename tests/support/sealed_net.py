@@ -41,6 +41,9 @@ class KeysByHand(KeyRequests):
     def opens_any(self, type_id: bytes) -> bool | None:
         return None
 
+    def opens(self, type_id: bytes, uid: AttributeUid) -> bool:
+        return False
+
 
 class SealedNet(Net):
     """Brokers that route a sealed type."""

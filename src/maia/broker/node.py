@@ -37,6 +37,7 @@ from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
+from maia.broker.subscriptions.route_sync import go_on_with_syncs
 from maia.broker.upkeep import (
     adopt_constitutions,
     hold_certificates,
@@ -319,6 +320,8 @@ class Broker:
             effects += subscribe_to_issuers(state, now)
         if state.impairments.changed:
             effects += warn_of_impairments(state, now)
+        if state.syncs.is_pending:
+            effects += go_on_with_syncs(state, now)
         if state.routes.is_changed:
             schedule_upkeep(state, now)
         is_to_be_thinned = state.repeated.is_due(now)

@@ -157,6 +157,8 @@ class BrokerSettings:
     routing: Routing = Routing.RENDEZVOUS
     neighbours: tuple[str, ...] = ()
     """Where the neighbours of a router of a mesh listen."""
+    processes: tuple[str, ...] = ()
+    """Where the processes of this broker listen, this one among them, if there are several."""
     key_managers: tuple[str, ...] = ()
     """Where managers of keys may be found, beside the addresses that definitions name."""
     lease_s: int = 60
@@ -182,6 +184,12 @@ class BrokerSettings:
     """What the identity statements of neighbours have to say."""
     transformation_keys: TransformationKeys = field(default=NO_KEYS, repr=False)
     """The secrets of pseudonyms and noise; what needs another is missing."""
+
+    def process_of(self, type_id: bytes) -> str:
+        """Return where the process of this broker listens that serves the clients of a type."""
+        if not self.processes:
+            return self.address
+        return self.processes[int.from_bytes(type_id[:8], "big") % len(self.processes)]
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""

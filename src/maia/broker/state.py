@@ -31,6 +31,7 @@ from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
+from maia.broker.subscriptions.route_sync import RouteSyncs
 from maia.broker.timers import TimerWheel
 from maia.credentials import (
     AuthorisationCertificate,
@@ -139,6 +140,8 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
+    syncs: RouteSyncs = field(default_factory=RouteSyncs)
+    """Clients that are answered when other brokers know what they ask for."""
     own_identity: bytes = field(default=b"", repr=False)
     """The short form of this broker's own identity statement, if it has one."""
     attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))

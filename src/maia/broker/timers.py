@@ -27,6 +27,7 @@ __all__ = [
     "RecheckEntries",
     "StateQueries",
     "Statements",
+    "SyncOverdue",
     "Timer",
     "TimerWheel",
     "Upkeep",
@@ -46,6 +47,11 @@ class KeepAlive:
 @dataclass(frozen=True, slots=True)
 class Statements:
     """A validity statement ends or is asked for again, or a doubted proof is verified again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncOverdue:
+    """A neighbour has not answered in time that it knows of a new subscription or advertisement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ Timer: TypeAlias = (
     Upkeep
     | KeepAlive
     | Statements
+    | SyncOverdue
     | OneTimeAnswers
     | ClosePeriods
     | CheckLink

@@ -33,6 +33,7 @@ from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_r
 from maia.broker.sessions.links import Link, Role, Stage
 from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_every_peer
 from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
+from maia.broker.subscriptions.route_sync import end_overdue_syncs
 from maia.broker.timers import (
     CatchUp,
     CheckLink,
@@ -43,6 +44,7 @@ from maia.broker.timers import (
     RecheckEntries,
     Statements,
     StateQueries,
+    SyncOverdue,
     Timer,
     Upkeep,
 )
@@ -87,6 +89,8 @@ def _run(  # noqa: PLR0912 - a case for each timer
             return _keep_alive(state, now)
         case Statements():
             return [*recheck_statements(state, now), *verify_doubted(state, now), *overdue(state, now)]
+        case SyncOverdue():
+            return end_overdue_syncs(state, now)
         case OneTimeAnswers():
             return look_at_unanswered(state, now)
         case ClosePeriods():

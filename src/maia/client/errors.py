@@ -20,6 +20,7 @@ __all__ = [
     "QuestionNotOurs",
     "RefusedByBroker",
     "CANNOT_SEAL",
+    "ElsewhereServed",
     "RowsRefused",
     "UnknownToClient",
     "WrongBroker",
@@ -65,6 +66,16 @@ class ClientClosed(Unavailable):
     """The client was closed, or the publisher or subscription withdrawn, while a call waited for it."""
 
     code = "UNAVAILABLE-CLIENT-CLOSED"
+
+
+class ElsewhereServed(Unavailable):
+    """Another process of the broker serves the type now; what was asked for is to be asked for there."""
+
+    code = "UNAVAILABLE-SERVED-ELSEWHERE"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(f"the process of the broker at `{address}` serves this type: ask there")
 
 
 class BrokerNotTrusted(Refusal):

@@ -13,7 +13,14 @@ from maia.client.authors import AuthorReader
 from maia.client.deliveries import what_arrived
 from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
-from maia.client.errors import CANNOT_SEAL, QuestionNotOurs, WrongBroker, is_passing, told_by_broker
+from maia.client.errors import (
+    CANNOT_SEAL,
+    ElsewhereServed,
+    QuestionNotOurs,
+    WrongBroker,
+    is_passing,
+    told_by_broker,
+)
 from maia.client.notices import (
     Accepted,
     Acknowledged,
@@ -42,6 +49,7 @@ from maia.wire.messages import (
     Message,
     Published,
     Seen,
+    ServedElsewhere,
     StateTold,
     TypeReply,
 )
@@ -78,7 +86,7 @@ class Answering:
         self.showings: set[int] = set()
         """What was shown to the broker and not answered for yet."""
 
-    def told(self, message: Message, now: Instant) -> list[bytes]:
+    def told(self, message: Message, now: Instant) -> list[bytes]:  # noqa: PLR0912 - a case for each
         """Handle an answer; refuse a message that no client receives."""
         match message:
             case Deliver() | DeliverLogged() | MissedMessage():
@@ -98,6 +106,8 @@ class Answering:
                 self._warned(ref, None if code is None else told_by_broker(code, sentence))
             case Challenge():
                 return self._challenged(message)
+            case ServedElsewhere(id=number, address=address):
+                self._sent_elsewhere(number, ElsewhereServed(address))
             case StateTold(id=number, is_whole=is_whole):
                 self._take_end_of_state(number, is_whole=is_whole)
             case TypeReply(id=number, definitions=definitions):
@@ -187,6 +197,14 @@ class Answering:
             return []
         entry = self._wanted.find(number)
         return [] if entry is None else self._refused(entry, problem, now)
+
+    def _sent_elsewhere(self, number: int, problem: ElsewhereServed) -> None:
+        """Have the application ask another process of the broker."""
+        entry = self._wanted.find(number)
+        if entry is not None:
+            self._wanted.give_up(entry, problem)
+        elif self.questions.pop(number, None) is not None:
+            self._notices.append(Ended(number, problem))
 
     def _refused(self, entry: RequestEntry, problem: MaiaError, now: Instant) -> list[bytes]:
         """Ask otherwise, ask later, or give an entry up."""

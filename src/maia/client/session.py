@@ -207,6 +207,11 @@ class ClientSession:
         )
         return number, self._finished(self._connection.sent(asking))
 
+    @property
+    def certificates(self) -> tuple[SignedCertificate, ...]:
+        """Return what this client holds, with what was added since it connected."""
+        return self._wallet.certificates
+
     def identify(self, identity: SignedIdentity) -> tuple[int, list[Effect]]:
         """Show a renewed identity statement from now on, on this link too; `CredentialsAdded` follows."""
         number = self._book.next_number()

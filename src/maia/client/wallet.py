@@ -81,6 +81,11 @@ class Wallet:
             self._answers.clear()
             self._views.clear()
 
+    @property
+    def certificates(self) -> tuple[SignedCertificate, ...]:
+        """Return all that is held."""
+        return self._certificates
+
     def find(self, certificate: bytes) -> SignedCertificate | None:
         """Return the certificate of this id, if it is held."""
         return next((signed for signed in self._certificates if signed.id == certificate), None)

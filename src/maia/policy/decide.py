@@ -29,6 +29,7 @@ from maia.policy.grants import (
     common_attributes,
     conjoined,
     grants_of,
+    is_as_wide,
     kinds_of,
     miss_of,
     needed,
@@ -245,9 +246,9 @@ def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now:
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
         levels.append(needed(writable))
-    # The first that go together count: shorter chains come first, and those that convert last, as they
-    # let a publisher write events of another type.
-    levels = [tuple(sorted(level, key=_converts_on_publication)) for level in levels]
+    # The first that go together count: the wider before the narrower even if it ends before it, shorter
+    # chains before longer ones, and those that convert last, as they let a publisher write another type.
+    levels = [tuple(sorted(_widest_first(level), key=_converts_on_publication)) for level in levels]
     refusals: list[Miss] = []
     for used in islice(product(*levels), CHAINS_MAX):
         refused = unmeetable_miss(request, used) or filter_miss(request, used)
@@ -286,6 +287,13 @@ def _tried(
 def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
     found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
     return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
+
+
+def _widest_first(openings: Sequence[Opening]) -> list[Opening]:
+    def wider(narrow: Opening) -> int:
+        return sum(is_as_wide(one, narrow) and not is_as_wide(narrow, one) for one in openings)
+
+    return sorted(openings, key=wider)
 
 
 def _converts_on_publication(opening: Opening) -> bool:

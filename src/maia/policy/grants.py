@@ -289,17 +289,21 @@ def names_of(request: Request) -> dict[AttributeUid, str]:
 
 
 def includes(wide: Opening, narrow: Opening) -> bool:
-    """Say whether one opening visibly shows all that another shows, for at least as long.
+    """Say whether one opening visibly shows all that another shows, for at least as long."""
+    wide_end, narrow_end = wide.grant.validity.not_after, narrow.grant.validity.not_after
+    lives_on = wide_end is None or (narrow_end is not None and narrow_end <= wide_end)
+    return lives_on and is_as_wide(wide, narrow)
+
+
+def is_as_wide(wide: Opening, narrow: Opening) -> bool:
+    """Say whether one opening visibly shows all that another shows, for as long as it lasts.
 
     Visibly: every term of the wide restriction is also a term of the narrow
     one. `covers` would find more, at a price that a requester with many
     certificates could drive up; a window too many does no harm.
     """
-    wide_end, narrow_end = wide.grant.validity.not_after, narrow.grant.validity.not_after
-    lives_on = wide_end is None or (narrow_end is not None and narrow_end <= wide_end)
     return (
-        lives_on
-        and wide.window.transformations == narrow.window.transformations
+        wide.window.transformations == narrow.window.transformations
         and wide.grant.authority.transformations == narrow.grant.authority.transformations
         and _shows_all(wide.window.attributes, narrow.window.attributes)
         and wide.terms <= narrow.terms
@@ -384,6 +388,7 @@ __all__ = [
     "common_attributes",
     "conjoined",
     "includes",
+    "is_as_wide",
     "kinds_of",
     "names_of",
     "needed",

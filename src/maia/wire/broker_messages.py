@@ -38,6 +38,7 @@ __all__ = [
     "Renew",
     "Replica",
     "Resync",
+    "RoutesSynced",
     "SealMark",
     "Sealed",
     "SealedColumn",
@@ -53,6 +54,7 @@ __all__ = [
     "SealedWithPlaintext",
     "SpillReport",
     "SpilledType",
+    "SyncRoutes",
     "TypeQuery",
     "TypeReply",
     "Unblinded",
@@ -330,6 +332,26 @@ class SealedRights(AnyMessage, tag=58, frozen=True):
     epoch: Number
     seal: Token
     proof: SealedProof
+
+
+class SyncRoutes(AnyMessage, tag=111, frozen=True):
+    """Answer when what I sent of these routes before, and what is sent me in return, has arrived everywhere.
+
+    `keys` are names of the routing table. `origin` and `number` are the aggregate of a mesh that every router
+    has to have, and 0 elsewhere. An offer needs to have arrived at the rendezvous alone.
+    """
+
+    id: Token
+    keys: Annotated[list[Annotated[bytes, Meta(min_length=32, max_length=39)]], Meta(max_length=64)]
+    is_offer: bool
+    origin: Key
+    number: Number
+
+
+class RoutesSynced(AnyMessage, tag=112, frozen=True):
+    """It has."""
+
+    id: Token
 
 
 # ------------------------------------------------------------ spill

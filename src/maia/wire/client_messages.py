@@ -63,6 +63,7 @@ __all__ = [
     "Published",
     "RenewAll",
     "Seen",
+    "ServedElsewhere",
     "Show",
     "StateDone",
     "StateFrame",
@@ -215,6 +216,13 @@ class Warned(AnyMessage, tag=27, frozen=True):
     ref: Number
     code: Code | None
     message: Text
+
+
+class ServedElsewhere(AnyMessage, tag=113, frozen=True):
+    """Another process of this broker serves the type that was asked for: ask there."""
+
+    id: Number
+    address: Address
 
 
 class Column(AnyMessage, frozen=True):

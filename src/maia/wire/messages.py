@@ -24,6 +24,7 @@ from maia.wire.broker_messages import (
     Renew,
     Replica,
     Resync,
+    RoutesSynced,
     Sealed,
     SealedColumn,
     SealedDoubted,
@@ -39,6 +40,7 @@ from maia.wire.broker_messages import (
     SealMark,
     SpilledType,
     SpillReport,
+    SyncRoutes,
     TypeQuery,
     TypeReply,
     Unblinded,
@@ -73,6 +75,7 @@ from maia.wire.client_messages import (
     PublishTo,
     RenewAll,
     Seen,
+    ServedElsewhere,
     Show,
     StateDone,
     StateFrame,
@@ -166,6 +169,7 @@ __all__ = [
     "RenewAll",
     "Replica",
     "Resync",
+    "RoutesSynced",
     "SealMark",
     "Sealed",
     "SealedColumn",
@@ -180,6 +184,7 @@ __all__ = [
     "SealedWithAuthor",
     "SealedWithPlaintext",
     "Seen",
+    "ServedElsewhere",
     "Show",
     "SpillReport",
     "SpilledType",
@@ -190,6 +195,7 @@ __all__ = [
     "StateTold",
     "Subscribe",
     "SubscribeDurable",
+    "SyncRoutes",
     "TypeQuery",
     "TypeReply",
     "Unadvertise",
@@ -206,11 +212,11 @@ __all__ = [
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
-    | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned
+    | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned | ServedElsewhere
     | Publish | PublishSigned | PublishTo | Published | Deliver | DeliverWithAuthor | DeliverLoggedWithAuthor
     | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
     | FindClosest | Nodes | Announce | SpillReport
-    | Interest | Offer | Renew | Resync | Replica
+    | Interest | Offer | Renew | Resync | Replica | SyncRoutes | RoutesSynced
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
     | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
     | TypeQuery | TypeReply

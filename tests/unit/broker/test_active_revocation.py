@@ -7,9 +7,21 @@ from collections.abc import Mapping
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.credentials import Action, Principal, SignedCertificate, SigningKey, TestKind, statement_to_bytes
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TestKind,
+    Validity,
+    issue,
+    statement_to_bytes,
+)
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from maia.events import AttributeUid, Kinds, Value, frame_of
+from maia.events import AttributeUid, Instant, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import validity_type_id
 from maia.types.validity_stream import STATEMENT, statement_to_event
@@ -302,6 +314,28 @@ def test_rights_widen_within_a_session(net: Net) -> None:
     assert set(before) == {NUMBERPLATE, TIMESTAMP}
     assert set(after) == {NUMBERPLATE, TIMESTAMP, LOCATION}
     assert billing.last(Changed).ref == ref
+
+
+@pytest.mark.parametrize("comment", ["one", "two", "three"])
+def test_a_wider_certificate_beside_a_narrower_one_widens_a_live_advertisement(net: Net, comment) -> None:
+    """P7: whichever has the smaller id, and although the wider one ends first; then the other counts."""
+    camera, office = net.client("camera at Victoria"), net.client("statistics office")
+    ref, offer = office.subscribe(), camera.advertise()
+    pattern, subject = seeing(net.story), net.story.principal("camera at Victoria")
+    ends = Validity(None, Instant(net.now + 5_000_000))
+    authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES)
+    wider = issue(
+        AuthorisationCertificate(
+            net.story.principal("CCS"), subject, False, authority, ends, comment=comment
+        ),
+        net.story.keys["CCS"],
+    )
+    camera.publish(offer, sighting(where="Bank"))
+    camera.say(Show(901, shown([wider]), []))
+    camera.publish(offer, sighting(where="Bank"))
+    net.advance(10)
+    camera.publish(offer, sighting(where="Bank"))
+    assert [event[LOCATION] for event in office.events(ref)] == ["Victoria", "Bank", "Victoria"]
 
 
 def test_what_was_shown_counts_for_later_requests_of_the_session(net: Net) -> None:

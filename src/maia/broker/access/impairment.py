@@ -26,6 +26,7 @@ from maia.wire.messages import Warned
 
 __all__ = [
     "KeyLack",
+    "await_keys",
     "dial_or_lack",
     "key_lack",
     "keys_overdue",
@@ -89,7 +90,7 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
     """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
     type_id, lack = entry.right.event_type.type_id, None
     if state.types.sealing(type_id) is not None:
-        lack = key_lack(state, type_id, now) or _overdue(state, type_id, now)
+        lack = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if lack is None and isinstance(entry, Subscription):
             lack = _unreadable(state, entry, now)
     problem = lack or _cut_off(state)
@@ -121,7 +122,7 @@ def warn_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
                     effects += warn(state, link, entry, now)
     for type_id in changed & state.impairments.noted.keys() - {ROUTE}:
         # Of a type that no client has asked for here, nothing is missed: brokers carry what they cannot read.
-        problem = key_lack(state, type_id, now) or _overdue(state, type_id, now)
+        problem = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if problem is not None or not _are_keys_awaited(state, type_id, now):
             effects += _noted(state, type_id, problem)
     return [*effects, *(_noted(state, ROUTE, _cut_off(state)) if ROUTE in changed else [])]
@@ -167,8 +168,8 @@ def _are_keys_awaited(state: BrokerState, type_id: bytes, now: Instant) -> bool:
     return state.types.sealing(type_id) is not None and not state.seals.has_begun(type_id, now)
 
 
-def _overdue(state: BrokerState, type_id: bytes, now: Instant) -> KeysAwaited | None:
-    """Return that keys were asked for a while ago, and have not come."""
+def await_keys(state: BrokerState, type_id: bytes, now: Instant) -> KeysAwaited | None:
+    """Begin to wait for keys, if they are to come; return that they were asked for too long ago."""
     if state.seals.has_begun(type_id, now):
         state.impairments.awaited.pop(type_id, None)
         return None

@@ -545,6 +545,21 @@ class MeshRouter:
         fresh = set(rows_in(new & (1 << numbers[-1] + 1) - 1, among=numbers))
         return [row for row, number in zip(rows, numbers, strict=True) if number in fresh]
 
+    def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
+        """Return all neighbours; none for an offer, since a mesh has none."""
+        del keys
+        return () if is_offer else tuple(self._links.values())
+
+    def sync_number(self) -> int | None:
+        """Return the number of the own aggregate, once it has all that clients here want."""
+        return self._table.own.number if self._version() == self._seen_version else None
+
+    def has_received(self, origin: bytes, number: int) -> bool:
+        """Say whether an aggregate of a router, or a later one, is at hand."""
+        known = self._table.origins.get(origin)
+        is_own = origin == self._state.principal.key
+        return is_own or (known is not None and known.parts is not None and known.number >= number)
+
     def before_frame(self, link: LinkId) -> list[Effect]:
         """Name the routers that a frame is for, if it is not for the neighbour alone."""
         prefix = self._prefixes.get(link)

@@ -145,6 +145,23 @@ class RendezvousRouter:
             return {}
         return {link: rows for node, rows in wanted.items() if (link := routes.link_to(node)) is not None}
 
+    def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
+        """Return the links towards the rendezvous; for an interest those to neighbours that offer, too."""
+        if not is_offer:
+            return self.towards_publishers(keys)
+        routes = self._state.routes
+        parents = {routes.book.parent(key) for key in keys}
+        return [link for hop in parents if hop is not None and (link := routes.link_to(hop)) is not None]
+
+    def sync_number(self) -> int | None:
+        """Return no number: interests were sent when they were registered, and links keep their order."""
+        return 0
+
+    def has_received(self, origin: bytes, number: int) -> bool:
+        """Take for received what was sent before the question, on the same link."""
+        del origin, number
+        return True
+
     def before_frame(self, link: LinkId) -> list[Effect]:
         """Send nothing."""
         del link

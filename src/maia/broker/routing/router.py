@@ -93,6 +93,15 @@ class Router(Protocol):
         `signer` is who signed a sealed frame.
         """
 
+    def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
+        """Return the neighbours that interests in these types go to; of an offer, those that offers go to."""
+
+    def sync_number(self) -> int | None:
+        """Return under which number this broker's interests were sent; None while some were not."""
+
+    def has_received(self, origin: bytes, number: int) -> bool:
+        """Say whether what a broker sent under a number has arrived here."""
+
     def before_frame(self, link: LinkId) -> list[Effect]:
         """Return what has to be sent to a neighbour just before a frame for which it is a target."""
 

@@ -246,6 +246,11 @@ class KeyRequests:
         found = self._found.get(type_id)
         return None if found is None else bool(found[0].groups)
 
+    def opens(self, type_id: bytes, uid: AttributeUid) -> bool:
+        """Say whether this broker's certificates open the group of an attribute, so that its key may come."""
+        found = self._found.get(type_id)
+        return found is not None and GroupId(type_id, uid) in found[0].groups
+
     def dial_again(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Look for a key server that was away without waiting any longer, unless it was a moment ago."""
         return without_alarms(self.member.dial_again(type_id, now))

@@ -204,9 +204,11 @@ def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, n
     wanted = tuple(transit.frame.columns) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
     found = keys.ciphers(wanted, state.seals.sealer.instance)
     if None in found:
-        raise KeyMissing(
-            f"this broker does not hold the key of attribute `{wanted[found.index(None)] or '*'}`"
-        )
+        lacking = wanted[found.index(None)]
+        if lacking and state.keys.opens(transit.type_id, AttributeUid(lacking)):
+            # The key server has not made it yet, as of an attribute that is new: the publisher tries again.
+            raise KeysAwaited(f"the key of attribute `{lacking}` is not here yet")
+        raise KeyMissing(f"this broker does not hold the key of attribute `{lacking or '*'}`")
     if sum([len(column.data) for column in transit.columns()]) > _SEALED_BYTES_MAX:
         raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
     return keys

@@ -85,6 +85,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     listen: Address = "127.0.0.1:7400"
     address: Address | None = None
     """What others dial to reach this broker; default: where it listens."""
+    processes: Positive = 1
+    """How many processes the broker is; with several, they also listen at the next so many ports."""
     join: PeerAddresses = ()
     """Brokers to join the network through; one that is written KEY@HOST:PORT is dialled by statement link."""
     routing: Literal["rendezvous", "mesh"] = "rendezvous"

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Final
 
 from maia.broker.server.config import BrokerConfig, PreparedBroker
@@ -80,8 +81,13 @@ async def serve(
     ready: Callable[[Listening], None],
     *,
     overhear: Callable[[bytes], None] | None = None,
+    sockets: Sequence[socket] = (),
+    processes: tuple[str, ...] = (),
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link."""
+    """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link.
+
+    One of several `processes` is handed the `sockets` at which it listens (`processes.py`).
+    """
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
@@ -94,8 +100,9 @@ async def serve(
             await refresh_lookups(prepared.lookups, telemetry)  # before a client can subscribe
             async with run_broker(
                 prepared.key,
-                prepared.settings(config.listen),
+                replace(prepared.settings(config.listen), processes=processes),
                 listen=config.listen,
+                sockets=sockets,
                 store=_WithTypes(store, prepared.types_to_keep()),
                 limits=links,
                 records=telemetry,

@@ -14,9 +14,10 @@ import asyncio
 import os
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Final, Self
 
 from maia.broker import Broker, BrokerSettings
@@ -160,7 +161,7 @@ class RunningBroker:
 
     def status(self) -> dict[str, object]:
         """Return links, tables, leases, counters, and how far the event log is."""
-        found = self.broker.status(self.clock())
+        found = {**self.broker.status(self.clock()), "pid": os.getpid()}
         log = found.get("log")
         if self.recorder is not None and isinstance(log, Mapping):
             found["log"] = {**log, **self.recorder.status()}
@@ -185,6 +186,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     ledger: LedgerFiles | None = None,
     by_statement: StatementLinks | None = None,
     listen_by_statement: str | None = None,
+    sockets: Sequence[socket] = (),
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker while the body runs, and say goodbye on every link at the end.
 
@@ -193,7 +195,8 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     may `overhear` its messages. A broker whose
     settings say that it records needs a `recorder`, and one that puts deliveries on record
     a `ledger`. Statement links are accepted
-    at `listen_by_statement`, beside the TLS links; they need `by_statement`.
+    at `listen_by_statement`, beside the TLS links; they need `by_statement`. With `sockets`
+    that listen already, it listens there and nowhere else.
     """
     if settings.recording is not None and recorder is None:
         raise BadSettings("a broker that records needs an event log")
@@ -201,10 +204,15 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
         raise BadSettings("a broker that puts deliveries on record needs a ledger")
     store = MemoryStore() if store is None else store
     kept = store.load()
-    listening, bound = bind(settings.address if listen is None else listen)
+    bound = settings.address
+    if not sockets:
+        listening, bound = bind(settings.address if listen is None else listen)
+        sockets = (listening,)
     if host_and_port(settings.address)[1] == 0:
         settings = replace(settings, address=bound)
-    with listening:
+    with ExitStack() as ports:
+        for one in sockets:
+            ports.enter_context(one).setblocking(False)
         log = NO_LOG
         if recorder is not None:
             most = settings.limits.recorded_frames_reread
@@ -230,7 +238,8 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
         )
         async with runner.running():
             runner.perform(broker.start(clock()))
-            runner.listen(listening)
+            for one in sockets:
+                runner.listen(one)
             statement_address = None
             if listen_by_statement is not None:
                 also, statement_address = bind(listen_by_statement)

@@ -12,6 +12,7 @@ from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
+from maia.broker.subscriptions.route_sync import forget_syncs_of
 from maia.broker.timers import IdentityExpires
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -52,7 +53,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     if not was_ready and link.dialled is None:
         # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
         state.links.pop(link.id, None)
-    effects = link_gone(state, link.id, now)
+    effects = [*link_gone(state, link.id, now), *forget_syncs_of(state, link.id, now)]
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
     state.identities.hold(link.id, None)

@@ -34,7 +34,8 @@ from maia.broker.sessions.links import Link, Role
 from maia.broker.sessions.shares import KEPT, check_share
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
-from maia.broker.subscriptions.requests import advertise, subscribe, unadvertise, unsubscribe
+from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
+from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
 from maia.credentials.chains.budget import BYTES_PER_STEP
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -56,6 +57,7 @@ from maia.wire.messages import (
     PublishSigned,
     PublishTo,
     RenewAll,
+    RoutesSynced,
     Sealed,
     SealedDoubted,
     SealedRights,
@@ -70,6 +72,7 @@ from maia.wire.messages import (
     StateQuery,
     Subscribe,
     SubscribeDurable,
+    SyncRoutes,
     TypeQuery,
     TypeReply,
     Unadvertise,
@@ -198,8 +201,15 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
     A short question has a long answer, so the asker's quota pays for it by its length.
     """
     told: list[bytes] = []
-    size = 0
-    for version in reversed(state.types.named(type_from_bytes(message.name))):
+    size, name = 0, type_from_bytes(message.name)
+    known = state.types.named(name)
+    if (
+        not known
+        and link.role is Role.CLIENT
+        and (elsewhere := sent_elsewhere(state, link, message.id, name))
+    ):
+        return elsewhere
+    for version in reversed(known):
         data = definition_to_bytes(version.signed)
         size += len(data)
         if told and (size > _TYPE_REPLY_BYTES or len(told) == _TYPE_REPLY_MAX):
@@ -257,6 +267,8 @@ _OF_BROKERS: Final[Mapping[type, Handler]] = {
     SealedRights: receive_rights,
     SealedDoubted: receive_doubted,
     SpillReport: receive_spill_report,
+    SyncRoutes: receive_sync_routes,
+    RoutesSynced: receive_routes_synced,
     StateQuery: receive_state_query,
     StateFrame: receive_state_frame,
     StateDone: receive_state_done,

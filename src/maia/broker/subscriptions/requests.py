@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_request
-from maia.broker.access.impairment import dial_or_lack, warn
+from maia.broker.access.impairment import await_keys, dial_or_lack, key_lack, warn
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
 from maia.broker.publication.delivery import check_ledger
@@ -31,7 +31,7 @@ from maia.broker.refusals import (
 )
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
-from maia.broker.sessions.links import Advertisement, HeldRequest, Link, Subscription
+from maia.broker.sessions.links import Advertisement, Entry, HeldRequest, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,
@@ -41,7 +41,8 @@ from maia.broker.subscriptions.registry import (
     place_subscription,
     view_class_of,
 )
-from maia.credentials import Action, SignedCertificate
+from maia.broker.subscriptions.route_sync import answer_when_known
+from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
@@ -50,7 +51,7 @@ from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.summaries import is_summarised
 from maia.policy.view import written_type
 from maia.routing.table.hops import type_of_book_key
-from maia.types import VerifiedType
+from maia.types import VerifiedType, type_id
 from maia.types.topics import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
@@ -58,6 +59,7 @@ from maia.wire.messages import (
     Accepted,
     Advertise,
     Failed,
+    ServedElsewhere,
     Subscribe,
     SubscribeDurable,
     Unadvertise,
@@ -71,7 +73,7 @@ from maia.wire.requests import (
     verify_request,
 )
 
-__all__ = ["advertise", "decide_held", "subscribe", "unadvertise", "unsubscribe"]
+__all__ = ["advertise", "decide_held", "sent_elsewhere", "subscribe", "unadvertise", "unsubscribe"]
 
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
@@ -82,6 +84,8 @@ def subscribe(
     """Accept a subscription, or renew the one that stands under the same reference."""
     link.check_room_to_subscribe(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.SUBSCRIBE, now)
+    if elsewhere := sent_elsewhere(state, link, message.id, asked.event_type):
+        return elsewhere
     return _subscribed(state, link, message, asked, _NOT_ASKED, now)
 
 
@@ -120,12 +124,22 @@ def _subscribed(
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = place_subscription(state, link, entry, before, now)
     again, _ = dial_or_lack(state, event_type.type_id, now)
-    cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
-    told = [_accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
+    told = _answered(state, link, entry, before, placed, now)
     accepted = [*met, *placed, *lacking, *again, *told]
     if cursor is None or not isinstance(message, SubscribeDurable):
         return accepted
     return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
+
+
+def sent_elsewhere(state: BrokerState, link: Link, number: int, name: TypeName) -> list[Effect]:
+    """Send a client to the process of this broker that serves a type, if that is another one."""
+    settings = state.settings
+    if not settings.processes:
+        return []
+    address = settings.process_of(type_id(name.owner, name.name))
+    if address == settings.address:
+        return []
+    return [Send(link.id, encode(ServedElsewhere(number, address)))]
 
 
 def _check_summary(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable) -> None:
@@ -144,6 +158,8 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
     """Accept an advertisement, or renew the one that stands under the same reference."""
     link.check_room_to_advertise(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.PUBLISH, now)
+    if elsewhere := sent_elsewhere(state, link, message.id, asked.event_type):
+        return elsewhere
     return _advertised(state, link, message, asked, _NOT_ASKED, now)
 
 
@@ -183,8 +199,7 @@ def _advertised(
         written=written,
     )
     placed = place_advertisement(state, link, entry, before, now)
-    cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
-    return [*met, *placed, _accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
+    return [*met, *placed, *_answered(state, link, entry, before, placed, now)]
 
 
 def _version_written(
@@ -359,9 +374,24 @@ def _types_in_use(state: BrokerState) -> set[bytes]:
     return in_use | {cursor.type_id for cursor in cursors}
 
 
-def _accepted(link: Link, ref: int, right: Authorisation) -> Effect:
+def _answered(
+    state: BrokerState, link: Link, entry: Entry, before: Entry | None, placed: list[Effect], now: Instant
+) -> list[Effect]:
+    """Accept a request; if it is new, when the brokers that `placed` is sent to know of it."""
+    right = entry.right
     until = right.view.until
-    return Send(link.id, encode(Accepted(ref, None if until is None else int(until))))
+    accepted = Send(link.id, encode(Accepted(entry.ref, None if until is None else int(until))))
+
+    def answer(now: Instant) -> list[Effect]:
+        cut = limit_effects(link.id, entry.ref, right, None if before is None else before.right)
+        return [accepted, *cut, *warn(state, link, entry, now)]
+
+    kind = right.event_type.type_id
+    if before is not None or key_lack(state, kind, now) is not None:
+        return answer(now)
+    if state.types.sealing(kind) is not None:
+        await_keys(state, kind, now)  # from now on, whenever the client is answered
+    return answer_when_known(state, entry, sent=placed, answer=answer, now=now)
 
 
 # ------------------------------------------------------------ durable

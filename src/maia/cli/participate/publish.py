@@ -60,8 +60,6 @@ EXAMPLES: Final = (
     "--broker 127.0.0.1:7400 --set 'text=two ships' --to 'nationality == \"uk\" or clearance >= 3'"
 )
 
-_SETTLE_S: Final = 0.5
-"""A publisher that publishes one event and leaves would be gone before interests of other brokers arrive."""
 _LINES_AHEAD: Final = 1024
 _LAST_FLUSH_S: Final = 5.0
 """How long Ctrl-C waits for the broker's answers; a second one does not wait."""
@@ -115,16 +113,6 @@ def publish(
     sign: Annotated[
         bool, typer.Option("--sign", help="Sign what is published: subscribers verify that you wrote it.")
     ] = False,
-    settle_s: Annotated[
-        float | None,
-        typer.Option(
-            "--settle",
-            min=0.0,
-            max=60.0,
-            help="Seconds before the first event, in which subscribers at other brokers are found; "
-            "default: 0.5 for one event from --set, 0 for many.",
-        ),
-    ] = None,
     wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -158,11 +146,9 @@ def publish(
     given = _repeated(values or [], count, event_type) if is_one else _from_input(count, event_type)
     events = _completed(given, fixed)
     sent = _Sent()
-    if settle_s is None:
-        settle_s = _SETTLE_S if is_one and count is None else 0.0
     try:
         result = None if published_as is None else history_of(published_as, None)
-        advertised = (where, requires, sign, result, settle_s)
+        advertised = (where, requires, sign, result)
         with explaining(context, event_type.name.name, "publish"):
             asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
@@ -187,14 +173,14 @@ class _Sent:
 async def _publish(
     member: Membership,
     history: list[SignedDefinition],
-    advertised: tuple[str, Predicate, bool, list[SignedDefinition] | None, float],
+    advertised: tuple[str, Predicate, bool, list[SignedDefinition] | None],
     events: AsyncIterator[dict[str, Value]],
     sent: _Sent,
 ) -> None:
     """Publish events up to the last, or to the first bad one; what came before it is published."""
     import asyncio
 
-    where, requires, signs, result, settle_s = advertised
+    where, requires, signs, result = advertised
     async with member.connect() as client:
         publisher = sent.publisher = await client.advertise(
             history if result is None else result,
@@ -206,7 +192,6 @@ async def _publish(
             timeout_s=member.wait_s,
         )
         try:
-            await asyncio.sleep(settle_s)
             async for event in events:
                 await publisher.publish(event)
                 sent.handed_in += 1

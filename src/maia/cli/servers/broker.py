@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -33,7 +34,7 @@ EXAMPLES: Final = (
     "Examples: maia broker --config broker.toml; maia broker --config broker.toml --check; "
     "maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub "
     "--credentials certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data; "
-    "maia broker --key north.key --neighbour 127.0.0.1:7401"
+    "maia broker --key north.key --neighbour 127.0.0.1:7401; maia broker --config broker.toml --processes 4"
 )
 
 
@@ -55,6 +56,10 @@ def broker(
     neighbour: Annotated[
         list[str] | None,
         typer.Option(help="A neighbour in a mesh. May be repeated; needs --key and no other option."),
+    ] = None,
+    processes: Annotated[
+        str | None,
+        typer.Option(help="So many processes behind one address; they need --data, and as many ports more."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="A folder for what survives a restart.")] = None,
     types: Annotated[
@@ -85,7 +90,7 @@ def broker(
     flags: dict[str, object] = {
         "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
         "listen": listen, "address": address, "join": join, "neighbours": neighbour,
-        "data": data, "types": types, "status": status,
+        "processes": processes, "data": data, "types": types, "status": status,
         "lease_s": lease_s, "log.folder": log_folder, "log.types": log_types, "log.durable": log_durable,
         "log_format": log_format, "log_level": log_level,
     }  # fmt: skip
@@ -94,13 +99,15 @@ def broker(
     if check:
         _answer_checked(prepared, as_json=as_json)
         return
-    _run(prepared, as_json=as_json)
+    if settings.processes == 1:
+        from maia.broker.server.process import serve
 
+        run_server(prepared, prepared.config, serve, as_json=as_json)
+        return
+    from maia.broker.server.processes import serve_processes
 
-def _run(prepared: PreparedBroker, *, as_json: bool) -> None:
-    from maia.broker.server.process import serve
-
-    run_server(prepared, prepared.config, serve, as_json=as_json)
+    several = partial(serve_processes, file=config, flags=flags)
+    run_server(prepared, prepared.config, several, as_json=as_json)
 
 
 def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
@@ -108,7 +115,7 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
     lines = [
         *prepared_lines(prepared, what="broker"),
         f"types        {len(prepared.definitions)} definitions",
-        f"listen       {config.listen}",
+        f"listen       {config.listen}{'' if config.processes == 1 else f', {config.processes} processes'}",
         f"statements   {_statement_line(prepared)}",
         _way_line(prepared),
         f"data         {config.data or 'none: nothing survives a restart'}",

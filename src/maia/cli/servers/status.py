@@ -26,10 +26,25 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the links, tables and leases of a broker that runs on this machine."""
-    from maia.net.status_endpoint import fetch_status, read_door
+    from maia.broker.server.processes import process_folders
+    from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, read_door
 
-    found = fetch_status(read_door(_folder(data, config)))
-    answer(list(_lines(found)), found, as_json=as_json)
+    folder = _folder(data, config)
+    parts = [] if (folder / DOOR_FILE).exists() else process_folders(folder)
+    if not parts:
+        found = fetch_status(read_door(folder))
+        answer(list(_lines(found)), found, as_json=as_json)
+        return
+    records: dict[str, dict[str, object]] = {}
+    lines: list[str] = []
+    for part in parts:
+        try:
+            records[part.name] = fetch_status(read_door(part))
+            lines += [f"{part.name}:", *_lines(records[part.name]), ""]
+        except NoStatus as problem:
+            records[part.name] = {"problem": problem.message}
+            lines += [f"{part.name}:", problem.message, ""]
+    answer(lines[:-1], {"processes": records}, as_json=as_json)
 
 
 def _folder(data: Path | None, config: Path | None) -> Path:

@@ -66,6 +66,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     by_statement: StatementLinks | None = None,
     identity: IdentitySource | None = None,
     on_waiting: Callable[[MaiaError], None] | None = None,
+    follows: bool = True,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -82,6 +83,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     a new one is shown to the broker before the old one ends, on links of both kinds. The providers in it
     are those whose statements about publishers this client believes. `on_waiting` is called once with the
     reason if the first broker cannot be reached, while others, and the same again, are still tried.
+    A broker of several processes sends a client to the one that serves a type; it `follows` by itself.
     """
     if identity is None and by_statement is not None:
         identity = by_statement.identity
@@ -105,6 +107,13 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     client = Client(session, settings, clock, revalidate or AskingTesters(key))
     for history in histories(types):
         client.learn(*history)
+    if follows:
+        client.connect_elsewhere = lambda other, held: connect(
+            other, key=key, network=network, credentials=held, statements=settings.statements,
+            brokers=pinned, constitutions=constitutions, dial_again_s=dial_again_s, limits=limits,
+            records=records, clock=clock, timeout_s=timeout_s, revalidate=revalidate,
+            by_statement=by_statement, identity=identity, follows=False,
+        )  # fmt: skip
     runner = NodeRunner(
         session,
         key,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
 
 from maia.client import (
     Accepted,
@@ -38,6 +39,7 @@ from maia.client.api.publisher import OnAnswer, OnWarning, Publisher
 from maia.client.api.subscription import Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
+from maia.client.errors import ElsewhereServed
 from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
 from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
@@ -56,6 +58,7 @@ __all__ = ["ANSWER_S", "Answers", "Client", "in_time"]
 # ------------------------------------------------------------ calls that wait for an answer
 
 
+_PROCESSES_MAX: Final = 64
 ANSWER_S: Final = 30.0
 """How long an application waits for an answer unless it says otherwise."""
 
@@ -108,6 +111,19 @@ async def in_time(
 
 # ------------------------------------------------------------ the client
 
+ConnectElsewhere: TypeAlias = (
+    "Callable[[str, tuple[SignedCertificate, ...]], AbstractAsyncContextManager[Client]]"
+)
+
+
+async def _live(
+    connecting: AbstractAsyncContextManager[Client], opened: asyncio.Future[Client], ends: asyncio.Event
+) -> None:
+    """Hold a connection until it is to end, in the task in which it began."""
+    async with connecting as client:
+        opened.set_result(client)
+        await ends.wait()
+
 
 class Client:
     """A connection to a network. Made by `maia.connect`."""
@@ -136,6 +152,11 @@ class Client:
         self._on_waiting: Callable[[MaiaError], None] | None = None
         self._unreachable: MaiaError | None = None
         self._is_telling = False
+        self.connect_elsewhere: ConnectElsewhere | None = None
+        """How to connect to another process of the same broker; None for a client that was sent there."""
+        self._elsewhere: dict[str, Client] = {}
+        self._elsewhere_lock = asyncio.Lock()
+        self._lives: list[tuple[asyncio.Task[None], asyncio.Event]] = []
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
         self.refused: MaiaError | None = None
@@ -180,7 +201,14 @@ class Client:
         )
         publisher = Publisher(self, entry, on_warning, on_answer)
         self._publishers[entry.ref] = publisher
-        await self._standing(entry, effects, timeout_s)
+        try:
+            await self._standing(entry, effects, timeout_s)
+        except ElsewhereServed as moved:
+            there = await self._connected_to(moved, timeout_s)
+            return await there.advertise(
+                event_type, filter, requires=requires, numbering=numbering, signs=signs,
+                written_as=written_as, on_warning=on_warning, on_answer=on_answer, timeout_s=timeout_s,
+            )  # fmt: skip
         return publisher
 
     async def publish(
@@ -205,7 +233,9 @@ class Client:
         name = known.event_type.name
         async with self._advertise_lock:
             publisher = self._by_type.get(name)
-            if publisher is None or publisher not in self._publishers.values():
+            if publisher is None or not any(
+                publisher in one._publishers.values() for one in (self, *self._elsewhere.values())
+            ):
                 publisher = self._by_type[name] = await self.advertise(name, timeout_s=timeout_s)
         on_topic = {} if path is None else {TOPIC.name: path}
         await publisher.publish({**(event or {}), **values, **on_topic})
@@ -254,7 +284,14 @@ class Client:
         )
         subscription = Subscription(self, entry, on_warning)
         self._subscriptions[entry.ref] = subscription
-        await self._standing(entry, effects, timeout_s)
+        try:
+            await self._standing(entry, effects, timeout_s)
+        except ElsewhereServed as moved:
+            there = await self._connected_to(moved, timeout_s)
+            return await there.subscribe(
+                event_type, filter, requires=requires, durable=durable, after=after, state=state,
+                shown_as=shown_as, on_warning=on_warning, timeout_s=timeout_s,
+            )  # fmt: skip
         return subscription
 
     async def show(
@@ -269,10 +306,13 @@ class Client:
         Accepted requests are rechecked with them, and may show more from now on.
         They are remembered for what is asked for later, here or after a reconnection.
         """
+        certificates, statements = tuple(certificates), tuple(statements)
         number, effects = self._session.show(certificates, statements)
         answer = self._answers.awaited(number)
         self.perform(effects)
         self.take_notices()
+        for there in self._elsewhere.values():
+            await there.show(certificates, statements, timeout_s=timeout_s)
         await in_time(answer, timeout_s)
 
     async def identify(self, identity: SignedIdentity, *, timeout_s: float = ANSWER_S) -> None:
@@ -286,6 +326,30 @@ class Client:
         self.perform(effects)
         self.take_notices()
         await in_time(answer, timeout_s)
+
+    # -------------------------------------------------------- other processes of the broker
+
+    async def _connected_to(self, moved: ElsewhereServed, timeout_s: float) -> Client:
+        """Return a client of the process of the broker that serves a type; raise `moved` if there is none."""
+        address = moved.address
+        async with self._elsewhere_lock:
+            if address in self._elsewhere:
+                return self._elsewhere[address]
+            if self.connect_elsewhere is None or len(self._elsewhere) >= _PROCESSES_MAX:
+                raise moved
+            opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+            ends = asyncio.Event()
+            # What this client was shown to hold meanwhile goes along: the wallet is the session's own.
+            connecting = self.connect_elsewhere(address, self._session.certificates)
+            task = asyncio.create_task(_live(connecting, opened, ends))
+            self._lives.append((task, ends))
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait((task, opened), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task  # raises why it could not connect
+            there = self._elsewhere[address] = opened.result()
+            there._types = self._types
+            return there
 
     # -------------------------------------------------------- what publishers and subscriptions ask for
 
@@ -325,15 +389,18 @@ class Client:
     # -------------------------------------------------------- what is asked of the session
 
     async def _meant(self, event_type: EventType, timeout_s: float) -> KnownVersion:
-        async def asked_for(name: TypeName) -> TypeReceived:
-            number, effects = self._session.ask_for_type(name, self._clock())
-            answer = self._answers.awaited(number)
-            self.perform(effects)
-            told = await in_time(answer, timeout_s)
-            assert isinstance(told, TypeReceived)  # noqa: S101 - nothing else answers this number
-            return told
+        return await self._types.meant(event_type, lambda name: self._definitions_of(name, timeout_s))
 
-        return await self._types.meant(event_type, asked_for)
+    async def _definitions_of(self, name: TypeName, timeout_s: float) -> TypeReceived:
+        number, effects = self._session.ask_for_type(name, self._clock())
+        answer = self._answers.awaited(number)
+        self.perform(effects)
+        try:
+            told = await in_time(answer, timeout_s)
+        except ElsewhereServed as moved:
+            return await (await self._connected_to(moved, timeout_s))._definitions_of(name, timeout_s)
+        assert isinstance(told, TypeReceived)  # noqa: S101 - nothing else answers this number
+        return told
 
     def _vouched(
         self, challenged: Challenged, answers: Iterable[SignedStatement], problem: MaiaError | None
@@ -450,6 +517,9 @@ class Client:
     async def closed(self) -> None:
         """Say goodbye and end whatever is waited for; `connect` calls this once."""
         self._answers.is_closed = True
+        for _, ends in self._lives:
+            ends.set()
+        await asyncio.gather(*(task for task, _ in self._lives), return_exceptions=True)
         await self._revalidator.stop()
         problem: Unavailable = ClientClosed("the client is closed")
         for ref in {*self._answers, *self._publishers, *self._subscriptions}:
