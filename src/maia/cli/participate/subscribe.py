@@ -56,6 +56,10 @@ EXAMPLES: Final = (
 )
 
 
+_SOON_S: Final = 0.2
+"""A warning about a subscription that is just being accepted comes after the line that says so."""
+
+
 class TooFewEvents(Unavailable):
     """The time is over, and fewer events arrived than requested."""
 
@@ -194,6 +198,12 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
 
     def warned(problem: MaiaError | None) -> None:
         if is_told:  # what it is a warning about comes first
+            _print_warning(problem, as_json=wanted.as_json)
+        elif problem is not None:
+            asyncio.get_running_loop().call_later(_SOON_S, put_off, problem)
+
+    def put_off(problem: MaiaError) -> None:
+        if not is_told:
             _print_warning(problem, as_json=wanted.as_json)
 
     async with member.connect() as client:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.identity_watch import IdentitySource, renewing_identity
+from maia.client.api.publisher import OnWarning
 from maia.client.api.types import EventType
 from maia.client.api.wallet_watch import bringing_statements
 from maia.clock import system_now
@@ -66,6 +67,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     by_statement: StatementLinks | None = None,
     identity: IdentitySource | None = None,
     on_waiting: Callable[[MaiaError], None] | None = None,
+    on_warning: OnWarning | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -82,6 +84,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     a new one is shown to the broker before the old one ends, on links of both kinds. The providers in it
     are those whose statements about publishers this client believes. `on_waiting` is called once with the
     reason if the first broker cannot be reached, while others, and the same again, are still tried.
+    `on_warning` is that of publishers and subscriptions which are asked for without one of their own.
     """
     if identity is None and by_statement is not None:
         identity = by_statement.identity
@@ -102,7 +105,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
-    client = Client(session, settings, clock, revalidate or AskingTesters(key))
+    client = Client(session, settings, clock, revalidate or AskingTesters(key), on_warning)
     for history in histories(types):
         client.learn(*history)
     runner = NodeRunner(
