@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "subscribe"]
 
 EXAMPLES: Final = (
-    "Examples: maia subscribe LabResult --as dashboard.maia --filter 'value > 100'; "
+    "Examples: maia subscribe LabResult --as dashboard.maia --where 'value > 100'; "
     "maia subscribe -d numberplate.type -k billing.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
-    "--filter 'prefix(numberplate, \"AE\")' --count 10; "
+    "--where 'prefix(numberplate, \"AE\")' --count 10; "
     "maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network' "
     "--coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'; "
     "maia subscribe -d reports.type -k anna.key --credentials certs --network 'Coalition' "
@@ -89,7 +89,7 @@ def subscribe(
     definition: Definition = None,
     types: TypePlaces = None,
     where: Annotated[
-        str, typer.Option("--filter", help="Only events that this admits, in the filter language.")
+        str, typer.Option("--where", "--filter", help="Only events that this admits, in the filter language.")
     ] = "true",
     topic: Annotated[
         str | None,
