@@ -101,13 +101,15 @@ class ExtraMissing(Unavailable):
 
 
 def commands_for(words: Sequence[str]) -> typer.Typer:
-    """Return the command that the first of `words` names; all of them, if it names none."""
+    """Return the command that the first of `words` names; all of them if it names none, and none for help."""
     import typer
+
+    from maia.cli.help import CommandGroups
 
     app = typer.Typer(
         name="maia",
+        cls=CommandGroups,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
@@ -121,7 +123,8 @@ def commands_for(words: Sequence[str]) -> typer.Typer:
     ) -> None:
         del version
 
-    for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
+    loaded = words[:1] if words and words[0] in COMMANDS else () if list(words) == ["--help"] else COMMANDS
+    for name in loaded:
         _add(app, name)
     return app
 
@@ -152,11 +155,13 @@ def _run(words: list[str]) -> object:
     """Run a command; of the errors of tasks that ended together, print one."""
     import typer  # not before: it takes a moment, in which Ctrl-C is to end in one line, too
 
+    from maia.cli.help import show_examples
     from maia.cli.profile_option import offer_profiles
 
     try:
-        command = typer.main.get_command(commands_for(words))
+        command = typer.main.get_command(commands_for(_typed(words)))
         offer_profiles(command, words)
+        show_examples(command)
         status: object = command.main(args=words, prog_name="maia", standalone_mode=False)
     except BaseExceptionGroup as group:
         raise _one_of(group) from group
@@ -173,6 +178,14 @@ def _run(words: list[str]) -> object:
     if status == INTERRUPTED:
         raise KeyboardInterrupt  # Typer has made a number of it
     return status
+
+
+def _typed(words: Sequence[str]) -> Sequence[str]:
+    """Return the words that say what is to be loaded: those typed so far, if a shell asks what may follow."""
+    if "_MAIA_COMPLETE" in os.environ:
+        begun = os.environ.get("_TYPER_COMPLETE_ARGS", os.environ.get("COMP_WORDS", "")).split()[1:]
+        return begun if begun and begun[0] in COMMANDS else ["--help"]
+    return words or ["--help"]
 
 
 def _one_of(group: BaseExceptionGroup) -> BaseException:

@@ -122,7 +122,11 @@ def explaining(context: typer.Context, type_name: str, action: str) -> Iterator[
         yield
     except Refusal as problem:
         profile = context.obj
-        if profile is not None and problem.code.startswith("POLICY-"):
+        if not problem.code.startswith("POLICY-"):
+            raise
+        wanted = f"you may not {action}{' to' if action == 'subscribe' else ''} `{type_name}`"
+        problem.args = (f"{wanted}: {problem.message}", *problem.args[1:])
+        if profile is not None:
             words = ("maia", "explain", type_name, "--as", str(profile.path), "--action", action)
             problem.add_note(f"`{shlex.join(words)}` says why")
         raise

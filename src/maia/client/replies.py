@@ -64,6 +64,8 @@ _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
 _ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF", "POLICY-STALE"})
 """Why something ended that the client still wants: it asks for it again at once."""
 _AWAITED_TIMES: Final = 32
+_AWAITED_QUIETLY: Final = 2
+"""A statement that has not arrived when it is asked for so many times, after a second, is news."""
 
 
 class Answering:
@@ -235,10 +237,12 @@ class Answering:
         return []
 
     def _put_off(self, entry: RequestEntry, problem: MaiaError, now: Instant) -> list[bytes]:
-        """Ask again in a while; tell the application if that may take a person's help."""
+        """Ask again in a while, and tell the application why."""
         entry.problem = problem
         self._renewing.ask_later(entry, now)
-        if problem.code in CANNOT_SEAL:
+        is_late = problem.code != AWAITED or entry.failures >= _AWAITED_QUIETLY
+        # What is only to be renewed is served until its lease ends.
+        if problem.code in CANNOT_SEAL or (is_late and not entry.is_renewing):
             self._notices.append(PutOff(entry.ref, problem))
         return []
 

@@ -156,11 +156,16 @@ def _validity_reason(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Rea
         case CertificateExpired():
             return GrantExpired, Reason("validity", "a certificate that you rely on has expired")
         case CertificateNotYetValid():
-            return GrantNotYetValid, Reason("validity", "a certificate that you rely on is not yet valid")
+            return GrantNotYetValid, Reason(
+                "validity", "a certificate that you rely on is not yet valid, or a clock is wrong"
+            )
         case CertificateRevoked() | CertificateNotRevalidated():
             return GrantRevoked, Reason("validity", "a certificate that you rely on was revoked")
         case CertificateStale():
-            sentence = "a certificate that you rely on has no valid statement for this moment"
+            sentence = (
+                "a certificate that you rely on has no valid statement for this moment: "
+                "the server of its domain may not run"
+            )
             return GrantStale, Reason("validity", sentence)
         case CertificateTestedOnce():
             sentence = "a certificate that you rely on must be confirmed anew for each request"

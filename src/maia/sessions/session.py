@@ -340,7 +340,10 @@ class Endpoint(ABC, Generic[_SessionT]):
         if shown.version != PROTOCOL_VERSION:
             raise WrongProtocol(f"version `{shown.version}` of the protocol is not spoken here")
         if shown.network != self._network_bytes:
-            raise WrongNetwork(f"this is a node of network `{self.network.name}`, and of no other")
+            raise WrongNetwork(
+                f"the two sides are of different networks, this one of `{self.network.name}`: "
+                "compare the names and the coordinators"
+            )
         session.shown, session.instance = tuple(shown.credentials), shown.instance
         session.address = shown.address if isinstance(shown, Hello) else session.dialled
 

@@ -112,6 +112,9 @@ _HEAD_MAX: Final = 2048
 """Longer ones are read anew each time: what is remembered stays below three megabytes."""
 
 
+_CLOCKS: Final = ": the clock of the signer or of the broker is wrong"
+
+
 class BadRequestEncoding(ProtocolViolation):
     """Bytes are not a signed request as Maia writes it."""
 
@@ -387,9 +390,9 @@ def _check_network(request: EdgeRequest, network: NetworkName) -> None:
 
 def _check_moment(request: EdgeRequest, *, earliest: int, latest: int) -> None:
     if request.at < earliest:
-        raise RequestTooLate(f"the request was signed at `{request.at}`, which is too long ago")
+        raise RequestTooLate(f"the request was signed at `{request.at}`, which is too long ago{_CLOCKS}")
     if request.at > latest:
-        raise RequestTooEarly(f"the request was signed at `{request.at}`, which is too far ahead")
+        raise RequestTooEarly(f"the request was signed at `{request.at}`, which is too far ahead{_CLOCKS}")
 
 
 def _clamped(microseconds: int) -> Instant:

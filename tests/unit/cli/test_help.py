@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from typer.main import get_command
 
-from maia.cli.main import commands_for
+from maia.cli.help import GROUPS, examples_of, show_examples
+from maia.cli.main import COMMANDS, commands_for
 from maia.cli.profile_option import offer_profiles
 from maia.profile import Profile
 from maia.profile.profile import ProfileSettings
@@ -30,7 +33,6 @@ PROFILE = Profile(
     ),
 )  # fmt: skip
 """What an example means by `--as`."""
-REMARK = re.compile(r"\s+\([^']*\)$")
 
 
 def below(command: object, *words: str) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -42,6 +44,7 @@ def below(command: object, *words: str) -> Iterator[tuple[tuple[str, ...], objec
 
 WHOLE = get_command(commands_for([]))
 offer_profiles(WHOLE, [])
+show_examples(WHOLE)
 TREE = list(below(WHOLE))
 LEAVES = [(words, command) for words, command in TREE if not hasattr(command, "commands")]
 BY_WORDS = [pytest.param(words, command, id=" ".join(words)) for words, command in LEAVES]
@@ -49,13 +52,44 @@ BY_WORDS = [pytest.param(words, command, id=" ".join(words)) for words, command 
 
 def examples(command) -> list[str]:
     """Return what is to be typed: examples stand between semicolons, each with a remark or without."""
-    kind, _, text = (command.epilog or "").partition(": ")
-    assert kind in {"Example", "Examples"}
-    return [REMARK.sub("", one) for one in text.split("; ")]
+    assert (command.epilog or "").startswith(("Example: ", "Examples: "))
+    return [one for one, _ in examples_of(command.epilog)]
 
 
 def test_the_whole_tree_is_checked() -> None:
     assert {"login", "subscribe", "domain policy check", "pipeline run"} <= {" ".join(w) for w, _ in LEAVES}
+
+
+def test_every_command_is_in_a_group() -> None:
+    named = [name for commands in GROUPS.values() for name in commands]
+    assert sorted(named) == sorted(COMMANDS)
+
+
+def test_help_fits_a_terminal_and_its_examples_can_be_copied() -> None:
+    """A line that ends with a backslash goes on in the next; what is joined again is what was written."""
+    for words, command in TREE:
+        with typer.Context(command, info_name=" ".join(("maia", *words)), terminal_width=80) as context:
+            shown = command.get_help(context)
+        assert [line for line in shown.splitlines() if len(line) > 80] == [], words
+        joined = shown.replace(" \\\n      ", " ")
+        assert [one for one, _ in examples_of(command.epilog or ": ") if one not in joined] == [], words
+
+
+def test_one_word_means_one_thing() -> None:
+    long = defaultdict(set)
+    for words, command in LEAVES:
+        for parameter in command.params:
+            for short in (one for one in parameter.opts if re.fullmatch(r"-\w", one)):
+                long[short].add(next(one for one in parameter.opts if one.startswith("--")))
+            if "--credentials" in parameter.opts and words[0] not in {"cert", "ledger", "login"}:
+                assert "-c" in parameter.opts or "--config" in all_options(command), words
+    assert {short: names for short, names in long.items() if len(names) > 1} == {
+        "-c": {"--credentials", "--config"},  # a server has a configuration, and a participant credentials
+    }
+
+
+def all_options(command) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts}
 
 
 def test_everything_says_what_it_is_for() -> None:

@@ -90,7 +90,7 @@ CallerKey: TypeAlias = Annotated[
 ]
 Shown: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Option("--credentials", help="Certificates that let you: files, or folders of *.cert."),
+    typer.Option("--credentials", "-c", help="Certificates that let you: files, or folders of *.cert."),
 ]
 Words: TypeAlias = Annotated[
     list[str] | None,

@@ -58,7 +58,10 @@ DefinitionFile: TypeAlias = Annotated[
 Credentials: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
-        "--credential", "-c", help="Certificates to embed: files, or folders of *.cert. May be repeated."
+        "--credentials",
+        "--credential",
+        "-c",
+        help="Certificates to embed: files, or folders of *.cert. May be repeated.",
     ),
 ]
 
@@ -413,6 +416,7 @@ def fetch(
         list[Path] | None,
         typer.Option(
             "--credentials",
+            "-c",
             help="Files, or folders of *.cert, to ask a broker, and *.quorum.",
         ),
     ] = None,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "explain"]
 
 EXAMPLES: Final = (
-    "Examples: maia explain LabResult --as dashboard.maia --action subscribe --filter 'value > 100'; "
+    "Examples: maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'; "
     "maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
-    "--filter 'location == \"Victoria\"' --credentials certs/ --audience requester; "
+    "--where 'location == \"Victoria\"' --credentials certs/ --audience requester; "
     "maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/ "
     "--requires 'clearance >= 3' --identity anna.identity"
 )
@@ -49,7 +49,8 @@ def explain(
     network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
     coordinator: Annotated[str | None, typer.Option(help="The coordinator of the network.")] = None,
     filter_text: Annotated[
-        str, typer.Option("--filter", help="The subscriber's filter or the publisher's advertisement.")
+        str,
+        typer.Option("--where", "--filter", help="A subscriber's filter, or a publisher's advertisement."),
     ] = "true",
     previous: Annotated[
         list[Path] | None, typer.Option(help="Earlier versions of the type, the oldest first.")

@@ -73,7 +73,7 @@ Previous: TypeAlias = Annotated[
 ]
 CredentialFiles: TypeAlias = Annotated[
     list[Path],
-    typer.Option("--credentials", help="Files, or folders of *.cert and *.quorum. May be repeated."),
+    typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum. May be repeated."),
 ]
 WalletPath: TypeAlias = Annotated[
     Path | None,

@@ -90,7 +90,7 @@ def publish(
     ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Events per second at most.")] = None,
     where: Annotated[
-        str, typer.Option("--filter", help="Advertise no more than this, in the filter language.")
+        str, typer.Option("--where", "--filter", help="Advertise no more than this, in the filter language.")
     ] = "true",
     subscribers: Annotated[
         str,

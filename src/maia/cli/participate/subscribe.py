@@ -45,15 +45,19 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "subscribe"]
 
 EXAMPLES: Final = (
-    "Examples: maia subscribe LabResult --as dashboard.maia --filter 'value > 100'; "
+    "Examples: maia subscribe LabResult --as dashboard.maia --where 'value > 100'; "
     "maia subscribe -d numberplate.type -k billing.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
-    "--filter 'prefix(numberplate, \"AE\")' --count 10; "
+    "--where 'prefix(numberplate, \"AE\")' --count 10; "
     "maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network' "
     "--coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'; "
     "maia subscribe -d reports.type -k anna.key --credentials certs --network 'Coalition' "
     "--coordinator uk.pub --broker 127.0.0.1:7400 --from 'nationality == \"uk\" or clearance >= 3'"
 )
+
+
+_SOON_S: Final = 0.2
+"""A warning about a subscription that is just being accepted comes after the line that says so."""
 
 
 class TooFewEvents(Unavailable):
@@ -85,7 +89,7 @@ def subscribe(
     definition: Definition = None,
     types: TypePlaces = None,
     where: Annotated[
-        str, typer.Option("--filter", help="Only events that this admits, in the filter language.")
+        str, typer.Option("--where", "--filter", help="Only events that this admits, in the filter language.")
     ] = "true",
     topic: Annotated[
         str | None,
@@ -194,6 +198,12 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
 
     def warned(problem: MaiaError | None) -> None:
         if is_told:  # what it is a warning about comes first
+            _print_warning(problem, as_json=wanted.as_json)
+        elif problem is not None:
+            asyncio.get_running_loop().call_later(_SOON_S, put_off, problem)
+
+    def put_off(problem: MaiaError) -> None:
+        if not is_told:
             _print_warning(problem, as_json=wanted.as_json)
 
     async with member.connect() as client:

@@ -51,7 +51,7 @@ KeyOf: TypeAlias = Annotated[
     Path | None, typer.Option("--key", "-k", help="With --log: the reader's signing key.")
 ]
 CredentialsOf: TypeAlias = Annotated[
-    list[Path] | None, typer.Option("--credentials", help="With --log: the reader's certificates.")
+    list[Path] | None, typer.Option("--credentials", "-c", help="With --log: the reader's certificates.")
 ]
 Signers: TypeAlias = Annotated[
     list[Path] | None,

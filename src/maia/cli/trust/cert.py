@@ -51,7 +51,7 @@ Files: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Certificates in the order of the chain, owner first.")
 ]
 Root: TypeAlias = Annotated[
-    str, typer.Option("--root", help="The owner of the resource: key, .pub file or quorum:….")
+    str, typer.Option("--owner", "--root", help="The owner of the resource: key, .pub file or quorum:….")
 ]
 To: TypeAlias = Annotated[
     str, typer.Option("--subject", help="The principal at the end of the chain: key or .pub file.")
@@ -312,7 +312,7 @@ def show(files: Files, as_json: AsJson = False) -> None:
 
 
 @app.command(
-    epilog="Example: maia cert verify pito-ccs.cert ccs-billing.cert --root pito.pub --subject billing.pub"
+    epilog="Example: maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub"
 )
 def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
     """Verify a chain from the owner of a resource to a principal, and say what it grants."""
@@ -343,7 +343,7 @@ def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
 
 
 @app.command(
-    epilog="Example: maia cert find certs/ --root pito.pub --subject smith.pub --action subscribe "
+    epilog="Example: maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe "
     "--type uk.gov.pito.Numberplate"
 )
 def find(

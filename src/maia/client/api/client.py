@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.identity_watch import IdentitySource, renewing_identity
+from maia.client.api.publisher import OnWarning
 from maia.client.api.types import EventType
 from maia.client.api.wallet_watch import bringing_statements
 from maia.clock import system_now
@@ -67,6 +68,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     identity: IdentitySource | None = None,
     on_waiting: Callable[[MaiaError], None] | None = None,
     follows: bool = True,
+    on_warning: OnWarning | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -84,6 +86,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     are those whose statements about publishers this client believes. `on_waiting` is called once with the
     reason if the first broker cannot be reached, while others, and the same again, are still tried.
     A broker of several processes sends a client to the one that serves a type; it `follows` by itself.
+    `on_warning` is that of publishers and subscriptions which are asked for without one of their own.
     """
     if identity is None and by_statement is not None:
         identity = by_statement.identity
@@ -104,7 +107,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
-    client = Client(session, settings, clock, revalidate or AskingTesters(key))
+    client = Client(session, settings, clock, revalidate or AskingTesters(key), on_warning)
     for history in histories(types):
         client.learn(*history)
     if follows:

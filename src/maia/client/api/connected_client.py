@@ -134,6 +134,7 @@ class Client:
         settings: ClientSettings,
         clock: Callable[[], Instant],
         revalidate: Revalidate,
+        on_warning: OnWarning | None = None,
     ) -> None:
         """Take a session over; `connect` runs it."""
         self._session = session
@@ -157,6 +158,9 @@ class Client:
         self._elsewhere: dict[str, Client] = {}
         self._elsewhere_lock = asyncio.Lock()
         self._lives: list[tuple[asyncio.Task[None], asyncio.Event]] = []
+        self._on_warning = on_warning
+        self._hindered: set[int] = set()
+        """The requests whose holders know that no broker serves them now: the next acceptance is news."""
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
         self.refused: MaiaError | None = None
@@ -199,7 +203,7 @@ class Client:
         entry, effects = self._session.advertise(
             known, wanted, self._clock(), numbering, signs=signs, requires=required, written=written
         )
-        publisher = Publisher(self, entry, on_warning, on_answer)
+        publisher = Publisher(self, entry, on_warning or self._on_warning, on_answer)
         self._publishers[entry.ref] = publisher
         try:
             await self._standing(entry, effects, timeout_s)
@@ -282,7 +286,7 @@ class Client:
             requires=requirement_for(requires),
             shown_as=None if result is None else result.event_type,
         )
-        subscription = Subscription(self, entry, on_warning)
+        subscription = Subscription(self, entry, on_warning or self._on_warning)
         self._subscriptions[entry.ref] = subscription
         try:
             await self._standing(entry, effects, timeout_s)
@@ -455,6 +459,8 @@ class Client:
                 | CredentialsAdded(id=number)
             ):
                 self._answers.resolve(number, notice)
+                if number in self._hindered and isinstance(notice, Accepted):
+                    self._tell_of_hindrance(Warned(number, None))
             case Challenged():
                 self._revalidator.take(notice)
             case Ended(ref=ref, problem=problem):
@@ -467,16 +473,23 @@ class Client:
     def _tell_of_hindrance(self, notice: Warned | PutOff) -> None:
         publisher = self._publishers.get(notice.ref)
         standing = publisher or self._subscriptions.get(notice.ref)
-        if isinstance(notice, Warned) and standing is not None:
+        self._hindered.discard(notice.ref)
+        if standing is None:
+            return
+        if isinstance(notice, PutOff):
+            self._hindered.add(notice.ref)
+            if publisher is not None:
+                publisher.put_off()
+        if isinstance(notice, Warned) or str(standing.warning) != str(notice.problem):
             standing.warn(notice.problem)
-        elif publisher is not None:
-            publisher.put_off()
 
     def _tell_of_link(self, notice: Connected | Disconnected) -> None:
         self.broker = notice.broker if isinstance(notice, Connected) else None
         is_final = isinstance(notice, Disconnected) and notice.is_final
         self.refused = notice.problem if isinstance(notice, Disconnected) and is_final else None
         if self._connected is None or self._connected.done():
+            if isinstance(notice, Disconnected):
+                self._tell_of_loss(notice.problem, is_final=is_final)
             return
         if isinstance(notice, Connected):
             self._connected.set_result(None)
@@ -488,7 +501,16 @@ class Client:
             if is_new and self._on_waiting is not None:
                 self._on_waiting(notice.problem)
 
+    def _tell_of_loss(self, problem: MaiaError, *, is_final: bool) -> None:
+        """Warn the holders of requests once that there is no link, and again if brokers refuse a new one."""
+        standings: dict[int, Publisher | Subscription] = {**self._publishers, **self._subscriptions}
+        for ref, standing in standings.items():
+            if ref not in self._hindered or (is_final and str(standing.warning) != str(problem)):
+                standing.warn(problem)
+                self._hindered.add(ref)
+
     def _end(self, ref: int, problem: MaiaError) -> None:
+        self._hindered.discard(ref)
         self._answers.fail(ref, problem)
         for standing in (self._publishers.pop(ref, None), self._subscriptions.pop(ref, None)):
             if standing is not None:

@@ -16,6 +16,7 @@ while the client connects; a server that does not answer keeps no program waitin
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
@@ -74,7 +75,8 @@ class Connection:
         return await self._in_loop.__aexit__(kind, value, trace)
 
     def _connecting(self) -> AbstractAsyncContextManager[Client]:
-        where, options = self._where, self._options
+        # A program that asks for nothing else is told on standard error why it waits.
+        where, options = self._where, {"on_waiting": _log, "on_warning": _log} | self._options
         if isinstance(where, Profile):
             return connect_to_profile(where, **options)
         if "key" in options and not isinstance(where, Path):
@@ -82,6 +84,14 @@ class Connection:
         if isinstance(where, str | Path):
             return connect_to_profile(find_profile(str(where)), **options)
         raise TypeError("addresses go with `key`, `network` and `credentials`; a profile says all of them")
+
+
+def _log(problem: MaiaError | None) -> None:
+    """Let the log of the program know why nothing can be published or arrive, or that it can again."""
+    if problem is None:
+        logging.getLogger("maia").info("events can be published and arrive again")
+    else:
+        logging.getLogger("maia").warning("%s [%s]", problem.message, problem.code)
 
 
 def connect(
@@ -97,7 +107,8 @@ def connect(
 
     `where` is a profile, such as "lab.maia". What is given besides overrides what the profile says.
     Without a profile, it is the address of a broker, or several, and `key`, `network` and
-    `credentials` have to be given.
+    `credentials` have to be given. Why a program waits is logged as a warning of the logger `maia`, or
+    handed to `on_waiting` (no broker yet) and `on_warning` (what was asked for cannot be served).
     """
     given = {"key": key, "network": network, "credentials": credentials}
     return Connection(where, options | {name: one for name, one in given.items() if one is not None})
