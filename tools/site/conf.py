@@ -23,7 +23,14 @@ root_doc = INDEX
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure", "myst.header"]  # languages of our own, in fences
 html_theme = "alabaster"
-html_theme_options = {"page_width": "1200px", "sidebar_width": "280px", "fixed_sidebar": True}
+html_theme_options = {
+    "page_width": "1200px",
+    "sidebar_width": "280px",
+    "fixed_sidebar": True,
+    "font_family": "system-ui, Helvetica, Arial, sans-serif",
+    "head_font_family": "system-ui, Helvetica, Arial, sans-serif",
+    "font_size": "15px",
+}
 html_title = "Maia"
 html_show_sphinx = False
 html_show_copyright = False
