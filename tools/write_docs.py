@@ -6,6 +6,7 @@ import api_page
 import attack_index
 import decision_index
 import error_codes
+import pictures
 import reference_pages
 
 
@@ -15,7 +16,7 @@ def main() -> None:
     attack_index.PAGE.write_text(attack_index.page(), encoding="utf-8")
     api_page.PAGE.write_text(api_page.page(), encoding="utf-8")
     error_codes.PAGE.write_text(error_codes.page(error_codes.all_errors()), encoding="utf-8")
-    for path, text in reference_pages.pages().items():
+    for path, text in (reference_pages.pages() | pictures.pages()).items():
         path.write_text(text, encoding="utf-8")
 
 

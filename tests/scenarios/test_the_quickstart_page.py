@@ -17,6 +17,7 @@ import pytest
 from support.nursery import maia_command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quickstart.md"
+README = PAGE.parents[1] / "README.md"
 TUTORIAL = PAGE.parent / "tutorials" / "data-engineer.md"
 BLOCK = re.compile(r"^```(sh|py)\n(.*?)^```$", re.M | re.S)
 PROGRAM = re.compile(r"^cat > \w+\.py <<'END'\n(.*?)^END$", re.M | re.S)
@@ -103,6 +104,10 @@ def test_two_organisations_share_a_stream_and_a_table_until_the_grant_is_revoked
         assert {row["ward"] for row in found} <= {"3", "4"}
         assert {row["patient"] for row in found} == {None}
         check_the_data_engineers_tutorial(spark)
+        ((_, program),) = (block for block in BLOCK.findall(README.read_text("utf-8")) if block[0] == "py")
+        (tmp_path / "readme.py").write_text(program)
+        shown = shell.run("python -u readme.py 2> readme.log | head -1 || true")
+        assert re.match(r"[34] 142 frozenset\(\{.*'patient'.*\}\) ", shown), shown
     assert "ended: POLICY-REVOKED" in printed
     assert "hidden: patient taken" in printed
     seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]

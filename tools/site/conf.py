@@ -14,18 +14,23 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 INDEX = "README"
 LINK = re.compile(r"\]\(([a-z][\w./-]*)\.md\)")
-LINE = "\n"
 API = "`site/api/index.html`"
 
 project = "Maia"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = INDEX
-exclude_patterns = ["decisions/template.md"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure", "myst.header"]  # languages of our own, in fences
 html_theme = "alabaster"
-html_theme_options = {"page_width": "1200px", "sidebar_width": "280px", "fixed_sidebar": True}
+html_theme_options = {
+    "page_width": "1200px",
+    "sidebar_width": "280px",
+    "fixed_sidebar": True,
+    "font_family": "system-ui, Helvetica, Arial, sans-serif",
+    "head_font_family": "system-ui, Helvetica, Arial, sans-serif",
+    "font_size": "15px",
+}
 html_title = "Maia"
 html_show_sphinx = False
 html_show_copyright = False
@@ -53,15 +58,17 @@ def navigation() -> dict[str, str]:
         groups = listed(index, known)
         found[index.relative_to(DOCS).with_suffix("").as_posix()] = groups
     pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
-    found[INDEX].append(("More", sorted(pages - known - {"decisions/template"})))
+    found[INDEX].append(("More", sorted(pages - known)))
     return {
-        name: "".join(
-            f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{LINE.join(f'/{one}' for one in pages)}\n```\n"
-            for caption, pages in groups
-            if pages
-        )
+        name: "".join(_toctree(caption, pages) for caption, pages in groups if pages)
         for name, groups in found.items()
     }
+
+
+def _toctree(caption: str, pages: list[str]) -> str:
+    return "\n".join(
+        ["\n```{toctree}", ":hidden:", f":caption: {caption}", "", *(f"/{one}" for one in pages), "```\n"]
+    )
 
 
 def add_navigation(app: Any, page: str, source: list[str]) -> None:

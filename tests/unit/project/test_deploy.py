@@ -71,6 +71,14 @@ def test_two_organisations_in_containers_share_no_volume_but_the_one_for_public_
         assert (ROOT / service["build"]["dockerfile"]).is_file()
 
 
+def test_the_handbook_sets_the_containers_up_with_commands_that_exist() -> None:
+    handbook = (ROOT / "docs" / "operations" / "README.md").read_text()
+    commands = re.findall(r"^(?:hospital|institute) (.*)$", handbook, re.M)
+    assert len(commands) >= 5
+    for line in commands:
+        check_command(shlex.split(line))
+
+
 def test_the_image_installs_extras_that_exist_and_runs_without_privileges() -> None:
     text = (DEPLOY / "containers" / "Containerfile").read_text()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

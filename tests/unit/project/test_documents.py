@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
+PROGRAM = re.compile(r"^```py\n(.*?)^```$", re.M | re.S)
 PRINTED = re.compile(r"  # -> (.*)$", re.M)
 FIRST_SCREEN_LINES = 24
-EXAMPLE_LINES_MAX = 20
+PROGRAM_LINES_MAX = 7
 
 
 def pages() -> list[Path]:
@@ -38,9 +39,18 @@ def readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_an_example_and_it_is_short():
-    (example,) = BLOCK.findall(readme())
-    assert len(example.splitlines()) <= EXAMPLE_LINES_MAX
+def test_the_readme_has_a_program_of_seven_lines_at_most():
+    (program,) = PROGRAM.findall(readme())  # the quickstart's test runs it
+    assert len(program.splitlines()) <= PROGRAM_LINES_MAX
+
+
+def test_every_variable_of_the_code_is_in_the_list_of_variables():
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "maia").rglob("*.py"))
+    prefixes = re.findall(r"^\| `(MAIA_[A-Z]+_)` ", page, re.M)
+    used = {one for one in re.findall(r"\"(MAIA_[A-Z_]+)\"", sources) if not one.startswith(tuple(prefixes))}
+    assert len(prefixes) == 4
+    assert sorted(one for one in used if f"`{one}`" not in page) == []
 
 
 def test_the_first_screen_has_exactly_two_commands():
