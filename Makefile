@@ -23,8 +23,8 @@ help: ## Show this list
 environment:
 	@tools/bootstrap
 
-demo: environment ## Sealed events over real brokers, a crash, a revocation, then Spark on their log: who sees what
-	@$(BIN)/maia demo $(ARGS)
+demo: environment ## A real network, a crash, a revocation, then Spark on its log: who sees what (ARGS=--details)
+	@$(BIN)/maia demo --spark $(ARGS)
 
 # A few chosen tests are done before a second lane has started.
 test: environment prepared ## Run every test, in LANES=4 lanes (ARGS="tests/unit -x" to choose, in one)
