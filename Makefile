@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check laws agreement bench load profile walks docs lock clean environment compiled prepared
+.PHONY: help demo test spark check laws agreement bench load profile walks docs lock clean environment compiled prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -15,7 +15,9 @@ PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types
 	spark spark.governed.table client.api.client client.api.blocking client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
 	client.api.connection organisation.organisation organisation.grant_file profile.profile)
-COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
+UV := .build/tools/uv/bin/uv
+SPARK_TESTS := $(addprefix tests/unit/,spark/test_java_home.py spark/test_sink.py spark/test_stream_reader.py views/test_to_spark.py)
+COMPILE := $(UV) pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -23,12 +25,23 @@ help: ## Show this list
 environment:
 	@tools/bootstrap
 
-demo: environment ## Sealed events over real brokers, a crash, a revocation, then Spark on their log: who sees what
-	@$(BIN)/maia demo $(ARGS)
+demo: environment ## A real network, a crash, a revocation, then Spark on its log: who sees what (ARGS=--details)
+	@$(BIN)/maia demo --spark $(ARGS)
 
 # A few chosen tests are done before a second lane has started.
 test: environment prepared ## Run every test, in LANES=4 lanes (ARGS="tests/unit -x" to choose, in one)
 	@$(BIN)/python -m pytest -q $(or $(ARGS),-n $(LANES))
+
+# The suite runs on the PySpark of the lock. Each end has an environment of its own below .build.
+SPARK_ENDS ?= 4.3.0 4.*
+spark: environment ## Try the oldest and the newest PySpark that the extra [spark] allows; fetches them
+	@set -f; for end in $(SPARK_ENDS); do \
+		home=.build/pyspark-$${end%.*}; echo "PySpark $$end, in $$home"; \
+		$(UV) venv -q --allow-existing --python $(BIN)/python $$home && export VIRTUAL_ENV=$$home && \
+		$(UV) pip install -q --no-deps -r requirements.lock -e . && \
+		$(UV) pip install -q -U "pyspark==$$end" && \
+		$$home/bin/python -m pytest -q $(SPARK_TESTS) || exit 1; \
+	done
 
 # Errors in a test are reported when it runs.
 compiled: environment

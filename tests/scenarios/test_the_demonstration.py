@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from maia.types import type_id, validity_type_id
 from maia.wire.codec import encode
 from maia.wire.messages import Carried, Publish
 from reference import pipeline_applications as by_hand
-from support.nursery import maia_command
+from support.processes import Answer, maia, running_maia, until
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 STORY = tell_numberplate_story(b"a fixed seed", now=NOON)
@@ -82,8 +83,8 @@ def test_the_network_delivers_what_the_kernel_says_although_a_broker_is_killed(d
     assert demonstrated["killed"] == "PITO broker"
     assert (demonstrated["failed"], demonstrated["lost"]) == ([], [])
     received = demonstrated["received"]
-    assert [len(received[office]) for office in OFFICES] == [5, 5, 2]
-    assert [demonstrated["deliveries"][office] for office in OFFICES] == [2005, 2005, 9]
+    assert [len(received[office]) for office in OFFICES] == [6, 6, 2]
+    assert [demonstrated["deliveries"][office] for office in OFFICES] == [2006, 2006, 9]
     assert all(event["location"] is None for event in received["billing office"])
     assert all(event["numberplate"] is None for event in received["statistics office"])
     assert all(event["location"] == "Victoria" for event in received["Detective Smith"])
@@ -95,14 +96,14 @@ def test_a_court_order_is_revoked_and_the_detectives_stream_ends_while_billing_g
     assert revocation["code"] == "POLICY-REVOKED"
     assert revocation["delay_ms"] > 0
     assert (revocation["delivered_after"], revocation["still_subscribed"]) == (0, 0)
-    assert revocation["suspect_seen_after"] == 7
-    assert (revocation["billing_after"], revocation["statistics_after"]) == (1000, 1000)
+    assert revocation["suspect_seen_after"] == 8
+    assert (revocation["billing_after"], revocation["statistics_after"]) == (1001, 1001)
 
 
 def test_each_office_finds_in_the_log_what_it_saw_live(demonstrated) -> None:
     """D10: the log was recorded sealed, by the very network; a broker died in between."""
     lake = demonstrated["lake"]
-    assert lake["events"] == 2005 + lake["trials"]
+    assert lake["events"] == 2006 + lake["trials"]
     billing, statistics, _ = OFFICES
     assert {one["office"]: (one["rows"], one["same"]) for one in lake["offices"] if not one["refused"]} == {
         office: (demonstrated["deliveries"][office], True) for office in (billing, statistics)
@@ -128,7 +129,7 @@ def test_spark_makes_the_bill_and_each_vehicle_is_charged_once_a_day(demonstrate
 def test_spark_counts_and_draws_the_traffic(demonstrated) -> None:
     lake, counts = demonstrated["lake"], by_hand.counts(traffic_as_delivered())
     assert lake["traffic"]["same"]
-    assert (lake["traffic"]["sightings"], lake["traffic"]["windows"]) == (2005, len(counts))
+    assert (lake["traffic"]["sightings"], lake["traffic"]["windows"]) == (2006, len(counts))
     assert Path(lake["plot"]).read_bytes().startswith(b"\x89PNG")
 
 
@@ -209,29 +210,91 @@ def test_neither_the_broker_in_the_middle_nor_the_key_server_is_missed(tmp_path:
         asyncio.run(played())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_network_that_is_kept_ends_with_all_of_its_processes(number: signal.Signals) -> None:
-    command = [str(maia_command()), "demo", "--keep"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+def test_every_command_of_the_playground_can_be_typed_and_all_processes_end_with_it() -> None:
+    """Issue 16: `--keep` prints commands for a profile of each person; here they are typed, one by one."""
+    with started("demo", "--keep") as demo:
         try:
-            processes = _processes_that_keep_running(demo)
-            demo.send_signal(number)
+            printed = _lines_until(demo, "status --data")
+            shown = printed[: printed.index("Next:")]
+            assert (len(shown) <= 45, max(map(len, shown)) <= 80) == (True, True), "\n".join(printed)
+            processes = _children_of(demo.pid)
+            folder = Path(next(line for line in printed if line.startswith("cd "))[3:])
+            _type_all(folder, [found[1] for one in printed if (found := _COMMAND.match(one))])
+            demo.send_signal(signal.SIGINT)
             assert demo.wait(180) == 130
         finally:
             demo.kill()
     assert len(processes) == 6
     assert not [pid for pid in processes if _is_there(pid)]
+    assert not folder.exists()
 
 
-def _processes_that_keep_running(demo: subprocess.Popen[str]) -> list[int]:
-    processes: list[int] = []
+_COMMAND = re.compile(r"(?:\S*maia|python -m maia\.cli) (.*)")
+
+
+def _type_all(folder: Path, commands: list[str]) -> None:
+    billing, statistics, smith, publish, explain, revoke, appoint, status = commands
+    for words, hidden in ((billing, "location"), (statistics, "numberplate")):
+        answer = typed(folder, words)
+        events = [json.loads(line) for line in answer.stdout.splitlines()]
+        assert [(len(one), one[hidden]) for one in events] == [(3, None)] * 3, answer
+    with running_maia(*shlex.split(smith), cwd=folder) as stream:
+        until(lambda: read(folder / "out.log") != "")  # from now on there is a way to her broker
+        assert typed(folder, publish).returncode == 0
+        until(lambda: '"Victoria"' in read(folder / "out.log"))
+        assert typed(folder, explain).stdout.startswith("no [POLICY-ATTRIBUTE-NOT-READABLE]")
+        assert "the broker has acted on it" in typed(folder, revoke).stdout
+        assert stream.wait(60) == 3
+    assert "POLICY-REVOKED" in read(folder / "err.log")
+    seen = [json.loads(line) for line in read(folder / "out.log").splitlines()]
+    assert {event["numberplate"] for event in seen} == {SUSPECT}
+    order, login = appoint.split(" && ")
+    assert typed(folder, order).returncode == 0
+    assert "np_tracker(AE05 XYZ)" in typed(folder, _COMMAND.match(login)[1]).stdout
+    assert typed(folder, f"{smith} --count 1").returncode == 0
+    assert "UK Police Network" in typed(folder, status).stdout
+
+
+def test_a_demonstration_that_is_ended_leaves_no_process() -> None:
+    with started("demo") as demo:
+        try:
+            _lines_until(demo, "the first event")
+            processes = _children_of(demo.pid)
+            demo.send_signal(signal.SIGTERM)
+            assert demo.wait(180) == 130
+        finally:
+            demo.kill()
+    assert len(processes) >= 5
+    assert not [pid for pid in processes if _is_there(pid)]
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "maia.cli", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def typed(folder: Path, words: str) -> Answer:
+    """Run a command as it was printed; it ends by itself."""
+    answer = maia(*shlex.split(words), cwd=folder)
+    assert "Traceback" not in answer.stderr, answer.stderr
+    return answer
+
+
+def read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def _lines_until(demo: subprocess.Popen[str], last: str) -> list[str]:
+    printed = []
     for line in demo.stdout or ():
-        found = re.search(r"process (\d+)", line)
-        if found:
-            processes.append(int(found[1]))
-        if "keeps running" in line:
-            break
-    return processes
+        printed.append(line.rstrip("\n"))
+        if last in line:
+            return printed
+    raise AssertionError("\n".join(printed))
+
+
+def _children_of(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _is_there(pid: int) -> bool:

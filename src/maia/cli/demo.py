@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "demo"]
 
 EXAMPLES: Final = (
-    "Examples: maia demo; maia demo --rows 100000; maia demo --rows 0 --json   (without Spark); "
-    "maia demo --keep   (the network stays, until Ctrl-C); maia demo coalition   (three nations, six routers)"
-    "; maia demo city --details"
+    "Examples: maia demo; maia demo --details; maia demo --keep   (the network stays, until Ctrl-C); "
+    "maia demo --spark --rows 100000; maia demo coalition   (three nations, six routers); "
+    "maia demo city --spark"
 )
 _FORMS: Final = (".png", ".svg", ".pdf")
+_ROWS: Final = 1_000_000
 
 
 class BadPicture(BadInput):
@@ -62,20 +63,26 @@ def demo(
             "homecare: prescriptions, with PostgreSQL."
         ),
     ] = Story.NUMBERPLATE,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Let Spark read what was recorded, under the same rights.")
+    ] = False,
     rows: Annotated[
-        int, typer.Option(min=0, max=100_000_000, help="Generated sightings for Spark; 0 leaves Spark out.")
-    ] = 1_000_000,
+        int | None,
+        typer.Option(
+            min=0, max=100_000_000, help="With --spark: generated sightings beside it; 1000000 by default."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the generated sightings.")] = 2003,
     plot: Annotated[
         Path, typer.Option(help="Where Spark draws the traffic: a .png, .svg or .pdf file.")
     ] = Path("demo-output/traffic.png"),
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Leave the network running, with a sighting a second, until Ctrl-C."),
+        typer.Option("--keep", help="Leave the network running, with commands to try, until Ctrl-C."),
     ] = False,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Policies, and each event of the close-up (city, ticker, homecare)."),
+        typer.Option("--details", help="Show policies, certificates, deliveries and refusals, one by one."),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
@@ -84,9 +91,12 @@ def demo(
     """Play a story on a real network: with a crash, a revocation and Spark, or with attested routers."""
     if story is Story.COALITION:
         return _coalition(as_json=as_json)
+    has_spark = (spark or bool(rows)) and not keep
+    if has_spark:
+        _check_spark()
     if story is not Story.NUMBERPLATE:
-        return _scene(story.value, has_spark=rows > 0, has_details=details, as_json=as_json)
-    if rows and not keep:
+        return _scene(story.value, has_spark=has_spark, has_details=details, as_json=as_json)
+    if has_spark:
         _check_picture(plot)
     if not as_json:
         sys.stdout.write(BEFORE)
@@ -94,10 +104,16 @@ def demo(
     from maia.demo.program import ACTS
     from maia.demo.screens.shared import Options
 
-    options = Options(rows=0 if keep else rows, seed=seed, plot=plot, keep=keep, quiet=as_json)
+    made = (_ROWS if rows is None else rows) if has_spark else 0
+    options = Options(rows=made, seed=seed, plot=plot, keep=keep, details=details, quiet=as_json)
     with _ending_on_sigterm(), _prepared(options) as demonstration:
         outcomes = [act(demonstration) for act in ACTS]
-    return _verdict(demonstration, outcomes, as_json=as_json)
+        status = _verdict(demonstration, outcomes, as_json=as_json)
+        if keep and status == 0:
+            from maia.demo.playground import play_until_interrupted
+
+            play_until_interrupted(demonstration, typed_command())
+    return status
 
 
 def _coalition(*, as_json: bool) -> int:
@@ -132,6 +148,17 @@ def _scene(name: str, *, has_spark: bool, has_details: bool, as_json: bool) -> i
     lines = [f"FAILED: {claim}" for claim in failed] or after(name)
     answer(lines, record | {"failed": failed}, as_json=as_json)
     return ANSWER_NO if failed else 0
+
+
+def _check_spark() -> None:
+    """Refuse before the work begins what could not run after it."""
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        raise ModuleNotFoundError("Spark is not installed", name="pyspark")
+    from maia.spark.session.java_home import find_java_home
+
+    find_java_home()
 
 
 def _check_picture(plot: Path) -> None:

@@ -90,7 +90,7 @@ _NAMES: Final = {
     "plots": "matplotlib",
     "postgres": "the PostgreSQL driver",
     "spark": "Spark",
-    "all": "every part of Maia",
+    "broker,domain": "the libraries of a broker and a domain's server",
 }
 
 
@@ -200,8 +200,11 @@ def _extra_missing(problem: ModuleNotFoundError, words: Sequence[str]) -> ExtraM
     if extras is None:
         return None
     command = next(iter(words), "")
-    wanted = "all" if command == "demo" else _EXTRA_OF.get(command)
-    extra = wanted if wanted in (*extras, "all") else extras[0]
+    extra = _EXTRA_OF.get(command, "")
+    if command in {"demo", "up"} and not {"broker", "domain"}.isdisjoint(extras):
+        extra = "broker,domain"
+    elif extra not in extras:
+        extra = extras[0]
     return ExtraMissing(f"`maia {command}` needs {_NAMES[extra]}: pip install 'maia-pubsub[{extra}]'")
 
 

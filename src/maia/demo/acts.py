@@ -245,8 +245,10 @@ def subscriptions_at(broker: Path, principal: Principal) -> int:
     )
 
 
-_BEFORE_THE_CRASH: Final = 3
-"""How many of the sightings at Victoria come before a broker is killed."""
+_BEFORE_THE_CRASH: Final = slice(0, 3)
+_BEFORE_THE_REVOCATION: Final = slice(3, 5)
+_AFTER_THE_REVOCATION: Final = slice(5, None)
+"""Which of the sightings at Victoria come when."""
 _NOTHING: Final = Performance((), (), tuple(Received(office, ()) for office in OFFICES))
 
 
@@ -260,6 +262,8 @@ class Stage:
     """Whose certificates count at this moment; an act that changes them puts another story here."""
     now: Instant
     say: Callable[[str], None]
+    say_more: Callable[[str], None]
+    """Called with what only those read who want the details."""
     traffic: int
     """How many sightings of the other cameras there are."""
     seed: int
@@ -290,7 +294,7 @@ Act = Callable[[Stage], Awaitable[None]]
 async def every_office_is_reached(stage: Stage) -> None:
     """Wait until events reach all offices for the first time."""
     stage.ready_s = await stage.network.settle()
-    stage.say(f"both offices receive, {stage.ready_s:.2f} s after the camera's first event")
+    stage.say_more(f"both offices receive, {stage.ready_s:.2f} s after the camera's first event")
 
 
 async def the_detective_logs_in(stage: Stage) -> None:
@@ -310,7 +314,7 @@ async def the_detective_logs_in(stage: Stage) -> None:
 
 async def cars_pass_victoria(stage: Stage) -> None:
     """Publish the first sightings at Victoria, one by one."""
-    stage.close_up = await stage.publish(close_up()[:_BEFORE_THE_CRASH], by=CAMERA)
+    await _pass_victoria(stage, _BEFORE_THE_CRASH)
 
 
 async def the_city_is_busy(stage: Stage) -> None:
@@ -334,15 +338,14 @@ async def a_broker_dies(stage: Stage) -> None:
     """Kill the broker that a reader is connected to, and wait until events reach every office again."""
     stage.killed = "PITO broker"
     stage.brokers[stage.killed].kill()
-    stage.say("PITO's broker is killed; the statistics office was connected to it")
+    stage.say_more("PITO's broker is killed; the statistics office was connected to it")
     stage.repaired_s = await stage.network.settle()
-    stage.say(f"all three offices receive again after {stage.repaired_s:.2f} s")
+    stage.say(f"PITO's broker was killed; all offices receive again after {stage.repaired_s:.2f} s")
 
 
 async def more_cars_pass_victoria(stage: Stage) -> None:
     """Publish the other sightings at Victoria, without any new subscription."""
-    expected = await stage.publish(close_up()[_BEFORE_THE_CRASH:], by=CAMERA)
-    stage.close_up = stage.close_up.and_then(expected)
+    await _pass_victoria(stage, _BEFORE_THE_REVOCATION)
 
 
 async def the_court_order_is_revoked(stage: Stage) -> None:
@@ -375,7 +378,8 @@ async def the_court_order_is_revoked(stage: Stage) -> None:
 
 
 async def the_city_is_busy_again(stage: Stage) -> None:
-    """Publish the other half of what the other cameras see; the suspect's car is among it."""
+    """Publish what all cameras see now; the suspect's car is among it."""
+    await _pass_victoria(stage, _AFTER_THE_REVOCATION)
     await _publish_traffic(stage, slice(stage.traffic // 2, None))
     if stage.revocation is not None:
         stage.revocation = stage.revocation.and_then(
@@ -414,13 +418,17 @@ async def _asks_again(stage: Stage) -> None:
         stage.refused.append(Attempt(title, None, "nothing stopped it"))
 
 
+async def _pass_victoria(stage: Stage, part: slice) -> None:
+    stage.close_up = stage.close_up.and_then(await stage.publish(close_up()[part], by=CAMERA))
+
+
 async def _publish_traffic(stage: Stage, part: slice) -> None:
     some, inboxes = city_traffic(stage.traffic, seed=stage.seed)[part], stage.network.inboxes
     before = {office: len(inboxes[office]) for office in OFFICES}
     await stage.publish(some, by=CONTROL_ROOM)
-    stage.say(f"the other cameras see {len(some):,} cars; delivered of these:")
+    stage.say_more(f"the other cameras see {len(some):,} cars; delivered of these:")
     for office in OFFICES:
-        stage.say(f"{office:<18} {len(inboxes[office]) - before[office]:,}")
+        stage.say_more(f"{office:<18} {len(inboxes[office]) - before[office]:,}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,15 @@ happens on this network is in `acts.py`.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from maia.clock import system_now
 from maia.demo.carriage import FrameId
 from maia.demo.live_processes import LiveNodes
-from maia.demo.numberplate import CONTROL_ROOM, SUSPECT, NumberplateStory, Sighting, trial_sighting
+from maia.demo.numberplate import CONTROL_ROOM, NumberplateStory, Sighting, trial_sighting
 from maia.demo.performance import CAMERA, OFFICES
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, Value
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from maia.client.api.subscription import Subscription
     from maia.credentials import SignedCertificate, SignedStatement
 
-__all__ = ["WITNESS", "Ending", "LiveNetwork", "NotSettled", "Tell", "connected", "keep_going"]
+__all__ = ["HOMES", "WITNESS", "Ending", "LiveNetwork", "NotSettled", "Tell", "connected"]
 
 Tell = Callable[[str, str, Mapping[str, Value]], None]
 """Called for each delivery with the office, the kind of event and the event."""
@@ -227,12 +225,3 @@ async def connected(
         finally:
             for task in network.collecting:
                 task.cancel()
-
-
-async def keep_going(network: LiveNetwork, *, every_s: float = 1.0) -> None:
-    """Publish one more sighting now and then, until this is cancelled."""
-    for number in itertools.count():
-        plate = SUSPECT if number % 3 == 0 else f"LB{number % 100:02d} KRT"
-        sighting: dict[str, Value] = {"numberplate": plate, "timestamp": system_now(), "location": "Victoria"}
-        await network.publish([sighting])
-        await asyncio.sleep(every_s)

@@ -124,6 +124,11 @@ class StartingNodes:
         domain = self._begun_domain(text, others) if MET_DOMAIN in self.cast.keys else None
         return LiveNodes(sealed, {CARRIER: carrier, **others}, server, domain)
 
+    def restarted(self, broker: LiveBroker) -> LiveBroker:
+        """Start a broker that was killed again, from its own files, and return when it listens."""
+        self.begun[broker.name] = self.start(broker.name, broker.folder)
+        return self._listening(broker.name)
+
     def _begun_domain(self, definition: str, brokers: Mapping[str, LiveBroker]) -> Starting:
         """Start the Met's server, which publishes through the Met's broker."""
         home = home_of(self.folder, MET_DOMAIN)

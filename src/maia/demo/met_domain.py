@@ -37,8 +37,12 @@ from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
+    from maia.api.responses import WalletAnswer
+    from maia.credentials.appointments import SignedAppointment
 
 __all__ = [
+    "CASE",
+    "COURT",
     "DETECTIVE",
     "MET_DOMAIN",
     "DetectivesRight",
@@ -52,8 +56,9 @@ __all__ = [
 MET_DOMAIN: Final = "Met domain"
 DETECTIVE: Final = "Detective Smith"
 
-_COURT: Final = "court"
-_CASE: Final = "case 7"
+COURT: Final = "court"
+"""Who makes court orders at the Met's server, and takes them back."""
+CASE: Final = "case 7"
 _ORDER: Final = "court_order"
 _HOUR: Final = 3_600_000_000
 _POLICY: Final = """\
@@ -89,11 +94,11 @@ def add_met_domain(
     story: NumberplateStory, cast: SealedCast, seed: bytes
 ) -> tuple[NumberplateStory, SealedCast]:
     """Let the Met's policy decide about the detective: no certificate of the story does it any more."""
-    court = key_of(_COURT, seed)
+    court = key_of(COURT, seed)
     keys = {**cast.keys, MET_DOMAIN: story.keys["Met"]}
     shown = (*_from_pito(story, NetworkPattern), _may_install(story))
     credentials = {**cast.credentials, MET_DOMAIN: shown}
-    story = replace(without_detectives_right(story), keys={**story.keys, _COURT: court})
+    story = replace(without_detectives_right(story), keys={**story.keys, COURT: court})
     return story, replace(cast, keys=keys, credentials=credentials)
 
 
@@ -172,6 +177,10 @@ class DetectivesRight:
     """The id of the court order."""
     certificates: tuple[SignedCertificate, ...] = field(repr=False)
     statements: tuple[SignedStatement, ...] = field(repr=False)
+    appointment: SignedAppointment = field(repr=False)
+    """The court order itself, by which she can log in again."""
+    wallet: WalletAnswer = field(repr=False)
+    """All that the Met's server answered."""
 
     def as_hex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the certificates and the statements, for another process."""
@@ -192,19 +201,20 @@ class MetDesk:
         """Put the detective on the case, have the court make its order, and let the detective log in."""
         from maia.api.requests import Appointing, FactBody, LoginBody, Period, TypedArgument
         from maia.api.responses import AppointmentAnswer, News, WalletAnswer
+        from maia.credentials.appointments import appointment_from_bytes
 
         smith = str(self.story.principal(DETECTIVE))
         who = TypedArgument(principal=smith)
         with self._calling("Met") as met:
-            for fact in (FactBody("detective", [who]), FactBody("case_assignment", [who, _CASE])):
+            for fact in (FactBody("detective", [who]), FactBody("case_assignment", [who, CASE])):
                 met.call("POST", "/v1/facts", fact, answer=News)
         second = now - now % SECOND
         hour = Period(str(Instant(second)), str(Instant(second + _HOUR)))
-        with self._calling(_COURT, self._courts_right()) as court:
+        with self._calling(COURT, self.courts_right()) as court:
             order = court.call(
                 "POST",
                 "/v1/appointments",
-                Appointing(smith, _ORDER, hour, [_CASE, SUSPECT]),
+                Appointing(smith, _ORDER, hour, [CASE, SUSPECT]),
                 answer=AppointmentAnswer,
             )
         with self._calling(DETECTIVE) as detective:
@@ -215,6 +225,8 @@ class MetDesk:
             order=order.id,
             certificates=tuple(map(certificate_from_bytes, wallet.chains)),
             statements=tuple(map(statement_from_bytes, wallet.statements)),
+            appointment=appointment_from_bytes(order.certificate),
+            wallet=wallet,
         )
 
     def take_back(self, order: str, reason: str) -> SignedStatement | None:
@@ -222,7 +234,7 @@ class MetDesk:
         from maia.api.requests import Reason
         from maia.api.responses import RevokedAnswer
 
-        with self._calling(_COURT, self._courts_right()) as court:
+        with self._calling(COURT, self.courts_right()) as court:
             path = f"/v1/appointments/{order}/revocation"
             fallen = court.call("POST", path, Reason(reason), answer=RevokedAnswer)
             is_told = fallen.statement is not None and court.last.is_published
@@ -234,8 +246,8 @@ class MetDesk:
         met = self.story.principal("Met")
         return DomainClient(self.address, domain=met, key=self.story.keys[who], credentials=shown)
 
-    def _courts_right(self) -> SignedCertificate:
+    def courts_right(self) -> SignedCertificate:
         """Let the court make appointments at the Met, and nothing else."""
         topics = TopicPattern(self.story.principal("Met"), exact_name("/admin/appointments"))
         authority = Authority(topics, frozenset({Action.PUBLISH}))
-        return _granted(self.story, "Met", self.story.keys[_COURT], authority)
+        return _granted(self.story, "Met", self.story.keys[COURT], authority)

@@ -194,6 +194,7 @@ def close_up() -> list[Sighting]:
         ("KX51 AAD", "Victoria"),
         ("LB02 KRT", None),
         (SUSPECT, "Victoria"),
+        (SUSPECT, "Victoria"),
     ]
     return [
         {"numberplate": plate, "timestamp": Instant(_AT_VICTORIA + number * SECOND), "location": place}

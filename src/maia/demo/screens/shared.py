@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maia.demo.acts import LivePlay
     from maia.demo.carriage import Carriage
     from maia.demo.live_processes import LiveNodes, Recording, StartingNodes
+    from maia.demo.met_domain import MetDesk
     from maia.demo.numberplate import NumberplateStory
     from maia.demo.spark_start import SparkRun
 
@@ -30,6 +31,7 @@ class Options:
     seed: int
     plot: Path
     keep: bool
+    details: bool
     quiet: bool
 
 
@@ -54,6 +56,7 @@ class Demonstration:
     live: LivePlay = field(init=False)
     story: NumberplateStory = field(init=False)
     """With the certificates that counted when the live acts ended."""
+    desk: MetDesk = field(init=False)
     nodes: LiveNodes = field(init=False)
     recording: Recording = field(init=False)
 
@@ -63,6 +66,14 @@ class Demonstration:
         from rich.console import Console
 
         return Console(quiet=self.options.quiet, highlight=False, emoji=False)
+
+    @cached_property
+    def details(self) -> Console:
+        """Return the screen for what is shown with `--details` alone."""
+        from rich.console import Console
+
+        quiet = self.options.quiet or not self.options.details
+        return Console(quiet=quiet, highlight=False, emoji=False)
 
     @property
     def lake(self) -> Path:
@@ -87,9 +98,10 @@ Between their brokers is that of the Highways, which may read nothing.
 def after(command: str) -> list[str]:
     """Return the lines that say what to try next; `command` is how this user calls Maia."""
     steps = (
-        (f"{command} demo --keep", "the network stays, until Ctrl-C"),
-        (f"{command} explain --help", "who may do what, and by which certificate"),
-        ("docs/network.md", "build such a network, command by command"),
+        (f"{command} demo --keep", "the network stays, with commands to try on it"),
+        (f"{command} demo --details", "certificates, each delivery, each refusal"),
+        (f"{command} demo --spark", "Spark reads the log, by the same rights"),
+        ("docs/quickstart.md", "two organisations of your own, in ten commands"),
         ("docs/limitations.md", "what Maia does not protect against"),
     )
     width = max(len(what) for what, _ in steps)

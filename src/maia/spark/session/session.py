@@ -20,12 +20,13 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from maia.errors import BadInput, Unavailable
 from maia.spark.session.class_archive import ClassArchive, find_class_archive, spark_home
-from maia.spark.session.java_home import JavaHome, find_java_home
+from maia.spark.session.java_home import JavaHome, check_spark_version, find_java_home
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -191,6 +192,7 @@ def spark_session(  # noqa: PLR0913 - every one is named at the call
         scratch = Path(folder)
         java_options = _JAVA_OPTIONS if long_running else f"{_JAVA_OPTIONS} {_SHORT_LIVED}"
         java = java or find_java_home()
+        check_spark_version(import_module("pyspark").__version__)
         # A Spark of the user's own has another class path.
         is_own = cluster is None and "SPARK_HOME" not in os.environ
         archive = new_archive or (find_class_archive(java) if is_own else None)
