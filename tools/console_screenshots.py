@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 def main() -> None:
     """Write one picture in the light and one in the dark."""
     import maia
+
     # They lie beside the tests, which are not checked for types.
     from support.browser import browser  # type: ignore[import-not-found]
     from support.console import hospital_with_console  # type: ignore[import-not-found]
