@@ -34,12 +34,17 @@ def browser() -> Iterator[Browser]:
 
 
 def serious_findings(page: Page) -> list[str]:
-    """Return what axe finds on a page that keeps people from using it."""
+    """Return what axe finds on a page that keeps people from using it; contrast also in the dark."""
     axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     page.evaluate(axe)  # as the debugger does: the page's own policy lets no other script in
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    page.emulate_media(color_scheme="dark")
+    found += page.evaluate("axe.run({resultTypes: ['violations'], runOnly: ['color-contrast']})")[
+        "violations"
+    ]
+    page.emulate_media(color_scheme="light")
     return [
         f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
+        for one in found
         if one["impact"] in ("serious", "critical")
     ]

@@ -7,12 +7,12 @@ Some texts are `Live`: they have an address in the page, and a stream sends what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import Final, TypeAlias
 
-__all__ = ["Element", "Live", "Node", "cells", "el", "skeleton", "to_html"]
+__all__ = ["Element", "Live", "Node", "el", "shape_and_texts", "to_html"]
 
 _VOID: Final = frozenset({"input", "link", "meta", "br", "line"})
 _LINKS: Final = frozenset({"action", "formaction", "href", "src"})
@@ -61,36 +61,32 @@ def el(tag: str, *children: Node | Iterable[Node] | None, **attributes: object) 
 
 def to_html(node: Node) -> str:
     """Write markup."""
-    return "".join(_written(node, is_blank=False))
+    out: list[str] = []
+    _write(node, out, None)
+    return "".join(out)
 
 
-def skeleton(node: Node) -> str:
-    """Write markup without live texts: while it stays the same, only those need to be sent."""
-    return "".join(_written(node, is_blank=True))
+def shape_and_texts(node: Node) -> tuple[str, dict[str, str]]:
+    """Return markup without live texts, and those by their keys; while the first stays, those are sent."""
+    out: list[str] = []
+    texts: dict[str, str] = {}
+    _write(node, out, texts)
+    return "".join(out), texts
 
 
-def cells(node: Node) -> dict[str, str]:
-    """Return the live texts by their keys."""
-    match node:
-        case Live(key, text):
-            return {key: text}
-        case Element(_, _, children):
-            return {key: text for child in children for key, text in cells(child).items()}
-    return {}
-
-
-def _written(node: Node, *, is_blank: bool) -> Iterator[str]:
-    match node:
-        case Live(key, text):
-            yield f'<span data-live="{escape(key)}">{"" if is_blank else escape(text)}</span>'
-        case Element(tag, attributes, children):
-            yield f"<{tag}"
-            for name, value in attributes:
-                yield f' {name}="{escape(value)}"'
-            yield ">"
-            if tag not in _VOID:
-                for child in children:
-                    yield from _written(child, is_blank=is_blank)
-                yield f"</{tag}>"
-        case text:
-            yield escape(text)
+def _write(node: Node, out: list[str], texts: dict[str, str] | None) -> None:
+    """Append markup to `out`; with `texts`, live texts go there instead."""
+    if isinstance(node, str):
+        out.append(escape(node))
+    elif isinstance(node, Live):
+        if texts is not None:
+            texts[node.key] = node.text
+        shown = escape(node.text) if texts is None else ""
+        out.append(f'<span data-live="{escape(node.key)}">{shown}</span>')
+    else:
+        named = "".join([f' {name}="{escape(value)}"' for name, value in node.attributes])
+        out.append(f"<{node.tag}{named}>")
+        if node.tag not in _VOID:
+            for child in node.children:
+                _write(child, out, texts)
+            out.append(f"</{node.tag}>")

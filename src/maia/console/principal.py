@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from maia.api.client import DomainClient
 from maia.api.responses import ActsAnswer, EntryPage, TypePage
+from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.config.input_files import read_certificates, read_principal
 from maia.config.type_folder import in_order_of_making, verified_lineage
@@ -132,7 +134,7 @@ class Acting:
 
             await self._alone(read)
         places = (*self.held.profile.settings.credentials, *(self.held.issued if is_reader else ()))
-        for signed in await asyncio.to_thread(read_certificates, places):
+        for signed in await asyncio.to_thread(_FILES.read, places):
             found.setdefault(signed.id, Entry(signed))
         return list(found.values())
 
@@ -185,6 +187,30 @@ class Acting:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+class _CertificateFiles:
+    """Certificates in files, each read again only when its file has changed; they hold no secret."""
+
+    def __init__(self) -> None:
+        self._read: BoundedMap[Path, tuple[int, int, SignedCertificate]] = BoundedMap(ENTRIES_MAX)
+
+    def read(self, places: Sequence[Path]) -> list[SignedCertificate]:
+        found = []
+        for place in places:
+            for file in sorted(place.glob("*.cert")) if place.is_dir() else [place]:
+                if file.suffix != ".cert":
+                    continue  # a constitution
+                seen = file.stat()
+                known = self._read.use(file)
+                if known is None or known[:2] != (seen.st_mtime_ns, seen.st_size):
+                    known = (seen.st_mtime_ns, seen.st_size, read_certificates([file])[0])
+                    self._read.put(file, known)
+                found.append(known[2])
+        return found
+
+
+_FILES: Final = _CertificateFiles()
 
 
 def _verified(definitions: Sequence[SignedDefinition], now: Instant) -> dict[bytes, VerifiedType]:

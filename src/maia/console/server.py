@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from maia.clock import system_now
 from maia.console.config import ConsoleConfig
-from maia.console.html import Element, Node, cells, el, skeleton, to_html
+from maia.console.html import Element, Node, el, shape_and_texts, to_html
 from maia.console.network import Network
 from maia.console.pages import PAGES
 from maia.console.pages.page import Data, NoSuchThing, Page, Visit
@@ -299,7 +299,7 @@ class Console:
                 while True:
                     visit = await self._visit(request, page)
                     drawn = el("div", _body(page, await page.data(visit), visit))
-                    now, shape = cells(drawn), skeleton(drawn)
+                    shape, now = shape_and_texts(drawn)
                     news = {key: text for key, text in now.items() if known.get(key) != text}
                     if shape != before:
                         inner = "".join(map(to_html, drawn.children))

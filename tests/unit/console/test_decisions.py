@@ -1,0 +1,87 @@
+"""What the console says about rights is what the kernel decides, then, now and without a certificate."""
+
+from __future__ import annotations
+
+from maia.console.decisions import ask, preview
+from maia.console.principal import Entry
+from maia.console.rights import Asked, Names, chain_above, filtered, graph_of
+from maia.credentials import (
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    SignedCertificate,
+    SigningKey,
+    TypeName,
+    TypePattern,
+    issue,
+)
+from maia.credentials.names import NamePattern
+from maia.events import Attribute, Instant, Kind
+from maia.policy import Audience, Request
+from maia.types import TypeDefinition, sign_definition, verify_definition
+
+NOW, HOUR = Instant.parse("2026-11-16T12:00:00Z"), 3_600_000_000
+OWNER, BRANCH, CLERK, TEMP = (SigningKey.from_seed(bytes([one]) * 32) for one in b"obct")
+ATTRIBUTES = (Attribute("plate", "1", Kind.STRING), Attribute("place", "2", Kind.STRING))
+NUMBERPLATE = verify_definition(
+    sign_definition(TypeDefinition(TypeName(OWNER.principal, "Numberplate", "0"), None, ATTRIBUTES), OWNER),
+    at=NOW,
+)
+ANY = TypePattern(OWNER.principal, NamePattern("Numberplate"), None)
+
+
+def granted(
+    issuer: SigningKey, subject: SigningKey, *uids: str, delegable: bool = False
+) -> SignedCertificate:
+    authority = Authority(ANY, frozenset({Action.SUBSCRIBE}), frozenset(uids))
+    said = AuthorisationCertificate(issuer.principal, subject.principal, delegable, authority, UNBOUNDED)
+    return issue(said, issuer)
+
+
+TO_BRANCH = granted(OWNER, BRANCH, "1", "2", delegable=True)
+TO_CLERK = granted(BRANCH, CLERK, "1", "2")
+TO_TEMP = granted(BRANCH, TEMP, "1")
+PAST_BRANCH = granted(OWNER, CLERK, "1")
+
+
+def test_a_preview_names_all_who_lose_and_what_is_left_to_those_with_another_way() -> None:
+    entries = [Entry(one) for one in (TO_BRANCH, TO_CLERK, TO_TEMP, PAST_BRANCH)]
+    found = preview(entries[0], entries, [NUMBERPLATE], [], NOW)
+    lost = {one.principal: (one.is_whole, one.attributes) for one in found.losses}
+    assert lost == {
+        BRANCH.principal: (True, ("place", "plate")),
+        CLERK.principal: (False, ("place",)),  # the owner has granted the plate directly
+        TEMP.principal: (True, ("plate",)),
+    }
+    assert set(found.falls) == {TO_BRANCH.id, TO_CLERK.id, TO_TEMP.id}
+    assert found.left_out == 0
+    leaf = preview(entries[2], entries, [NUMBERPLATE], [], NOW)
+    assert [one.principal for one in leaf.losses] == [TEMP.principal]
+    assert leaf.falls == (TO_TEMP.id,)
+
+
+def test_a_question_about_an_earlier_moment_has_the_answer_of_that_moment() -> None:
+    revoked = Entry(TO_BRANCH, revoked_at=Instant(NOW - HOUR))
+    entries = [revoked, Entry(TO_TEMP)]
+    request = Request(TEMP.principal, Action.SUBSCRIBE, NUMBERPLATE.name, NUMBERPLATE)
+    then = ask(request, entries, Instant(NOW - 2 * HOUR), Audience.OWNER)
+    assert (then.is_permitted, then.attributes) == (True, {"plate": True, "place": False})
+    now = ask(request, entries, NOW, Audience.OWNER)
+    assert (now.is_permitted, now.code) == (False, "POLICY-REVOKED")
+    assert TO_BRANCH.id.hex() in [certificate for _, certificate in now.reasons]
+
+
+def test_the_graph_has_owners_first_and_the_way_to_a_certificate_begins_at_the_owner() -> None:
+    entries = [Entry(one) for one in (TO_TEMP, TO_CLERK, TO_BRANCH, PAST_BRANCH)]
+    graph = graph_of(entries)
+    assert [set(layer) for layer in graph.layers] == [
+        {str(OWNER.principal)},
+        {str(BRANCH.principal), str(CLERK.principal)},
+        {str(TEMP.principal)},
+    ]
+    assert graph_of(entries, nodes_max=2).left_out == 2
+    assert [one.signed for one in chain_above(entries[0], entries, NOW)] == [TO_BRANCH]
+    names = Names({str(CLERK.principal): "clerk"}, {NUMBERPLATE.type_id: NUMBERPLATE})
+    by_person = filtered(entries, Asked(person="clerk", attribute="place"), names, NOW)
+    assert [one.signed for one in by_person] == [TO_CLERK]
