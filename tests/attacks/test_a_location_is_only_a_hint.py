@@ -202,7 +202,7 @@ def silent(_stream: object, found: Place) -> None:
     found.over.wait(30)
 
 
-PACKED = zlib.compressobj(wbits=31)
+PACKED = zlib.compressobj(level=1, wbits=31)
 BOMB = answer_of(PACKED.compress(bytes(64 << 20)) + PACKED.flush(), headers="Content-Encoding: gzip\r\n")
 LONG_HEAD = b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000
 NO_STATEMENT = answer_of(b'{"items":[{"statement":"AAAA"}],"next":null}')

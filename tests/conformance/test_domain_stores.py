@@ -28,6 +28,7 @@ from maia.domain.storage.tables import (
     RevokedRow,
     RightRow,
 )
+from support.random_cases import usually
 
 
 class Broke(Exception):
@@ -289,7 +290,7 @@ def one_answer(tables, word, *rest):
 
 
 @given(st.lists(STEPS, max_size=12))
-@settings(max_examples=25)
+@settings(max_examples=usually(10, laws=25))
 @pytest.mark.laws
 def test_postgres_answers_like_sqlite(postgres_server: str, steps) -> None:
     with closing(postgres_store(postgres_server, "laws")) as store, closing(memory_store()) as double:

@@ -92,12 +92,12 @@ def all_cities(seed: int, story: Callable[[City], list[int]]) -> list[dict[str, 
     return answers
 
 
-def publish(city: City, seconds: int) -> list[int]:
+def publish(city: City, seconds: int, *, every_s: int = 1) -> list[int]:
     moments: list[int] = []
-    for _ in range(seconds):
+    for _ in range(0, seconds, every_s):
         for camera in city.cameras:
             moments += city.sees(camera, 3)
-        city.network.run_for(1)
+        city.network.run_for(every_s)
     return moments
 
 
@@ -106,7 +106,7 @@ def test_in_calm_weather_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed)
     """Keys are refreshed every minute meanwhile, so every interest is sealed anew more than once."""
 
     def story(city: City) -> list[int]:
-        moments = publish(city, 130)
+        moments = publish(city, 130, every_s=3)
         city.network.run_for(10)
         return moments
 
@@ -123,7 +123,7 @@ def test_after_trouble_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed):
         maker = Troublemaker(city.network, city.brokers, Trouble())
         city.network.set_chaos(Chaos(drop=0.02, double=0.02, overtake=0.02), among=city.brokers)
         maker.begin()
-        publish(city, 60)
+        publish(city, 60, every_s=2)
         maker.end()
         city.network.run_for(6 * LEASE_S + 60)
         city.settle()

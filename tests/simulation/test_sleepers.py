@@ -24,7 +24,7 @@ def blamed_by(city: City, name: str) -> list[str]:
     return [who for who, told in byes if (told["peer"], told["code"]) == (sleeper, PeerSilent.code)]
 
 
-@with_seeds(3)
+@with_seeds(1)
 def test_who_renewed_meanwhile_keeps_what_stood(seed):
     """What stood, a client that it was for, stands on: nothing ends and no client is told so."""
     city = City(seed, brokers=4)
@@ -53,7 +53,7 @@ def test_who_fell_silent_meanwhile_is_forgotten_a_little_later(seed):
     assert city.network.host(city.brokers[0]).counts["maia_ended_total"] == 1
 
 
-@with_seeds(3)
+@with_seeds(2)
 def test_however_long_brokers_sleep_everything_is_repaired(seed):
     city = City(seed, brokers=5)
     city.populate()

@@ -23,6 +23,11 @@ _cases: Counter[str] = Counter()
 _extra = 0
 
 
+def usually(few: int, *, laws: int) -> int:
+    """Return how many cases to try: a few in a usual run, and many under `make laws`."""
+    return laws if os.environ.get("MAIA_LAWS") else few
+
+
 def count_cases(further: int) -> None:
     """Count `further` cases beyond the one that the running example stands for."""
     global _extra  # noqa: PLW0603 - pytest runs one test at a time, and a test cannot reach its item

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 MEMORY_MIB: Final = 2048
 LAST_WORDS: Final = 4_000
 # A plan that is changed while it runs is run in several jobs, which cost more than a few rows gain.
-SETTINGS: Final = {"spark.sql.adaptive.enabled": "false"}
+SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    # The usual one starts several processes for each file of a checkpoint, to set modes and to follow links.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
+    ".FileSystemBasedCheckpointFileManager",
+}
 
 
 # Compiling a plan to Java takes longer than a few rows do. What executors compute, and what attackers reach,

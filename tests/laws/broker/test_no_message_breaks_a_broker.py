@@ -11,6 +11,7 @@ from maia.demo.numberplate import SUSPECT
 from maia.wire.codec import encode
 from maia.wire.messages import Message
 from support.broker import Client, Net, connect_right, sighting
+from support.random_cases import usually
 from support.wire import messages, mutated
 
 ROGUE = SigningKey.from_seed(b"\x21" * 32)
@@ -31,7 +32,7 @@ def hostile(net: Net, *, as_broker: bool) -> Client:
 
 
 @pytest.mark.laws
-@settings(max_examples=40)  # each one is a small city
+@settings(max_examples=usually(12, laws=40))  # each one is a small city
 @given(st.lists(messages(), min_size=1, max_size=8), st.booleans())
 def test_any_messages_in_any_order_harm_no_other_peer(said: list[Message], as_broker: bool) -> None:
     net, camera, detective, ref = standing_city()
@@ -46,7 +47,7 @@ def test_any_messages_in_any_order_harm_no_other_peer(said: list[Message], as_br
 
 
 @pytest.mark.laws
-@settings(max_examples=60)
+@settings(max_examples=usually(20, laws=60))
 @given(st.data(), st.booleans(), st.booleans())
 def test_damaged_messages_harm_nobody_else(data: st.DataObject, as_broker: bool, before_hello: bool) -> None:
     net, camera, detective, ref = standing_city()

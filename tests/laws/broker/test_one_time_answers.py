@@ -13,6 +13,7 @@ from maia.credentials import Action
 from maia.wire.messages import Challenge
 from support.broker import Net
 from support.one_time import Story, answers_to, refuse, vouch
+from support.random_cases import usually
 from support.revoking import Issuer
 
 LEASE_S, ASKED_AGAIN_S, PATIENCE_S = 60, 30, 20
@@ -131,7 +132,7 @@ class Played:
 
 
 @pytest.mark.laws
-@settings(max_examples=20)  # each plays minutes of a broker
+@settings(max_examples=usually(8, laws=40))  # each plays minutes of a broker
 @given(STEPS)
 @example(["answer", 25, 25, "answer"])
 @example(["answer", 25, 6, "answer", 25, 5, "replay"])

@@ -33,6 +33,7 @@ from support.access_control import (
     told,
     verdict,
 )
+from support.random_cases import usually
 
 PEOPLE = (SMITH, JONES)
 CASES = ("42", "43")
@@ -231,7 +232,7 @@ STORY = [
 
 @given(STEPS)
 @example(STORY)
-@settings(max_examples=10)
+@settings(max_examples=usually(4, laws=10))
 @pytest.mark.laws
 def test_register_lists_and_rights_agree_with_the_model_on_sqlite(steps):
     play(steps)
@@ -239,7 +240,7 @@ def test_register_lists_and_rights_agree_with_the_model_on_sqlite(steps):
 
 @given(STEPS)
 @example(STORY)
-@settings(max_examples=3)
+@settings(max_examples=usually(2, laws=3))
 @pytest.mark.laws
 def test_register_lists_and_rights_agree_with_the_model_on_postgres(postgres_server: str, steps):
     with closing(postgres_store(postgres_server, "access_control")) as store:

@@ -19,6 +19,7 @@ from maia.credentials.validity.one_time import OneTimeQuestion
 from maia.events import Instant
 from support.key_groups import PLATE, SECOND
 from support.one_time_keys import LEASE_S, OneTimeNet, reading, revoked, vouches
+from support.random_cases import usually
 
 NAMES = ("one", "two")
 Step: TypeAlias = tuple[str, str, float]
@@ -82,7 +83,7 @@ def steps() -> st.SearchStrategy[list[Step]]:
 
 
 @pytest.mark.laws
-@settings(max_examples=10)  # each one lets minutes pass at a server and two members
+@settings(max_examples=usually(5, laws=20))  # each one lets minutes pass at a server and two members
 @given(steps())
 @example([("refuse", "one", 31.0), ("vouch", "one", 61.0)])
 @example([("cut", "one", 29.0), ("restart", "two", 61.0), ("join", "one", 14.0)])

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.random_cases import count_cases
+from support.random_cases import count_cases, usually
 from support.random_domain import DomainBeside
 from support.roles import Dice
 
-A_TENTH = max(6, settings().max_examples // 10)
+A_TENTH = usually(3, laws=max(6, settings().max_examples // 10))
 """Every example is a history of some thirty acts, each of them compared."""
 
 

@@ -15,7 +15,7 @@ from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Exists, Not, Opera
 from maia.routing.aggregation.aggregate import aggregate, size_of_filter
 from maia.routing.aggregation.announced import Announcement, Announcements
 from maia.routing.aggregation.budget import Budget, BudgetRange, Measured, begin, observe
-from support.random_cases import count_cases
+from support.random_cases import count_cases, usually
 
 X, Y, Z = (AttributeUid(name) for name in "123")
 EVENTS: tuple[Event, ...] = tuple(
@@ -93,7 +93,7 @@ steps = st.lists(
 
 
 @pytest.mark.laws
-@settings(max_examples=150)
+@settings(max_examples=usually(25, laws=150))
 @given(steps, st.integers(0, 4), st.integers(0, 4))
 def test_what_is_announced_is_never_narrower_than_what_is_wanted_while_filters_come_and_go(done, dx, dy):
     """And each announcement has the proof of a filter that is wanted, of the same right (A67)."""
@@ -146,7 +146,7 @@ def walked(curve, periods: int, random: Random, budget: Budget, *, noise: float 
 
 
 @pytest.mark.laws
-@settings(max_examples=150)
+@settings(max_examples=usually(25, laws=150))
 @given(
     copies=st.floats(0.1, 20),
     k=st.floats(1e5, 1e11),
@@ -172,7 +172,7 @@ def test_the_budget_settles_where_announcements_and_spill_cost_least(copies, k, 
 
 
 @pytest.mark.laws
-@settings(max_examples=100)
+@settings(max_examples=usually(20, laws=100))
 @given(st.floats(0.5, 5), st.floats(1e6, 1e9), st.floats(30, 1000), st.integers(0, 1 << 32))
 def test_the_budget_follows_when_publications_become_more_or_fewer(copies, k, factor, seed):
     random, budget = Random(seed), begin(RANGE)  # noqa: S311 - a test

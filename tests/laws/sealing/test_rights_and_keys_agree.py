@@ -21,6 +21,7 @@ from maia.types import SealingLevel
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Message, Rekey, Sealed
 from support.key_groups import READ, SECOND, UIDS, WRITE, KeyNet, Member, grant, key_of, random_from
+from support.random_cases import usually
 
 pytestmark = pytest.mark.laws
 
@@ -221,7 +222,7 @@ def check_nobody_opened_too_much(city: City) -> None:
 
 
 @given(rules, steps, st.sampled_from(SealingLevel))
-@settings(max_examples=60)
+@settings(max_examples=usually(20, laws=60))
 @example(
     [("ann", frozenset(UIDS[:1]), False, 0, 10), ("ann", frozenset(UIDS[:1]), False, 20, None)],
     [("wait", "ann", 30), ("wait", "ann", 20), ("join", "ann", 1), ("wait", "ann", 5)],
@@ -262,7 +263,7 @@ def test_whoever_may_see_an_attribute_can_open_it_and_nobody_else_ever_can(given
 
 
 @given(rules, steps, st.sampled_from(SealingLevel))
-@settings(max_examples=40)
+@settings(max_examples=usually(12, laws=40))
 def test_of_a_sealed_frame_every_member_opens_what_its_view_shows(given_rules, schedule, level):
     """The same with real frames: sealed by the camera, opened with each one's own ring."""
     city = city_of(given_rules, level)
@@ -309,7 +310,7 @@ LOST: tuple[type[Message], ...] = (Rekey, GroupKeys, GroupsEnded, JoinGroups, Ke
 
 
 @given(rules, steps, st.randoms(use_true_random=False), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=usually(12, laws=40))
 def test_lost_repeated_and_reordered_messages_fork_no_member_and_leave_no_member_behind(
     given_rules, schedule, chance, reorders
 ):
