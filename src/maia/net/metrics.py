@@ -54,6 +54,8 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_links_slowed_total": "times that a broker was read later, because it had used up its share",
         "maia_interests_narrowed_total": "filters of other brokers that reach further than their proof",
         "maia_replicas_not_proved_total": "copied routes whose proof did not hold when they were needed",
+        "maia_syncs_overdue_total": "clients answered before all brokers knew of their requests (3 s passed)",
+        "maia_syncs_dropped_total": "such questions of one neighbour that were too many at once",
         "maia_aggregates_merged_total": "times that filters of clients were merged anew",
         "maia_spilled_rows_total": "events that arrived because filters were merged, and were not wanted",
         "maia_spill_reported_bytes_total": "bytes that neighbours report as sent to them for nothing",
