@@ -384,7 +384,7 @@ class Bitmaps:
 
     def cell(self, rank: int) -> int:
         """Return the cell of one rank."""
-        return rank if self.cell_of_rank is None else int(self.cell_of_rank[rank])
+        return rank if self.cell_of_rank is None else self.cell_of_rank.item(rank)
 
 
 class Doubts:

@@ -127,6 +127,8 @@ def _spread(words: Words) -> Iterator[tuple[_Numbers, _Numbers]]:
 
 
 _FEW_PAGES: Final = 48
+_SHORT: Final = 256
+"""With so many pages, reading all of them in a row costs less than choosing some."""
 
 _Place: TypeAlias = tuple[MappedAttribute, int, int]
 """An attribute, and the event's rank and cell there."""
@@ -140,6 +142,8 @@ def slots_for_event(
     `pages` says which of the `words` are not zero.
     """
     places = [(one, rank, one.bitmaps.cell(rank)) for one, rank in zip(attributes, ranks, strict=True)]
+    if len(words) <= _SHORT:
+        return _in_all_pages(places, words)
     left = int.from_bytes(pages.tobytes(), "little")
     for one, _, cell in places:
         left &= int.from_bytes(one.bitmaps.pages[cell].tobytes(), "little")
@@ -148,6 +152,17 @@ def slots_for_event(
     if left.bit_count() > _FEW_PAGES:
         return _in_many_pages(places, left, words)
     return list(_in_few_pages(places, left, words))
+
+
+def _in_all_pages(places: Sequence[_Place], words: Words) -> list[int]:
+    found = words.copy()
+    for one, _, cell in places:
+        found &= one.bitmaps.words[cell]
+    left = int.from_bytes(found.tobytes(), "little")
+    if not left:
+        return []
+    doubtful = [(one.doubts, rank) for one, rank, _ in places if one.doubts is not None]
+    return [slot for slot in _bits(left) if all(doubts.accept_one(slot, rank) for doubts, rank in doubtful)]
 
 
 def _in_few_pages(places: Sequence[_Place], left: int, words: Words) -> Iterator[int]:
