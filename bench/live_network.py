@@ -144,10 +144,11 @@ class World:
         """Return somebody's key, the same for the same name."""
         return SigningKey.from_seed(sha256(b"bench " + name.encode()).digest())
 
-    def connect_right(self, subject: Principal) -> SignedCertificate:
+    def connect_right(self, subject: Principal, *, may_delegate: bool = False) -> SignedCertificate:
         """Return a certificate that lets somebody connect."""
         pattern = NetworkPattern(self.owner.principal, exact_name(self.network.name))
-        return self._issued(subject, Authority(pattern, frozenset({Action.CONNECT})))
+        authority = Authority(pattern, frozenset({Action.CONNECT}))
+        return self._issued(subject, authority, may_delegate=may_delegate)
 
     def type_right(
         self,
@@ -171,9 +172,11 @@ class World:
         """Return a filter in the names of the type."""
         return parse_predicate(text, self.event_type.vocabulary)
 
-    def _issued(self, subject: Principal, authority: Authority) -> SignedCertificate:
+    def _issued(
+        self, subject: Principal, authority: Authority, *, may_delegate: bool = False
+    ) -> SignedCertificate:
         certificate = AuthorisationCertificate(
-            self.owner.principal, subject, False, authority, self.validity, "bench"
+            self.owner.principal, subject, may_delegate, authority, self.validity, "bench"
         )
         return issue(certificate, self.owner)
 
@@ -234,7 +237,8 @@ def broker_process(
 
 def _broker_config(world: World, key: SigningKey, folder: Path, settings: dict[str, object]) -> Path:
     create_key_file(folder / "broker.key", key)
-    right = certificate_to_text(world.connect_right(key.principal))
+    several = settings.get("processes", 1) != 1  # to its processes it passes its right on
+    right = certificate_to_text(world.connect_right(key.principal, may_delegate=several))
     (folder / "connect.cert").write_text(right, encoding="utf-8")
     said: dict[str, object] = {
         "key": "broker.key",

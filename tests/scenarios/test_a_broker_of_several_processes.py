@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 import maia
 from maia.client.api.blocking import BlockingSubscription
 from maia.config.input_files import read_certificates, read_definitions, read_principal
@@ -55,6 +57,12 @@ def parts(home: Path) -> dict[str, dict]:
     return json.loads(command("status", "--data", "data", "--json", cwd=home).stdout)["processes"]
 
 
+def is_back(home: Path, part: str, before: int) -> bool:
+    """Say whether a process runs again, and is linked with the others."""
+    found = parts(home)[part]
+    return found.get("pid", before) != before and found["peers"] >= 1
+
+
 def numbers(stream: BlockingSubscription, last: int) -> list[int]:
     """Read until an event has come, or none does."""
     found: list[int] = []
@@ -71,7 +79,7 @@ def logs(home: Path) -> str:
 
 
 def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes_back(tmp_path: Path) -> None:
-    """Durable names are found again, nothing is lost or doubled, and no process outlives its broker."""
+    """Durable names are found again, nothing is lost or out of order, and no process outlives its broker."""
     home = tmp_path
     names = make_city(home)
     refused = command("broker", "-c", "broker.toml", "--processes", 2, cwd=home)
@@ -79,28 +87,75 @@ def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes
     about = ("--owner", "pito.pub", "--network", NETWORK)
     issue(home, "broker", "connect", *about, "--may-delegate", name="may-delegate")
     with running_maia("broker", "-c", "broker.toml", "--processes", 2, cwd=home) as broker:
-        address = address_of(home)
+        address, last = address_of(home), EVENTS + 1
         with connected(home, "writer", address) as writer, connected(home, "reader", address) as reader:
-            streams = {name: reader.subscribe(name, durable="nightly", timeout_s=120) for name in names}
+            streams = [reader.subscribe(name, durable="nightly", timeout_s=120) for name in names]
             for number in range(EVENTS):
                 for name in names:
                     writer.publish(name, n=number, timeout_s=120)
-            for stream in streams.values():
+            for stream in streams:
                 assert numbers(stream, EVENTS - 1) == [*range(EVENTS)], logs(home)
             served = parts(home)
             assert {name: one["types"] for name, one in served.items()} == {"process-1": 1, "process-2": 1}
             assert all(one["peers"] >= 1 for one in served.values()), "the processes are linked"
-            before = {name: one["pid"] for name, one in served.items()}
-            os.kill(before["process-1"], signal.SIGKILL)
+            for number, killed in enumerate(served):
+                before = served[killed]["pid"]
+                os.kill(before, signal.SIGKILL)
+                for name in names:
+                    writer.publish(name, n=EVENTS + number, timeout_s=120)
+                until(lambda one=killed, was=before: is_back(home, one, was), seconds=60)
+            for stream in streams:
+                seen = numbers(stream, last)  # what was not acknowledged when the process ended comes again
+                assert seen[-2:] == [EVENTS, last], logs(home)
+                assert seen == [*range(seen[0], last + 1)], logs(home)
             for name in names:
-                writer.publish(name, n=EVENTS, timeout_s=120)
-            until(lambda: parts(home)["process-1"].get("pid") not in {None, before["process-1"]}, seconds=60)
-            until(lambda: parts(home)["process-1"].get("peers", 0) >= 1, seconds=60)
-            assert parts(home)["process-2"]["pid"] == before["process-2"]
+                writer.publish(name, n=last + 1, timeout_s=120)
         with connected(home, "reader", address) as again:
             for name in names:
-                seen = numbers(again.subscribe(name, durable="nightly", timeout_s=120), EVENTS)
-                assert seen == [*range(seen[0], EVENTS + 1)], logs(home)
+                seen = numbers(again.subscribe(name, durable="nightly", timeout_s=120), last + 1)
+                assert seen == [*range(seen[0], last + 2)], logs(home)
         children = [one["pid"] for one in parts(home).values()]
         broker.kill()
         until(lambda: not any(Path(f"/proc/{one}").exists() for one in children), seconds=60)
+
+
+def test_sealed_types_and_revocations_are_those_of_one_organisation_in_all_its_processes(
+    tmp_path: Path,
+) -> None:
+    """`maia org new --processes 2`: key groups admit the processes, and a revocation ends a right at both."""
+    homes: dict[int, str] = {}
+    assert command("org", "new", "hospital", "--processes", 2, cwd=tmp_path).returncode == 0
+    owner = read_principal(str(tmp_path / "hospital" / "hospital.pub"))
+    for name in (f"Result{number}" for number in range(100)):
+        homes.setdefault(int.from_bytes(type_id(owner, name)[:8], "big") % 2, name)
+    names = [homes[0], homes[1]]
+    for name in names:
+        made = command("type", "define", name, "n:int", "ward:int", "--sealed", cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+    for who, action in (("lab", "publish"), ("desk", "subscribe")):
+        may = [word for name in names for word in ("--may", f"{action}:{name}")]
+        added = command("member", "add", who, *may, cwd=tmp_path)
+        assert added.returncode == 0, added.stderr
+    (tmp_path / "up").mkdir()
+    output = tmp_path / "up"
+    with running_maia("up", "--org", tmp_path / "hospital", cwd=output) as up:
+        try:
+            until(lambda: (output / "out.log").read_text().startswith("up "), seconds=120)
+            profiles = [tmp_path / "hospital" / f"{who}.maia" for who in ("lab", "desk")]
+            with (
+                maia.connect(profiles[0], timeout_s=120) as writer,
+                maia.connect(profiles[1], timeout_s=120) as reader,
+            ):
+                streams = [reader.subscribe(name, timeout_s=120) for name in names]
+                for name in names:
+                    writer.publish(name, n=7, ward=3, timeout_s=120)
+                assert [numbers(stream, 7) for stream in streams] == [[7], [7]], logs(output)
+                revoked = command("revoke", "desk", "--org", "hospital", cwd=tmp_path)
+                assert revoked.returncode == 0, revoked.stderr
+                for stream in streams:
+                    with pytest.raises(maia.MaiaError) as ended:
+                        stream.some(1, timeout_s=60)
+                    assert ended.value.code == "POLICY-REVOKED", logs(output)
+        finally:
+            up.send_signal(signal.SIGTERM)
+            up.wait(60)

@@ -13,17 +13,27 @@ __all__ = ["Redialling"]
 class Redialling:
     """Which address comes next, and after how long."""
 
-    __slots__ = ("_failures", "_random", "_settings", "_turn")
+    __slots__ = ("_failures", "_process", "_random", "_settings", "_turn")
 
     def __init__(self, settings: ClientSettings, random: Callable[[int], bytes]) -> None:
         self._settings, self._random = settings, random
         self._turn = self._failures = 0
+        self._process: str | None = None
 
     @property
     def address(self) -> str:
         """Return the address whose turn it is."""
         addresses = self._settings.addresses
+        if self._process is not None:
+            addresses = (self._process, *addresses)
         return addresses[self._turn % len(addresses)]
+
+    def go_to(self, address: str) -> bool:
+        """Dial this process of a broker next; say no if entries have led to another one before."""
+        if self._process not in {None, address}:
+            return False
+        self._process, self._turn = address, -1
+        return True
 
     def succeeded(self) -> None:
         """Wait for a short time after the next failure."""

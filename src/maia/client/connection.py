@@ -16,6 +16,7 @@ from maia.client.backoff import Redialling
 from maia.client.errors import (
     BrokerNotTrusted,
     ClientClosed,
+    ElsewhereServed,
     NotConnected,
     WrongBroker,
     is_passing,
@@ -37,7 +38,7 @@ from maia.sessions.session import ROUNDS_IN_A_LEASE, Endpoint, Established, Peer
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
-from maia.wire.messages import Bye, Challenge, Identify, Message
+from maia.wire.messages import Bye, Challenge, Identify, Message, ServedElsewhere
 
 __all__ = ["Connection"]
 
@@ -200,6 +201,11 @@ class Connection(Endpoint[Session]):
                 return self.challenged(session, message)
             case Identify():
                 return self._identified(session, message, now)
+            case ServedElsewhere(id=ref, address=address) if self._book.was_accepted(
+                ref
+            ) and self._redialling.go_to(address):
+                # Its process was away, and the shared address led to another one: all of this link goes back.
+                return self._left(ElsewhereServed(address), now)
             case _:
                 return self.sent(self._book.told(message, now))
 

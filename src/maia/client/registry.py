@@ -225,6 +225,11 @@ class Book:
 
     # -------------------------------------------------------- answers of the broker
 
+    def was_accepted(self, ref: int) -> bool:
+        """Say whether a broker has accepted an entry, on this link or on one before."""
+        entry = self._wanted.find(ref)
+        return entry is not None and entry.was_accepted
+
     def told(self, message: Message, now: Instant) -> list[bytes]:
         """Handle an answer; refuse a message that no client receives."""
         return self._answering.told(message, now)

@@ -30,7 +30,16 @@ import msgspec
 
 from maia.clock import system_now
 from maia.config.input_files import BadFile, read_certificates, read_definitions, read_owner, read_principal
-from maia.config.settings import Address, Addresses, PrincipalWord, Text, build, from_file, settings_of
+from maia.config.settings import (
+    Address,
+    Addresses,
+    Positive,
+    PrincipalWord,
+    Text,
+    build,
+    from_file,
+    settings_of,
+)
 from maia.credentials import (
     FIRST_VERSION,
     Action,
@@ -129,6 +138,8 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers of other organisations, through which its broker joins the network."""
     hear: tuple[PrincipalWord, ...] = ()
     """Organisations whose revocations count here."""
+    processes: Positive = 1
+    """How many processes its broker is; to them it passes its rights on."""
 
 
 _KNOWN: Final = settings_of(_Settings)
@@ -167,8 +178,11 @@ class Organisation:
         checked_profile_name(self._settings.name)
 
     @classmethod
-    def create(cls, folder: str | Path, *, host: str = "127.0.0.1") -> Organisation:
-        """Make an organisation with a key of its own, and a network that it owns, in a new folder."""
+    def create(cls, folder: str | Path, *, host: str = "127.0.0.1", processes: int = 1) -> Organisation:
+        """Make an organisation with a key of its own, and a network that it owns, in a new folder.
+
+        Its broker is so many processes, which share its work by type.
+        """
         path = Path(folder)
         name = checked_profile_name(path.name)
         if path.exists():
@@ -178,10 +192,10 @@ class Organisation:
             make_private_folder(path / inner)
         for key_name in (name, "broker"):
             _new_key(path / f"{key_name}.key")
-        broker, keys, server = _free_addresses(host, 3)
+        broker, keys, server = _free_addresses(host, 3, beside=processes if processes > 1 else 0)
         settings = {
             "name": name, "network": name, "coordinator": f"{name}.pub",
-            "broker": broker, "keys": keys, "server": server,
+            "broker": broker, "keys": keys, "server": server, "processes": processes,
         }  # fmt: skip
         _write(path / ORGANISATION_FILE, toml_text(settings))
         made = cls(path)
@@ -403,10 +417,11 @@ class Organisation:
 
     def prepare_servers(self) -> None:
         """Write the settings of the broker and of the domain's server; renew what lets them connect."""
-        self._let_connect(public_half(self.folder / "broker.key"), self.folder / "broker-certs")
+        given, broker = self._settings, public_half(self.folder / "broker.key")
+        self._let_connect(broker, self.folder / "broker-certs", may_delegate=given.processes > 1)
         self._keep(self.folder / "broker-certs", self._held())
         self._keep(self.folder / "server-certs", self._held())
-        given, sealed = self._settings, [one for one in self.definitions() if self._keeps_keys_of(one)]
+        sealed = [one for one in self.definitions() if self._keeps_keys_of(one)]
         coordinator = self._settings.coordinator
         shared = {
             "network": given.network,
@@ -416,7 +431,7 @@ class Organisation:
         }
         broker_settings: dict[str, object] = {
             "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
-            "join": given.join, "data": "broker-data", "types": "types",
+            "join": given.join, "data": "broker-data", "types": "types", "processes": given.processes,
             "log": {"folder": "log", "roll_s": _ROLL_S},
             "statements": {"fetch_from": [given.server]},
         }  # fmt: skip
@@ -464,7 +479,8 @@ class Organisation:
         """Let the broker do what a member behind it may do; its certificate is cut by what we hold."""
         broker = public_half(self.folder / "broker.key")
         label = f"{right.action.value}-{right.event_type.type_id.hex()[:24]}.cert"
-        given = signing.right(right.whole, broker, days=SERVER_DAYS, is_tested=False)
+        passes_on = self._settings.processes > 1
+        given = signing.right(right.whole, broker, days=SERVER_DAYS, is_tested=False, may_delegate=passes_on)
         _write(self.folder / "broker-certs" / label, certificate_to_text(given))
 
     def _hand_out(self, folder: Path, given: Sequence[SignedCertificate]) -> None:
@@ -479,7 +495,7 @@ class Organisation:
             if not file.exists():
                 _write(file, certificate_to_text(one))
 
-    def _let_connect(self, subject: Principal, folder: Path) -> None:
+    def _let_connect(self, subject: Principal, folder: Path, *, may_delegate: bool = False) -> None:
         """Keep a certificate in a folder by which a broker or a member connects; renew it in good time."""
         file, signing = folder / "connect.cert", self._signing()
         if file.exists():
@@ -489,7 +505,9 @@ class Organisation:
             is_ours = isinstance(held, AuthorisationCertificate) and held.authority.resources == wanted
             if is_ours and ends is not None and ends - signing.now > SERVER_DAYS * _DAY // 2:
                 return
-        connect = signing.network(self.network, _CONNECT, subject, days=SERVER_DAYS)
+        connect = signing.network(
+            self.network, _CONNECT, subject, days=SERVER_DAYS, may_delegate=may_delegate
+        )
         _write(file, certificate_to_text(connect))
 
     def _write_member(self, folder: Path, name: str) -> None:
@@ -597,8 +615,11 @@ def _write(path: Path, text: str) -> None:
         raise BadFile(f"`{path}` cannot be written: {problem.strerror}") from problem
 
 
-def _free_addresses(host: str, count: int) -> list[str]:
-    """Find ports that are free now; they are remembered, so that others can go on finding the servers."""
+def _free_addresses(host: str, count: int, *, beside: int = 0) -> list[str]:
+    """Find ports that are free now; they are remembered, so that others can go on finding the servers.
+
+    So many ports behind the first one are free, too.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     shown = f"[{host}]" if family == socket.AF_INET6 else host
     chance = random.SystemRandom()
@@ -606,8 +627,9 @@ def _free_addresses(host: str, count: int) -> list[str]:
     problem: OSError | None = None
     for port in chance.sample(_PORTS, _PORTS_TRIED):
         try:
-            with socket.socket(family, socket.SOCK_STREAM) as one:
-                one.bind((host, port))
+            for also in range(1 if found else 1 + beside):
+                with socket.socket(family, socket.SOCK_STREAM) as one:
+                    one.bind((host, port + also))
         except OSError as refused:
             problem = refused
             if refused.errno != errno.EADDRINUSE:

@@ -113,12 +113,15 @@ def answer_when_known(
 
     `sent` is what was sent for the sake of its request.
     """
+    syncs, neighbours = state.syncs, state.routes.node_of
+    if not neighbours:
+        return answer(now)
     is_offer = isinstance(entry, Advertisement)
     type_ids = entry.type_ids if isinstance(entry, Advertisement) else (entry.right.event_type.type_id,)
-    syncs, neighbours, about = state.syncs, state.routes.node_of, _About(type_ids, is_offer)
+    about = _About(type_ids, is_offer)
     is_news = any(isinstance(one, Send) and one.link in neighbours for one in sent)
     is_unsent = _keys(state, about) is None or (not is_offer and state.router.sync_number() is None)
-    if not neighbours or not (is_news or is_unsent or syncs.is_under_way(about)):
+    if not (is_news or is_unsent or syncs.is_under_way(about)):
         return answer(now)
     if about not in syncs.next:
         syncs.next[about] = _Waiting(seconds_after(now, WITHIN_S))

@@ -47,12 +47,16 @@ def new(
     host: Annotated[
         str, typer.Option(help="Where its servers listen; free ports are chosen once.")
     ] = "127.0.0.1",
+    processes: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="How many processes its broker is; they share its types."),
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make an organisation: a key, a network of its own, and the settings of its servers."""
     from maia.organisation import Organisation
 
-    made = Organisation.create(folder, host=host)
+    made = Organisation.create(folder, host=host, processes=processes)
     lines = [
         f"organisation {made.name}, in {made.folder} (only you can read it)",
         f"public half  {made.folder / f'{made.name}.pub'}   (hand it out: others grant rights to it)",

@@ -346,11 +346,16 @@ class Client:
             # What this client was shown to hold meanwhile goes along: the wallet is the session's own.
             connecting = self.connect_elsewhere(address, self._session.certificates)
             task = asyncio.create_task(_live(connecting, opened, ends))
+            try:
+                await asyncio.wait((task, opened), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    await task  # raises why it could not connect
+                if not opened.done():
+                    raise NotConnected(f"the process at `{address}` did not answer in {timeout_s:g} seconds")
+            except BaseException:
+                task.cancel()
+                raise
             self._lives.append((task, ends))
-            async with asyncio.timeout(timeout_s):
-                await asyncio.wait((task, opened), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                await task  # raises why it could not connect
             there = self._elsewhere[address] = opened.result()
             there._types = self._types
             return there
