@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from maia.credentials import Owner, Principal
     from maia.profile.address_book import AddressBook
 
-__all__ = ["begin", "book", "named", "names_in", "own_folder", "read_owner", "read_principal", "use_folder"]
+__all__ = [
+    "begin",
+    "book",
+    "named",
+    "names_in",
+    "own_folder",
+    "read_owner",
+    "read_principal",
+    "type_places",
+    "use_folder",
+]
 
 _FRESH_S: Final = 5.0
 """How long a command that goes on uses a book before it is read again."""
@@ -56,6 +66,14 @@ def book() -> AddressBook:
         places = own_places(_Used.folder, Path.cwd())
         _Used.book = load_book(places, own=own_folder(), at=system_now())
     return _Used.book
+
+
+def type_places() -> list[Path]:
+    """Return where types are found by name: in the profile in use, or else in the organisation here."""
+    from maia.profile.address_book import own_places
+
+    folders = (one / "types" for one in own_places(_Used.folder, Path.cwd()))
+    return [one for one in folders if one.is_dir()][:1]
 
 
 def named(text: str) -> str:

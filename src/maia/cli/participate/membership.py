@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
+from maia.cli.inputs import BadFile, moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.names import named
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput, MaiaError
@@ -49,6 +49,7 @@ __all__ = [
     "Providers",
     "WaitS",
     "WalletPath",
+    "check_filter",
     "history_of",
     "meant_history",
     "membership",
@@ -221,6 +222,9 @@ def membership(
     shown = tuple(read_certificates(credentials))
     constitutions = read_constitutions([*credentials, *([] if wallet is None else [wallet])])
     signing = open_key(key)
+    if not shown and wallet is None and signing.principal != name.owner:
+        places = ", ".join(f"`{one}`" for one in credentials)
+        raise BadFile(f"there is no certificate in {places}, and you do not own `{network}`")
     peers = {address: read_principal(word) for word, at, address in map(_parted, brokers) if at}
     file = _identity_file(signing, identity, providers or [], needed=bool(peers))
     addresses = tuple(address for _, _, address in map(_parted, brokers))
@@ -288,6 +292,14 @@ def meant_history(
         )
     found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
     return [one.signed for one in found]
+
+
+def check_filter(text: str, event_type: VerifiedType) -> None:
+    """Refuse a filter that cannot be read, or that speaks of what the type does not have."""
+    from maia.predicates import parse_predicate
+    from maia.types import check_predicate
+
+    check_predicate(parse_predicate(text, event_type.vocabulary), event_type)
 
 
 def verified(
