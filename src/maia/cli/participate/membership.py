@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import BadFile, moment, read_certificates, read_definition, read_owner, read_principal
+from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.names import named
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput, MaiaError
@@ -222,9 +222,6 @@ def membership(
     shown = tuple(read_certificates(credentials))
     constitutions = read_constitutions([*credentials, *([] if wallet is None else [wallet])])
     signing = open_key(key)
-    if not shown and wallet is None and signing.principal != name.owner:
-        places = ", ".join(f"`{one}`" for one in credentials)
-        raise BadFile(f"there is no certificate in {places}, and you do not own `{network}`")
     peers = {address: read_principal(word) for word, at, address in map(_parted, brokers) if at}
     file = _identity_file(signing, identity, providers or [], needed=bool(peers))
     addresses = tuple(address for _, _, address in map(_parted, brokers))
