@@ -59,12 +59,15 @@ def use_folder(folder: Path) -> None:
 def book() -> AddressBook:
     """Return the names that the user of this command knows."""
     from maia.clock import system_now
-    from maia.profile.address_book import load_book, own_places
+    from maia.profile.address_book import AddressBook, load_book, own_places
 
     if _Used.book is None or time.monotonic() > _Used.read_at + _FRESH_S:
         _Used.read_at = time.monotonic()
-        places = own_places(_Used.folder, Path.cwd())
-        _Used.book = load_book(places, own=own_folder(), at=system_now())
+        try:
+            places = own_places(_Used.folder, Path.cwd())
+            _Used.book = load_book(places, own=own_folder(), at=system_now())
+        except (OSError, RuntimeError):  # no home, or a working folder that is gone: keys are printed whole
+            _Used.book = AddressBook()
     return _Used.book
 
 

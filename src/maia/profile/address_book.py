@@ -57,7 +57,8 @@ _DIGITS: Final = 8
 """At least so many digits of a key are shown beside its name."""
 _NAME_MAX: Final = 64
 _UNCLEAR: Final = re.compile(r"[`\"'()…\\/]|ed25519:")
-_ID: Final = re.compile(r"(?<![0-9a-z:])(`?)((?:ed25519:)?[0-9a-f]{64})(?![0-9a-f])(`?)")
+_ID: Final = re.compile(r"(?<![0-9a-z:])(`?)((?:ed25519:)?[0-9a-f]{64})(?![0-9a-f@])(`?)")
+"""A key before an `@` is part of an address, which people copy."""
 _PREFIX: Final = "ed25519:"
 
 

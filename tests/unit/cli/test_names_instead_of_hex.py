@@ -106,6 +106,7 @@ def test_types_in_lists_and_logs_are_called_by_name(home: Path) -> None:
         book.named(f"type         {known}: 3 events")
         == f"type         LabResult (type {known[:8]}…): 3 events"
     )
+    assert book.named(f"statement links at {owner}@127.0.0.1:1") == f"statement links at {owner}@127.0.0.1:1"
     assert book.named(f"type={stream}") == f"type=maia.validity of hospital (type {stream[:8]}…)"
     assert (
         book.named(f"certificate {owner.key.hex()}, quorum:{known}")
