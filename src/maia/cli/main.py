@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from maia.cli.names import begin
 from maia.cli.output import fail
-from maia.errors import MaiaError, Unavailable
+from maia.errors import BadInput, MaiaError, Unavailable
 
 if TYPE_CHECKING:
     import typer
@@ -100,6 +100,12 @@ class ExtraMissing(Unavailable):
     code = "UNAVAILABLE-EXTRA"
 
 
+class NoSuchCommand(BadInput):
+    """The first word is no command."""
+
+    code = "INPUT-COMMAND"
+
+
 def commands_for(words: Sequence[str]) -> typer.Typer:
     """Return the command that the first of `words` names; all of them if it names none, and none for help."""
     import typer
@@ -155,6 +161,8 @@ def _run(words: list[str]) -> object:
     """Run a command; of the errors of tasks that ended together, print one."""
     import typer  # not before: it takes a moment, in which Ctrl-C is to end in one line, too
 
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        raise _no_command(words[0])
     from maia.cli.help import show_examples
     from maia.cli.profile_option import offer_profiles
 
@@ -172,12 +180,21 @@ def _run(words: list[str]) -> object:
         problem.show()  # type: ignore[attr-defined]  # every usage error of Typer has it; its base class does not say so
         context = getattr(problem, "ctx", None)
         options = [] if context is None else [flag for one in context.command.params for flag in one.opts]
-        if "--as" in options and type(problem).__name__ == "MissingParameter":
+        if "--as" in options and "--as" not in words and type(problem).__name__ == "MissingParameter":
             sys.stderr.write("A profile says all of it: `--as PROFILE`; `maia member add` makes one.\n")
         return INPUT_STATUS
     if status == INTERRUPTED:
         raise KeyboardInterrupt  # Typer has made a number of it
     return status
+
+
+def _no_command(word: str) -> NoSuchCommand:
+    """Say which command may have been meant, without loading any."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word[:64], COMMANDS, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else "`maia --help` lists all"
+    return NoSuchCommand(f"there is no command `{word[:64]}`; {hint}")
 
 
 def _typed(words: Sequence[str]) -> Sequence[str]:

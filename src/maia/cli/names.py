@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from maia.credentials import Owner, Principal
     from maia.profile.address_book import AddressBook
 
-__all__ = ["begin", "book", "named", "names_in", "own_folder", "read_owner", "read_principal", "use_folder"]
+__all__ = [
+    "begin",
+    "book",
+    "named",
+    "names_in",
+    "own_folder",
+    "read_owner",
+    "read_principal",
+    "type_places",
+    "use_folder",
+]
 
 _FRESH_S: Final = 5.0
 """How long a command that goes on uses a book before it is read again."""
@@ -49,13 +59,24 @@ def use_folder(folder: Path) -> None:
 def book() -> AddressBook:
     """Return the names that the user of this command knows."""
     from maia.clock import system_now
-    from maia.profile.address_book import load_book, own_places
+    from maia.profile.address_book import AddressBook, load_book, own_places
 
     if _Used.book is None or time.monotonic() > _Used.read_at + _FRESH_S:
         _Used.read_at = time.monotonic()
-        places = own_places(_Used.folder, Path.cwd())
-        _Used.book = load_book(places, own=own_folder(), at=system_now())
+        try:
+            places = own_places(_Used.folder, Path.cwd())
+            _Used.book = load_book(places, own=own_folder(), at=system_now())
+        except (OSError, RuntimeError):  # no home, or a working folder that is gone: keys are printed whole
+            _Used.book = AddressBook()
     return _Used.book
+
+
+def type_places() -> list[Path]:
+    """Return where types are found by name: in the profile in use, or else in the organisation here."""
+    from maia.profile.address_book import own_places
+
+    folders = (one / "types" for one in own_places(_Used.folder, Path.cwd()))
+    return [one for one in folders if one.is_dir()][:1]
 
 
 def named(text: str) -> str:

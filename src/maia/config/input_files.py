@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadFile",
+    "GRANT",
     "kind_of_file",
     "read_appointments",
     "read_certificates",
@@ -47,6 +48,7 @@ class BadFile(BadInput):
     code = "INPUT-FILE"
 
 
+GRANT: Final = "a grant of `maia grant`"
 _KINDS: Final = (
     ("ed25519:", "a public key"),
     ("(maia-key", "a secret key"),
@@ -58,6 +60,7 @@ _KINDS: Final = (
     ("(signed (identity", "an identity statement"),
     ("(quorum", "a constitution"),
     ("policy ", "a policy"),
+    ("grant = ", GRANT),
 )
 
 
@@ -171,4 +174,6 @@ def _named(path: Path, read: Callable[[str], _Read], expected: str) -> _Read:
         if expected == "a public key":
             shape = "`ed25519:` and 64 lower-case hexadecimal digits"
             raise BadFile(f"`{path}` does not hold a public key, which is {shape}") from None
+        if not text.lstrip().startswith(("(", "{", "|")):
+            raise BadFile(f"`{path}` does not hold {expected}") from None
         raise BadFile(f"`{path}`: {problem.message} [{problem.code}]") from problem

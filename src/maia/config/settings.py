@@ -32,7 +32,7 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
-from maia.config.input_files import BadFile, read_text
+from maia.config.input_files import BadFile, kind_of_file, read_text
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -264,6 +264,9 @@ def from_file(path: Path, known: Collection[str]) -> dict[str, Setting]:
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        kind = kind_of_file(text)
+        if kind is not None:  # it may be a secret, and is not quoted
+            raise BadConfig(f"`{path}` is {kind}; a configuration was expected") from None
         raise BadConfig(_syntax_error(path, text, problem)) from problem
     settings: dict[str, Setting] = {}
     for name, value in _flattened(found, known):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from maia.config.input_files import BadFile, kind_of_file, read_text
+from maia.config.input_files import GRANT, BadFile, kind_of_file, read_text
 from maia.config.settings import (
     Address,
     Addresses,
@@ -114,8 +114,8 @@ def read_grant(path: Path) -> Grant:
     from maia.types import definition_from_text
 
     other = kind_of_file(read_text(path))
-    if other is not None:
-        raise BadGrantFile(f"`{path}` is {other}; a grant of `maia grant` was expected")
+    if other not in (None, GRANT):
+        raise BadGrantFile(f"`{path}` is {other}; {GRANT} was expected")
     try:
         settings = from_file(path, _KNOWN)
     except BadConfig as problem:

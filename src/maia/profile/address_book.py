@@ -26,12 +26,14 @@ from typing import Final
 from maia.config.input_files import BadFile, read_certificates, read_definition, read_principal, read_text
 from maia.config.type_folder import verified_lineage
 from maia.credentials import NameCertificate, Principal, TypeName, check_signature
+from maia.credentials.names import is_reserved
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.private_files import exposure
 from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
 from maia.types import SignedDefinition
 from maia.types.definition import type_id
+from maia.types.validity_stream import validity_type_id, validity_type_name
 
 __all__ = [
     "INTRODUCED",
@@ -55,7 +57,8 @@ _DIGITS: Final = 8
 """At least so many digits of a key are shown beside its name."""
 _NAME_MAX: Final = 64
 _UNCLEAR: Final = re.compile(r"[`\"'()…\\/]|ed25519:")
-_ID: Final = re.compile(r"(?<![0-9a-z:])(`?)((?:ed25519:)?[0-9a-f]{64})(?![0-9a-f])(`?)")
+_ID: Final = re.compile(r"(?<![0-9a-z:])(`?)((?:ed25519:)?[0-9a-f]{64})(?![0-9a-f@])(`?)")
+"""A key before an `@` is part of an address, which people copy."""
 _PREFIX: Final = "ed25519:"
 
 
@@ -133,7 +136,9 @@ class AddressBook:
     def _replaced(self, found: re.Match[str]) -> str:
         before, word, after = found.groups()
         if word in self.types:
-            return f"{before}{self.types[word].name}{after} (type {word[:_DIGITS]}…)"
+            name, owner = self.types[word].name, self.keys.get(str(self.types[word].owner))
+            whose = f" of {self._called(owner)}" if owner is not None and is_reserved(name) else ""
+            return f"{before}{name}{whose}{after} (type {word[:_DIGITS]}…)"
         if word not in self.keys:
             return found.group()
         return f"{before}{self._called(self.keys[word])}{after} ({self._short(word)})"
@@ -154,7 +159,11 @@ def load_book(places: Iterable[Path], *, own: Path, at: Instant) -> AddressBook:
     for file in islice(_in(folders, "certs/*.cert"), FILES_MAX):
         with suppress(MaiaError):
             _add_certified(book, file, at)
-    return AddressBook(book, *_types(folders, at))
+    types, attributes = _types(folders, at)
+    streams = {
+        validity_type_id(one.principal).hex(): validity_type_name(one.principal) for one in book.values()
+    }
+    return AddressBook(book, streams | types, attributes)
 
 
 def own_places(profile: Path | None, here: Path) -> list[Path]:

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from maia.clock import system_now
+from maia.config.input_files import read_principal
+from maia.profile.address_book import load_book
+from maia.types.definition import type_id
+from maia.types.validity_stream import validity_type_id
 from support.processes import maia
 
 WHOLE = re.compile(r"ed25519:[0-9a-f]{64}")
@@ -89,3 +94,21 @@ def test_two_keys_of_one_name_are_called_by_their_folders(home: Path) -> None:
     missing = maia("key", "show", "institut", cwd=home)
     assert "no key that you know by this name; did you mean `institute`?" in missing.stderr
     assert missing.returncode == 2
+
+
+def test_types_in_lists_and_logs_are_called_by_name(home: Path) -> None:
+    """Whatever prints the id of a type, such as `maia log list` and logs, goes through the same book."""
+    inside = home / "hospital"
+    owner = read_principal(str(inside / "hospital.pub"))
+    book = load_book([inside], own=home / "none", at=system_now())
+    known, stream = type_id(owner, "LabResult").hex(), validity_type_id(owner).hex()
+    assert (
+        book.named(f"type         {known}: 3 events")
+        == f"type         LabResult (type {known[:8]}…): 3 events"
+    )
+    assert book.named(f"statement links at {owner}@127.0.0.1:1") == f"statement links at {owner}@127.0.0.1:1"
+    assert book.named(f"type={stream}") == f"type=maia.validity of hospital (type {stream[:8]}…)"
+    assert (
+        book.named(f"certificate {owner.key.hex()}, quorum:{known}")
+        == f"certificate {owner.key.hex()}, quorum:{known}"
+    )

@@ -19,6 +19,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("org", "new", "hospital"),
         ("type", "define", "LabResult", "patient:string", "ward:string", "value:int", "--sealed"),
         ("member", "add", "lab", "--may", "publish:LabResult"),
+        ("member", "add", "office", "--may", "subscribe:LabResult", "--only", "ward,value"),
         ("org", "new", "institute"),
         ("org", "new", "clinic"),
         ("grant", "institute/institute.pub", *may_subscribe, "--delegable", "-o", "institute.grant"),
@@ -31,6 +32,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "empty").mkdir()
     (folder / "wrong.maia").mkdir(mode=0o700)
     (folder / "wrong.maia" / "profile.toml").write_text('brokers = ["127.0.0.1"]\n')
+    (folder / "notes.txt").write_text("my passphrase is correct horse\n")
+    (folder / "binary.cert").write_bytes(bytes(range(256)))
+    (folder / "large.cert").write_bytes(b"x" * (1 << 21))
+    first = sorted((folder / "hospital" / "issued").glob("*.cert"))[0]
+    (folder / "cut.cert").write_text(first.read_text()[:100])
+    (folder / "misspelt.toml").write_text('keyy = "broker.key"\n')
+    (folder / "open.maia").mkdir()
+    (folder / "open.maia" / "profile.toml").write_text("")
+    (folder / "open.maia").chmod(0o777)
     return folder
 
 
@@ -186,6 +196,182 @@ def test_a_mistake_is_answered_in_one_sentence_with_what_to_do(home: Path, case:
         assert secret.read_text().split("(seed", 1)[1].strip(" )\n") not in answer.stderr
 
 
+BY_OFFICE = ("subscribe", "LabResult", "--as", "office")
+ISSUE = (
+    "cert", "issue", "-k", "hospital/hospital.key", "--subject", "institute", "-d",
+    "hospital/types/LabResult.type", "-o", "x.cert", "--action",
+)  # fmt: skip
+FIND = (
+    "cert",
+    "find",
+    "hospital/issued",
+    "--owner",
+    "hospital",
+    "--subject",
+    "clinic",
+    "--action",
+    "publish",
+)
+MORE_MISTAKES = {
+    "a command that is none": (
+        ("subscirbe", "LabResult"),
+        2,
+        "there is no command `subscirbe`; did you mean `subscribe`? [INPUT-COMMAND]",
+    ),
+    "an option that is none": ((*BY_OFFICE, "--fitler", "x"), 2, "No such option: --fitler"),
+    "a number that is none": ((*BY_OFFICE, "--count", "ten"), 2, "Invalid value for '--count'"),
+    "half of a filter": (
+        (*BY_OFFICE, "--where", "value >"),
+        2,
+        "expected a literal: a number, a quoted string, `true` or `false`, but the text ends, at column 8",
+    ),
+    "a filter over an attribute by a wrong name": (
+        (*BY_OFFICE, "--where", "valeu > 1"),
+        2,
+        "there is no attribute `valeu` (the nearest is `value`), at column 1",
+    ),
+    "a filter that compares with another kind": ((*BY_OFFICE, "--where", 'value > "1"'), 2, "at column 9"),
+    "a durable name with a space": (
+        (*BY_OFFICE, "--durable", "night shift"),
+        2,
+        "`night shift` cannot name a durable subscription: 1 to 128 visible characters [INPUT-DURABLE-NAME]",
+    ),
+    "forgetting nothing": ((*BY_OFFICE, "--forget"), 2, "name it with `--durable` [INPUT-NOTHING-TO-FORGET]"),
+    "topics of a type without": ((*BY_OFFICE, "--topic", "/x"), 2, "[INPUT-TOPIC-NOT-DECLARED]"),
+    "a text as an identity statement": (
+        (*BY_OFFICE, "--identity", "notes.txt"),
+        2,
+        "`notes.txt` does not hold an identity statement [INPUT-FILE]",
+    ),
+    "a statement link without a statement": (
+        (*BY_OFFICE, "--broker", "hospital@127.0.0.1:7400"),
+        2,
+        "name your statement with `--identity`",
+    ),
+    "a key that is not there": (
+        (*BY_OFFICE, "-k", "nothing.key"),
+        6,
+        "`nothing.key` cannot be used: no such",
+    ),
+    "a profile that others can change": (
+        ("subscribe", "LabResult", "--as", "open.maia"),
+        2,
+        "can be changed by others (mode 0777); make it 0700 [INPUT-PROFILE]",
+    ),
+    "a public key as the type": (
+        ("subscribe", "hospital/hospital.pub", "--as", "office"),
+        2,
+        "`hospital/hospital.pub` is a public key; a type definition was expected [INPUT-FILE]",
+    ),
+    "a coordinator that is not known": (
+        (*BY_OFFICE, "--coordinator", "hospitl"),
+        2,
+        "there is no file `hospitl`, and no key that you know by this name; did you mean `hospital`?",
+    ),
+    "an attribute without a value": (
+        ("publish", "LabResult", "--as", "lab", "--set", "ward"),
+        2,
+        "`ward` is not `name=value` [INPUT-EVENT]",
+    ),
+    "a value of another kind": (
+        ("publish", "LabResult", "--as", "lab", "--set", "value=high"),
+        2,
+        "`value` is a int, and `high` is none [INPUT-EVENT]",
+    ),
+    "an attribute twice": (
+        ("publish", "LabResult", *BY_LAB, "--set", "ward=4"),
+        2,
+        "`ward` is set twice [INPUT-EVENT]",
+    ),
+    "a payload without a topic": (
+        ("publish", "LabResult", "--as", "lab", "--payload", "hello"),
+        2,
+        "`--payload` is for an event on a topic: say `--topic` [INPUT-EVENT]",
+    ),
+    "a folder without certificates": (("cert", "show", "empty"), 2, "there is no certificate in `empty`"),
+    "a text as a certificate": (("cert", "show", "notes.txt"), 2, "`notes.txt` does not hold a certificate"),
+    "bytes as a certificate": (("cert", "show", "binary.cert"), 2, "`binary.cert` is not a text file"),
+    "a file that is too large": (
+        ("cert", "show", "large.cert"),
+        2,
+        "`large.cert` is larger than the 1048576",
+    ),
+    "half of a certificate": (("cert", "show", "cut.cert"), 2, "`cut.cert`: the certificate cannot be read"),
+    "a grant as a certificate": (
+        ("cert", "show", "institute.grant"),
+        2,
+        "`institute.grant` is a grant of `maia grant`; a certificate was expected [INPUT-FILE]",
+    ),
+    "a grant to a grant": (
+        ("grant", "institute.grant", *IN_HOSPITAL, "--may", "subscribe:LabResult", "-o", "x.grant"),
+        2,
+        "`institute.grant` is a grant of `maia grant`; a public key was expected [INPUT-FILE]",
+    ),
+    "a certificate without a period": ((*ISSUE, "subscribe"), 2, "give a period: --days N"),
+    "a moment that is none": (
+        (*ISSUE, "subscribe", "--not-before", "tomorrow", "--not-after", "unbounded"),
+        2,
+        "`tomorrow` is not a moment such as `2026-11-15T08:30:00Z` [INPUT-INSTANT]",
+    ),
+    "an action that is none": ((*ISSUE, "read", "--days", "1"), 2, "`read` is no action: use `connect`"),
+    "an hour that is none": (
+        (*ISSUE, "subscribe", "--days", "1", "--during", "at night"),
+        2,
+        "`at night` is no time such as `between 09:00 and 17:00 on monday to friday in Europe/London`",
+    ),
+    "a chain to nothing": (FIND, 2, "give --network NAME or --type NAME [INPUT-GRANT]"),
+    "a chain that is not there": (
+        (*FIND, "--type", "LabResult"),
+        4,
+        "publish type `LabResult`, version 0, of `hospital` (ed25519:",
+    ),
+    "a text as a key": (("key", "show", "notes.txt"), 2, "`notes.txt` does not hold a public key"),
+    "a secret key as a configuration": (
+        ("broker", "--config", "hospital/hospital.key"),
+        2,
+        "`hospital/hospital.key` is a secret key; a configuration was expected [INPUT-CONFIG]",
+    ),
+    "a setting that is none": (
+        ("broker", "--config", "misspelt.toml"),
+        2,
+        "`misspelt.toml` line 1: `keyy` is not a setting; did you mean `key`? [INPUT-CONFIG]",
+    ),
+    "a broker that does not run": (
+        ("status", "--data", "empty"),
+        6,
+        "no broker runs with the data folder `empty`",
+    ),
+    "a folder that is no log": (("log", "list", "empty"), 2, "`empty` is no event log: it has no manifest"),
+    "a type by name for a pipeline, before anything is recorded": (
+        ("pipeline", "run", "billing", "--as", "office", "-d", "LabResult"),
+        2,
+        "there is no event log at `",
+    ),
+    "an attribute that is there already": (
+        ("type", "change", "LabResult", "--add", "ward:string", *IN_HOSPITAL),
+        2,
+        "two attributes are called `ward`",
+    ),
+}
+
+
+def test_a_mistake_is_found_before_anything_is_dialled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each row, the message, its hint and the exit status; no row connects to anything."""
+
+    def dialled(*_words: object, **_options: object) -> None:
+        raise AssertionError("a connection was begun")
+
+    monkeypatch.setattr("maia.cli.participate.membership.Membership.connect", dialled)
+    wrong = {}
+    for case, (words, status, sentence) in MORE_MISTAKES.items():
+        answer = maia(*words, cwd=home)
+        if sentence not in answer.stderr or answer.returncode != status or "horse" in answer.stderr:
+            wrong[case] = (answer.returncode, answer.stderr)
+    assert wrong == {}
+    assert not (home / "x.cert").exists()
+    assert len(MISTAKES) + len(MORE_MISTAKES) > 60
+
+
 REFUSED = {
     "a right that is not held": ("publish:LabResult", "institute"),
     "a right that may not be passed on": ("subscribe:LabResult", "clinic"),
@@ -203,7 +389,7 @@ def test_an_organisation_grants_no_more_than_it_holds(home: Path, case: str) -> 
 
 def test_a_broker_that_does_not_answer_is_named_at_once_with_the_reason(home: Path) -> None:
     (port,) = free_ports(1)
-    options = ("--broker", f"127.0.0.1:{port}", "--wait", 0.5)
+    options = ("--broker", f"127.0.0.1:{port}", "--wait", 2)
     answer = maia("publish", "LabResult", *BY_LAB, *options, cwd=home)
     first, last = answer.stderr.splitlines()
     refused = f"maia: no broker answers at `127.0.0.1:{port}`: the connection was refused"

@@ -306,7 +306,7 @@ def test_the_command_names_the_place_of_damage(tmp_path, capsys):
 
 def test_a_folder_that_is_no_log_stays_as_it_is(tmp_path, capsys):
     for command in ("verify", "list", "roll"):
-        assert main(["log", command, str(tmp_path)]) == 6
-        assert "LOG-DAMAGED" in capsys.readouterr().err
-        assert main(["log", command, str(tmp_path / "nowhere")]) == 6
+        assert main(["log", command, str(tmp_path)]) == 2
+        assert "is no event log: it has no manifest" in capsys.readouterr().err
+        assert main(["log", command, str(tmp_path / "nowhere")]) == 2
     assert list(tmp_path.iterdir()) == []

@@ -47,6 +47,8 @@ def event_from_words(words: Iterable[str], event_type: TypeShape, *, now: Instan
         name, equals, text = word.partition("=")
         if not equals:
             raise BadEventLine(f"`{word[:60]}` is not `name=value`")
+        if name in event:
+            raise BadEventLine(f"`{name[:64]}` is set twice")
         event[name] = _from_text(name, text, event_type, now)
     return event
 

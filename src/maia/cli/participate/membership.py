@@ -49,6 +49,7 @@ __all__ = [
     "Providers",
     "WaitS",
     "WalletPath",
+    "check_filter",
     "history_of",
     "meant_history",
     "membership",
@@ -288,6 +289,14 @@ def meant_history(
         )
     found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
     return [one.signed for one in found]
+
+
+def check_filter(text: str, event_type: VerifiedType) -> None:
+    """Refuse a filter that cannot be read, or that speaks of what the type does not have."""
+    from maia.predicates import parse_predicate
+    from maia.types import check_predicate
+
+    check_predicate(parse_predicate(text, event_type.vocabulary), event_type)
 
 
 def verified(

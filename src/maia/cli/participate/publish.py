@@ -31,6 +31,7 @@ from maia.cli.participate.membership import (
     TypePlaces,
     WaitS,
     WalletPath,
+    check_filter,
     history_of,
     meant_history,
     membership,
@@ -139,15 +140,15 @@ def publish(
     if payload is not None and topic is None:
         raise BadEventLine("`--payload` is for an event on a topic: say `--topic`")
     is_one = values or payload is not None
+    # A mistake is found before anything is dialled.
+    result = None if published_as is None else history_of(published_as, None)
+    check_filter(where, event_type if result is None else verified(result, member.constitutions))
     if values:
-        event_from_words(
-            values, event_type, now=moment(None)
-        )  # a mistake is found before anything is dialled
+        event_from_words(values, event_type, now=moment(None))
     given = _repeated(values or [], count, event_type) if is_one else _from_input(count, event_type)
     events = _completed(given, fixed)
     sent = _Sent()
     try:
-        result = None if published_as is None else history_of(published_as, None)
         advertised = (where, requires, sign, result)
         with explaining(context, event_type.name.name, "publish"):
             asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))

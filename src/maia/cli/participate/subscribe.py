@@ -26,6 +26,7 @@ from maia.cli.participate.membership import (
     TypePlaces,
     WaitS,
     WalletPath,
+    check_filter,
     history_of,
     meant_history,
     membership,
@@ -134,6 +135,7 @@ def subscribe(
     """Print events as they arrive, until Ctrl-C; standard error says when the subscription is registered."""
     import asyncio
 
+    from maia.client.errors import check_durable_name
     from maia.credentials.requirements import parse_requirement
 
     member = membership(
@@ -154,6 +156,9 @@ def subscribe(
     if topic is not None:
         where = _on_topics(topic, where, event_type)
     result = None if shown_as is None else history_of(shown_as, None)
+    # A mistake is found before anything is dialled.
+    check_durable_name(durable)
+    check_filter(where, event_type if result is None else verified(result, member.constitutions))
     wanted = _Wanted(
         where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result
     )

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
-from maia.cli.inputs import read_certificates, read_owner
+from maia.cli.inputs import moment, read_certificates, read_owner
+from maia.cli.names import type_places
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.trust.key import open_key
 
@@ -45,7 +46,11 @@ Log: TypeAlias = Annotated[
 ]
 TypeOf: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Option("--definition", "-d", help="With --log: the type, after versions it was made from."),
+    typer.Option(
+        "--definition",
+        "-d",
+        help="With --log: the type, after those it was made from; or its name.",
+    ),
 ]
 KeyOf: TypeAlias = Annotated[
     Path | None, typer.Option("--key", "-k", help="With --log: the reader's signing key.")
@@ -176,9 +181,10 @@ class Asked:
 
         if (self.path is None) == (self.log is None):
             raise BadSource("name the source of events: either --from PATH or --log FOLDER")
-        place = self.path or self.log
-        if place is not None and not place.exists():
-            raise BadSource(f"`{place}` is not there; `maia pipeline generate` makes events to begin with")
+        if self.path is not None and not self.path.exists():
+            raise BadSource(
+                f"`{self.path}` is not there; `maia pipeline generate` makes events to begin with"
+            )
         if self.log is not None:
             self.check_log()
         if bool(self.identities) != bool(self.providers):
@@ -331,7 +337,12 @@ def network_of(signed: SignedCertificate) -> NetworkName | None:
 
 
 def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution, ...]) -> list[VerifiedType]:
-    """Return every version that was named, each verified after those before it."""
+    """Return every version that was named, each verified after those before it; or all of a name."""
+    if len(definitions) == 1 and not definitions[0].exists() and not definitions[0].suffix:
+        from maia.profile.profile import types_named
+
+        name = str(definitions[0])
+        return list(types_named(name, type_places(), constitutions=constitutions, at=moment(None)))
     history = history_of(definitions[-1], definitions[:-1])
     return [verified(history[: number + 1], constitutions) for number in range(len(history))]
 

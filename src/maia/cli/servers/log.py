@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, BadFile
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder of the event log.")]
 @app.command(epilog="Examples: maia log verify events; maia log verify events --json")
 def verify(folder: Folder, as_json: AsJson = False) -> int:
     """Read every byte of a log and report damage; exit status 1 if there is any."""
-    from maia.log.disk.log_view import LogView
-
-    view = LogView(folder)
+    view = _opened(folder)
     with _bar("verifying", len(view.state.segments) + len(view.journals())) as step:
         found = view.verify(on_file=step)
     answer(_verified_lines(folder, found), _verified_record(folder, found), as_json=as_json)
@@ -45,9 +43,7 @@ def verify(folder: Folder, as_json: AsJson = False) -> int:
 @app.command(name="list", epilog="Examples: maia log list events; maia log list events --json")
 def list_log(folder: Folder, as_json: AsJson = False) -> None:
     """Show the contents of a log, by type: segments, frames, events, bytes and days of publication."""
-    from maia.log.disk.log_view import LogView
-
-    view = LogView(folder)
+    view = _opened(folder)
     record = _listed(view)
     answer(_listed_lines(folder, record), {"folder": str(folder), **record}, as_json=as_json)
 
@@ -61,9 +57,8 @@ def roll(
     """Roll the journals of a log into Parquet segments; the broker that records there must be stopped."""
     from maia.clock import system_now
     from maia.log.disk.event_log import EventLog
-    from maia.log.disk.log_view import LogView
 
-    LogView(folder)  # what is no log yet does not become one by rolling it
+    _opened(folder)  # what is no log yet does not become one by rolling it
     with EventLog.open(folder) as log:
         with _bar("rolling", None) as step:
             made = log.roll(system_now(), on_segment=lambda segment: step(segment.path))
@@ -80,6 +75,14 @@ def roll(
 
 
 # ------------------------------------------------------------ what is shown
+
+
+def _opened(folder: Path) -> LogView:
+    from maia.log.disk.log_view import LogView
+
+    if not next(folder.glob("manifest-*"), None):
+        raise BadFile(f"`{folder}` is no event log: it has no manifest")
+    return LogView(folder)
 
 
 def _verified_lines(folder: Path, found: Verification) -> list[str]:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.domain.calls import CallerKey, ReasonText, Server, Shown, answer_revoked, calling
-from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
+from maia.cli.inputs import (
+    AsJson,
+    At,
+    BadFile,
+    moment,
+    read_certificates,
+    read_owner,
+    read_principal,
+    write_new,
+)
 from maia.cli.output import answer
 from maia.cli.trust.grants import (
     BadGrant,
@@ -304,6 +313,8 @@ def hand_over(
 def show(files: Files, as_json: AsJson = False) -> None:
     """Print certificates as people read them, without verifying anything."""
     certificates = read_certificates(files)
+    if not certificates:
+        raise BadFile(f"there is no certificate in {', '.join(f'`{one}`' for one in files)}")
     lines: list[str] = []
     for signed in certificates:
         lines += [f"id           {signed.id.hex()}", *certificate_lines(signed.certificate), ""]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, read_principal, write_new
+from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
 from maia.cli.names import book, own_folder
 from maia.cli.output import answer
+from maia.config.input_files import kind_of_file
 
 if TYPE_CHECKING:
     from maia.credentials import Principal, SigningKey
@@ -144,7 +145,7 @@ def _principal_in(word: str) -> Principal:
     from maia.keystore.key_files import public_half
 
     path = Path(word)
-    is_secret = path.suffix == ".key" or (path.is_file() and path.suffix != ".pub")
+    is_secret = kind_of_file(read_text(path)) == "a secret key" if path.is_file() else path.suffix == ".key"
     return public_half(path) if is_secret else read_principal(word)
 
 
