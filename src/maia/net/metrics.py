@@ -13,7 +13,7 @@ __all__ = ["METRICS"]
 
 METRICS: Final[Mapping[str, Mapping[str, str]]] = {
     "Every server": {
-        "maia_certificates_expiring": "own certificates that end within `expiry_days`, or ended, without a newer one",
+        "maia_certificates_expiring": "own certificates that end within `expiry_days` and are not renewed",
         "maia_certificate_expiry_seconds": "seconds until the first certificate ends that is not renewed",
         "maia_failures_total": "errors in the server itself; each has a log line `failed`",
         "maia_links_waiting": "connections whose right to connect is not known yet",
