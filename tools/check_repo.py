@@ -123,14 +123,28 @@ def attacks_lead_to_tests() -> Iterator[str]:
 
 
 def links_lead_somewhere() -> Iterator[str]:
-    """A link inside the repository points at a file that is there."""
+    """A link inside the repository points at a file that is there, and at a heading in it."""
     for page in documents():
         text = FENCED.sub(lambda block: "\n" * block[0].count("\n"), text_of(page))
         for found in LINK.finditer(text):
-            target = (found[1] or found[2]).partition("#")[0]
-            is_ours = target and "://" not in target and not target.startswith("mailto:")
-            if is_ours and not (page.parent / target).exists():
-                yield f"{named(page)}:{line_of(text, found.start())} links to `{target}`, which is not there"
+            link = found[1] or found[2]
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            target, _, heading = link.partition("#")
+            where = f"{named(page)}:{line_of(text, found.start())}"
+            leads_to = page.parent / target if target else page
+            if not leads_to.exists():
+                yield f"{where} links to `{target}`, which is not there"
+            elif heading and leads_to.suffix == ".md" and heading not in headings(leads_to.resolve()):
+                yield f"{where} links to `{link}`, and there is no such heading"
+
+
+@cache
+def headings(page: Path) -> frozenset[str]:
+    """Return the names by which the headings of a page are linked to."""
+    lines = FENCED.sub("", text_of(page)).splitlines()
+    titles = [re.sub(r"\]\([^)]*\)", "]", line.lstrip("# ")) for line in lines if line.startswith("#")]
+    return frozenset(re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles)
 
 
 def papers_rows_name_files_that_exist() -> Iterator[str]:

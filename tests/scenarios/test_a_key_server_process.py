@@ -163,7 +163,9 @@ def test_a_server_says_goodbye_when_it_is_told_to_stop(home):
         assert asyncio.run(stay()) == ["1"]
         assert process.wait(180) == 0
     events = [json.loads(line) for line in (home / "err.log").read_text().splitlines()]
-    assert {"started", "connected", "joined", "epoch", "stopping"} <= {one["event"] for one in events}
+    assert {"started", "expiring", "connected", "joined", "epoch", "stopping"} <= {
+        one["event"] for one in events
+    }
     assert not (home / "data" / "status.door").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from support.processes import maia, until
@@ -30,19 +31,28 @@ def make_keys(home: Path, *people: str) -> None:
         assert maia("key", "new", f"{who}.key", cwd=home).returncode == 0
 
 
-def issue(home: Path, who: str, action: str, *about: object, name: str | None = None) -> None:
+def issue(
+    home: Path,
+    who: str,
+    action: str,
+    *about: object,
+    name: str | None = None,
+    period: tuple[object, ...] = ("--days", 2),
+) -> None:
     """Let PITO allow somebody something; the certificate lies in the folder that is somebody's."""
-    words = ("--subject", f"{who}.pub", "--action", action, "--days", 2)
+    words = ("--subject", f"{who}.pub", "--action", action, *period)
     out = f"{who}-certs/{name or action}.cert"
     issued = maia("cert", "issue", "-k", "pito.key", *words, *about, "-o", out, cwd=home)
     assert issued.returncode == 0, issued.stderr
 
 
 def lets_connect(home: Path, *people: str) -> None:
-    """Let people be part of the network."""
+    """Let people be part of the network, by certificates of long ago that end in two days."""
+    end = (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    period = ("--not-before", "2020-01-01T00:00:00Z", "--not-after", end)
     for who in people:
         (home / f"{who}-certs").mkdir()
-        issue(home, who, "connect", "--owner", "pito.pub", "--network", NETWORK)
+        issue(home, who, "connect", "--owner", "pito.pub", "--network", NETWORK, period=period)
 
 
 def address_of(home: Path, starts: int = 1) -> str:

@@ -13,8 +13,8 @@ __all__ = ["METRICS"]
 
 METRICS: Final[Mapping[str, Mapping[str, str]]] = {
     "Every server": {
-        "maia_certificates_expiring": "own certificates that end within `expiry_days`, or have just ended",
-        "maia_certificate_expiry_seconds": "seconds until the first of them ends; below zero if it has ended",
+        "maia_certificates_expiring": "own certificates that end within `expiry_days` and are not renewed",
+        "maia_certificate_expiry_seconds": "seconds until the first certificate ends that is not renewed",
         "maia_failures_total": "errors in the server itself; each has a log line `failed`",
         "maia_links_waiting": "connections whose right to connect is not known yet",
         "maia_links_failed_total": "connections to others that could not be opened, by code",
