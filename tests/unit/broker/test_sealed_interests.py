@@ -5,13 +5,24 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
+from maia.credentials import Action, statement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import encode
-from maia.wire.messages import Interest, Offer, Resync, SealedInterest, SealedOffer, SealedReplica
+from maia.wire.messages import (
+    Interest,
+    Offer,
+    Resync,
+    SealedDoubted,
+    SealedInterest,
+    SealedOffer,
+    SealedReplica,
+    Show,
+)
 from support.broker import Client, Net, Running
+from support.revoking import Issuer, grant_demanding, of_story, seeing, without
 from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
 
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
@@ -281,3 +292,33 @@ def test_many_interests_are_replicated_as_everything():
         replicas.ENTRIES_PER_REPLICA_MAX = before
     wanted = carried(net, SealedReplica)[-1].wanted
     assert [(one.parts, one.proof.box) for one in wanted] == [([], b"")]
+
+
+# ------------------------------------------------------------ certificates that count only at times
+
+
+def test_an_interest_that_waits_for_a_statement_is_registered_when_the_statement_comes():
+    """The publisher's broker knows an old list of the issuer, the subscriber's edge has the new one."""
+    net = SealedNet()
+    ccs, third, met = net.three()
+    for running in (ccs, met):
+        net.hold(running, *EVERYTHING)
+    to, seen = net.story.principal("billing office"), frozenset({NUMBERPLATE, TIMESTAMP})
+    right = grant_demanding(
+        net.story, "CCS", to, seeing(net.story), Action.SUBSCRIBE, attributes=seen, now=net.now
+    )
+    camera, issuer = net.client("camera at Victoria"), Issuer(net, at="Met broker")
+    assert camera.was_accepted(camera.advertise(ref=1))
+    state_of(ccs).statements.standing.hear(issuer.says.list_for(net.now, 10), net.now)
+    net.advance(20)
+    connect = of_story(net.story, "CCS to billing office", Action.CONNECT)
+    pool = (*without(net.story, "CCS to billing office"), connect, right)
+    office = net.client("billing office", "Met broker", credentials=pool)
+    office.say(Show(900, [], [statement_to_bytes(issuer.says.list_for(net.now, 3600))]))
+    assert office.was_accepted(office.subscribe(ref=1)), office.heard
+    net.advance(1)
+    assert carried(net, SealedDoubted), "the cameras' broker refuses it"
+    assert (len(net.known(third, of=met)), net.known(ccs, of=third)) == (1, [])
+    issuer.vouch(3600)
+    net.advance(1)
+    assert len(net.known(ccs, of=third)) == 1

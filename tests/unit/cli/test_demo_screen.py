@@ -27,6 +27,7 @@ RECORD: dict[str, object] = {
     "attempts": [{"code": "POLICY-REVOKED"}, {"code": None}],
     "spark_result_s": 15.0,
     "lake_result_s": 19.25,
+    "lake": {"searches": [{"found": ()}, {"found": ()}, {"found": ("Aldgate", "Victoria")}]},
 }
 
 
@@ -47,6 +48,7 @@ def test_the_summary_counts_and_says_what_the_revocation_did() -> None:
     assert "of these shown to her 0" in lines
     assert "sealed events that passed the broker without rights 1,010" in lines
     assert "sightings delivered, and compared with the kernel 4,019" in lines
+    assert "places in what Spark made for billing, and for statistics 0, 2" in lines
 
 
 def test_an_attempt_that_succeeded_is_not_counted_as_refused() -> None:
@@ -54,7 +56,7 @@ def test_an_attempt_that_succeeded_is_not_counted_as_refused() -> None:
 
 
 def test_without_spark_the_summary_says_nothing_about_it() -> None:
-    assert "Spark" not in shown(RECORD | {"spark_result_s": None, "lake_result_s": None})
+    assert "Spark" not in shown(RECORD | {"spark_result_s": None, "lake_result_s": None, "lake": None})
 
 
 @pytest.mark.parametrize("command", ["maia", ".venv/bin/maia"])

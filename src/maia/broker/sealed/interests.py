@@ -91,7 +91,7 @@ def receive_sealed_interest(
         received = wanted_from_wire(message.type_id, wanted)
         neighbour.forget_change(key, wanted.id)
         try:
-            entry = understood(state, wanted.id, received, now, budget)
+            entry = understood(state, wanted.id, received, now, budget, neighbour)
             add.append(entry)
             assert isinstance(entry.baggage, ReceivedInterest)  # noqa: S101 - made by `understood`
             watched = entry.baggage.watched
@@ -174,8 +174,12 @@ def understood(
     received: ReceivedInterest,
     now: Instant,
     budget: Budget | None = None,
+    neighbour: Neighbour | None = None,
 ) -> SealedEntry:
-    """Return an interest as far as it opens and proves here, or raise what is wrong with it."""
+    """Return an interest as far as it opens and proves here, or raise what is wrong with it.
+
+    A `neighbour` is asked to send it again when a certificate that is refused now counts.
+    """
     sealed, ring = received.filter, state.sealed.ring_of(received.filter.type_id)
     state.blinded.check_id(sealed.type_id)
     if ring is None:
@@ -189,7 +193,12 @@ def understood(
     if proof is not None and is_to_be_verified(state):
         shown = new_proof(proof.request, proof.certificates)
         type_id = state.blinded.type_of(sealed.type_id)
-        proved = proved_filter(state, type_id, shown, opened.opened, now, budget)
+        try:
+            proved = proved_filter(state, type_id, shown, opened.opened, now, budget)
+        except MaiaError:
+            if neighbour is not None:
+                remember_refusal(state, neighbour, type_id, shown, Action.SUBSCRIBE, now)
+            raise
         known, received = proved.filter, replace(received, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()

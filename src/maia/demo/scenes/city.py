@@ -21,8 +21,11 @@ from maia.demo.scenes.scene import (
     Publisher,
     Reader,
     Scene,
+    attributes,
+    staff_roles,
+    works_as,
 )
-from maia.events import SECOND, Instant, Kind
+from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
@@ -43,30 +46,13 @@ policy "City council"
 
 type Reading = city.Reading
 type Alarm = city.Alarm
-fact works_as(who: principal, what: string)
 fact hosts(who: principal, sensor: string)
-
-role operator
-role planner
-role researcher
+STAFF
 role resident(sensor: string)
-role citizen
 role health_officer(name: string)
 
-rule operator
-    while works_as(holder, "operator")
-    for 1 days
-rule planner
-    while works_as(holder, "planner")
-    for 1 days
-rule researcher
-    while works_as(holder, "researcher")
-    for 1 days
 rule resident(s)
     while hosts(holder, s)
-    for 1 days
-rule citizen
-    while works_as(holder, "citizen")
     for 1 days
 rule health_officer(n)
     while works_as(holder, n)
@@ -104,7 +90,7 @@ transform Reading for citizen
     set noise_db := round_to(noise_db, 5.0)
     set pm25 := round_to(pm25, 5.0) when pm25 < 50.0
 end
-"""
+""".replace("STAFF\n", staff_roles("operator", "planner", "researcher", "citizen"))
 
 
 def _reading(sensor: str, at: str, east: int, north: int, *, noise: float, pm25: float) -> Happening:
@@ -195,9 +181,8 @@ def _alarms(event: Happening, on_call: Collection[tuple[str, str]]) -> list[tupl
     return [(_ALARM, {**shown, "officer": officer}) for of, officer in on_call if of == district]
 
 
-def _reader(name: str, broker: str, what: str, sees: str, application: str | None = None) -> Reader:
-    facts = (("works_as", (HOLDER, what)),)
-    return Reader(name, _COUNCIL, broker, facts, _READING, sees, application=application)
+def _reader(name: str, broker: str, role: str, sees: str, application: str | None = None) -> Reader:
+    return Reader(name, _COUNCIL, broker, works_as(role), _READING, sees, application=application)
 
 
 CITY: Final = Scene(
@@ -217,22 +202,11 @@ runs the brokers and writes one policy. By that policy
     network="City sensors",
     owner=_COUNCIL,
     types={
-        _READING: (
-            ("time", Kind.TIMESTAMP),
-            ("district", Kind.STRING),
-            ("sensor", Kind.STRING),
-            ("easting", Kind.INT),
-            ("northing", Kind.INT),
-            ("noise_db", Kind.FLOAT),
-            ("pm25", Kind.FLOAT),
-            ("no2", Kind.FLOAT),
+        _READING: attributes(
+            "time:timestamp district:string sensor:string easting:int northing:int noise_db:float "
+            "pm25:float no2:float"
         ),
-        _ALARM: (
-            ("time", Kind.TIMESTAMP),
-            ("district", Kind.STRING),
-            ("pm25", Kind.FLOAT),
-            ("officer", Kind.STRING),
-        ),
+        _ALARM: attributes("time:timestamp district:string pm25:float officer:string"),
     },
     brokers=("gateway broker", "council broker", "public broker"),
     organisations=(Organisation(_COUNCIL, "council broker", _POLICY),),
@@ -249,14 +223,7 @@ runs the brokers and writes one policy. By that policy
             _READING,
             "her own sensor",
         ),
-        Reader(
-            "Dr Patel",
-            _COUNCIL,
-            "council broker",
-            (("works_as", (HOLDER, "Dr Patel")),),
-            _ALARM,
-            "alarms while on call",
-        ),
+        Reader("Dr Patel", _COUNCIL, "council broker", works_as("Dr Patel"), _ALARM, "alarms while on call"),
         _reader("citizen app", "public broker", "citizen", "squares, hours, round figures"),
     ),
     probes=((_SENSORS, _reading("Camden 7", "00:00:00", 529_312, 184_077, noise=50.0, pm25=60.0)),),

@@ -23,8 +23,11 @@ from maia.demo.scenes.scene import (
     Publisher,
     Reader,
     Scene,
+    attributes,
+    staff_roles,
+    works_as,
 )
-from maia.events import Instant, Kind
+from maia.events import Instant
 
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
@@ -51,24 +54,11 @@ type Prescribe = nhs.Prescribe
 type Prescription = nhs.Prescription
 type Authorisation = nhs.Authorisation
 type ControlledDrugAuth = nhs.ControlledDrugAuth
-fact works_as(who: principal, what: string)
 fact licensed(who: principal, doctor: string)
 fact treats(doctor: string, patient: string)
-
-role pharmacist
-role auditor
-role carer
+STAFF
 role doctor(doctor: string)
 
-rule pharmacist
-    while works_as(holder, "pharmacist")
-    for 1 days
-rule auditor
-    while works_as(holder, "auditor")
-    for 1 days
-rule carer
-    while works_as(holder, "carer")
-    for 1 days
 rule doctor(d)
     while licensed(holder, d)
     for 1 days
@@ -99,7 +89,7 @@ transform Prescribe for carer
 
 restrict Prescribe to doctor(d) when treats(d, patient)
 end
-"""
+""".replace("STAFF\n", staff_roles("pharmacist", "auditor", "carer"))
 
 _PRESCRIPTIONS: Final = """\
 SELECT a.time, a.doctor, a.patient, a.drug, a.dose
@@ -218,25 +208,9 @@ async def _nothing_leaked(stage: Stage) -> None:
     await stage.check_stored()
 
 
-def _reader(
-    name: str,
-    broker: str,
-    role: str,
-    type_name: str,
-    sees: str,
-    *,
-    shown_as: str | None = None,
-    application: str | None = None,
-) -> Reader:
-    facts = (("works_as", (HOLDER, role)),)
-    return Reader(name, _HOSPITAL, broker, facts, type_name, sees, shown_as, application)
-
-
 _PUBLISHERS: Final = tuple(
     Publisher(who, "home broker", _PRESCRIBE, where=f'doctor == "{who}"') for who in (_GREY, _WHITE)
 )
-_COMMON: Final = (("time", Kind.TIMESTAMP), ("doctor", Kind.STRING), ("patient", Kind.STRING))
-
 HOMECARE: Final = Scene(
     name="homecare",
     before="""\
@@ -251,30 +225,18 @@ releases what follows with the same commit. By the hospital's policy
     network="Homecare",
     owner=_HOSPITAL,
     types={
-        _PRESCRIBE: (
-            *_COMMON,
-            ("drug", Kind.STRING),
-            ("drug_class", Kind.STRING),
-            ("dose", Kind.FLOAT),
-            ("place", Kind.STRING),
-            ("emergency", Kind.BOOL),
+        _PRESCRIBE: attributes(
+            "time:timestamp doctor:string patient:string drug:string drug_class:string dose:float "
+            "place:string emergency:bool"
         ),
-        _PRESCRIPTION: (*_COMMON, ("drug", Kind.STRING), ("dose", Kind.FLOAT)),
-        _AUTHORISATION: (
-            *_COMMON,
-            ("drug", Kind.STRING),
-            ("drug_class", Kind.STRING),
-            ("dose", Kind.FLOAT),
-            ("treated", Kind.BOOL),
+        _PRESCRIPTION: attributes("time:timestamp doctor:string patient:string drug:string dose:float"),
+        _AUTHORISATION: attributes(
+            "time:timestamp doctor:string patient:string drug:string drug_class:string dose:float "
+            "treated:bool"
         ),
-        _CONTROLLED: (
-            ("time", Kind.TIMESTAMP),
-            ("prescriber", Kind.STRING),
-            ("reference", Kind.STRING),
-            ("drug", Kind.STRING),
-            ("drug_class", Kind.STRING),
-            ("dose", Kind.FLOAT),
-            ("treated", Kind.BOOL),
+        _CONTROLLED: attributes(
+            "time:timestamp prescriber:string reference:string drug:string drug_class:string dose:float "
+            "treated:bool"
         ),
     },
     brokers=("hospital broker", "home broker"),
@@ -283,17 +245,25 @@ releases what follows with the same commit. By the hospital's policy
     readers=(
         # At the broker that the connector publishes through: after a publisher has come back, a live
         # subscriber at another broker may miss its first events, until the interest has travelled.
-        _reader("pharmacy", "hospital broker", "pharmacist", _PRESCRIPTION, "what it has to hand out"),
-        _reader(
-            "auditor",
+        Reader(
+            "pharmacy",
+            _HOSPITAL,
             "hospital broker",
+            works_as("pharmacist"),
+            _PRESCRIPTION,
+            "what it has to hand out",
+        ),
+        Reader(
             "auditor",
+            _HOSPITAL,
+            "hospital broker",
+            works_as("auditor"),
             _AUTHORISATION,
             "controlled drugs, by pseudonym",
             shown_as=_CONTROLLED,
             application="prescription-audit",
         ),
-        _reader("carer", "home broker", "carer", _PRESCRIBE, "places, blurred"),
+        Reader("carer", _HOSPITAL, "home broker", works_as("carer"), _PRESCRIBE, "places, blurred"),
         Reader(
             _TABLET,
             _HOSPITAL,

@@ -65,6 +65,9 @@ __all__ = [
     "Scene",
     "Wallet",
     "assemble",
+    "attributes",
+    "staff_roles",
+    "works_as",
 ]
 
 Happening = Mapping[str, Value]
@@ -154,6 +157,25 @@ class Reader:
     """The type that its right converts events into."""
     application: str | None = None
     """What it has Spark make of the log."""
+
+
+def works_as(role: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return what an organisation knows of a reader that has one of its `staff_roles`."""
+    return (("works_as", (HOLDER, role)),)
+
+
+def staff_roles(*names: str) -> str:
+    """Return the part of a policy that makes roles of what somebody works as, each for a day."""
+    rules = (f'rule {name}\n    while works_as(holder, "{name}")\n    for 1 days\n' for name in names)
+    return "".join(
+        ["fact works_as(who: principal, what: string)\n\n", *(f"role {name}\n" for name in names), *rules]
+    )
+
+
+def attributes(text: str) -> tuple[tuple[str, Kind], ...]:
+    """Read attributes as `maia type define` does: `ward:string value:int`."""
+    pairs = (one.partition(":") for one in text.split())
+    return tuple((name, Kind(kind)) for name, _, kind in pairs)
 
 
 @dataclass(frozen=True, slots=True)

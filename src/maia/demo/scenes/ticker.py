@@ -24,8 +24,9 @@ from maia.demo.scenes.scene import (
     Publisher,
     Reader,
     Scene,
+    attributes,
 )
-from maia.events import Instant, Kind
+from maia.events import Instant
 
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
@@ -220,23 +221,11 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
     network="Exchange",
     owner=_EXCHANGE,
     types={
-        _TRADE: (
-            ("time", Kind.TIMESTAMP),
-            ("flow", Kind.STRING),
-            ("stock", Kind.STRING),
-            ("shares", Kind.INT),
-            ("price", Kind.FLOAT),
-            ("seller", Kind.STRING),
-            ("buyer", Kind.STRING),
+        _TRADE: attributes(
+            "time:timestamp flow:string stock:string shares:int price:float seller:string buyer:string"
         ),
-        _SURVEILLED: (
-            ("time", Kind.TIMESTAMP),
-            ("stock", Kind.STRING),
-            ("shares", Kind.INT),
-            ("price", Kind.FLOAT),
-            ("seller", Kind.STRING),
-            ("buyer", Kind.STRING),
-            ("reason", Kind.STRING),
+        _SURVEILLED: attributes(
+            "time:timestamp stock:string shares:int price:float seller:string buyer:string reason:string"
         ),
     },
     brokers=("exchange broker", "Ashdown broker", "Brook broker"),

@@ -45,6 +45,7 @@ def _show_offices(screen: Console, found: LakeResult) -> None:
                 f"{one.office} saw {one.rows_live} sightings while her court order stood; it is revoked, "
                 f"and no past opens to her either: {one.refused}",
             )
+    screen.print()
 
 
 def _show_bill(screen: Console, found: LakeResult) -> None:

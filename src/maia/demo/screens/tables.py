@@ -194,6 +194,12 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
         lines.append(
             ("bill and traffic made from the log, since the start", _seconds(record["lake_result_s"]))
         )
+    lake = record.get("lake")
+    if isinstance(lake, dict):
+        _, billing, statistics = (_number(one["found"]) for one in lake["searches"])
+        lines.append(
+            ("places in what Spark made for billing, and for statistics", f"{billing}, {statistics}")
+        )
     for name, value in lines:
         screen.print(f"  {name:<57} {value:>8}")
     screen.print()
