@@ -30,6 +30,7 @@ from maia.console.pages import PAGES
 from maia.console.pages.page import Data, NoSuchThing, Page, Visit
 from maia.console.pages.revoke import Revocations
 from maia.console.pages.streams import events_of
+from maia.console.pages.what_if import Replays
 from maia.console.principal import Acting, NotAllowed
 from maia.console.sessions import NotFromThisPage, NotSignedIn, Session, Sessions
 from maia.credentials import Principal
@@ -89,7 +90,7 @@ class Console:
         self._acting: dict[Principal, Acting] = {}
         self._networks: dict[tuple[Path, ...], Network] = {}
         self._open: dict[bytes, int] = {}
-        self.revocations = Revocations()
+        self.revocations, self.replays = Revocations(), Replays()
 
     @asynccontextmanager
     async def answering_at(self, address: str) -> AsyncIterator[str]:
@@ -109,6 +110,7 @@ class Console:
                     if door.read_text(encoding="ascii") == said:
                         door.unlink()
             await self.revocations.close()
+            await self.replays.close()
             for acting in self._acting.values():
                 acting.close()
 
@@ -121,6 +123,7 @@ class Console:
             Route("/open", self._answered(self._sign_in), methods=["POST"]),
             Route("/sign-out", self._answered(self._sign_out), methods=["POST"]),
             Route("/revoke", self._answered(self._revoke), methods=["POST"]),
+            Route("/what-if", self._answered(self._replay), methods=["POST"]),
             Route("/streams/events", self._answered(self._stream)),
             *(Route(f"/static/{one}", self._answered(_static(one, kind))) for one, kind in _STATIC.items()),
         ]
@@ -186,7 +189,9 @@ class Console:
             )
         brokers = acting.held.brokers
         network = self._networks.setdefault(brokers, Network(brokers))
-        return Visit(acting, session, network, acts, _query(request), system_now(), self.revocations)
+        return Visit(
+            acting, session, network, acts, _query(request), system_now(), self.revocations, self.replays
+        )
 
     # ------------------------------------------------------------ signing in and out
 
@@ -286,6 +291,12 @@ class Console:
         self.sessions.check_form(visit.session, form.get("token", ""))
         number = await self.revocations.revoke(visit, form)
         return RedirectResponse(f"/revocation?id={number}", 303)
+
+    async def _replay(self, request: Request) -> Response:
+        visit = await self._visit(request, PAGES["what-if"])
+        form = await _form(request)
+        self.sessions.check_form(visit.session, form.get("token", ""))
+        return RedirectResponse(f"/replay?id={await self.replays.start(visit, form)}", 303)
 
     # ------------------------------------------------------------ streams
 
