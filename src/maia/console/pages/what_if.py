@@ -202,7 +202,7 @@ async def _run(replay: _Replay, words: Sequence[str], folder: Path) -> None:
         if status:
             with suppress(ValueError, KeyError, TypeError):
                 said = "{message} [{code}]".format(**json.loads(said)["error"])
-            replay.problem = said[:1000]
+            replay.problem = said.replace(f"{folder}/", "")[:1000]
     except (TimeoutError, ValueError) as problem:
         replay.state, replay.problem = "failed", f"the replay was ended: {type(problem).__name__}"
     finally:
