@@ -19,14 +19,14 @@ from typing import Final
 
 import msgspec
 
-from maia.api.responses import EntryAnswer, EntryPage
+from maia.api.responses import EntryAnswer, EntryPage, PolicyAnswer
 from maia.bounded_map import BoundedMap
 from maia.console.html import Node, el
 from maia.console.pages.page import Data, NoSuchThing, Page, Visit, choice, facts, field_of, person, table
 from maia.console.principal import READ_REGISTER
 from maia.console.rights import state_of
 from maia.credentials import Principal, certificate_to_text
-from maia.errors import BadInput, Unavailable
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 from maia.private_files import create_private
 from maia.types import definition_to_text
@@ -127,10 +127,14 @@ async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[
         if settings.domain is None:
             raise NoChange("your profile names no domain whose policy this could be")
         register = _written(folder / "register.json", json.dumps({"register": await _register(visit)}))
+        in_force: list[str] = []
+        with suppress(MaiaError):  # none is in force, or the principal may not read it; the answer says so
+            found = await visit.acting.call("GET", "/v1/policy", answer=PolicyAnswer)
+            in_force = ["--in-force", str(_written(folder / "in-force.policy", found.text))]
         return [
             "domain", "policy", "check", str(_written(folder / "new.policy", policy)),
             *_each("--types", types), "--domain", str(settings.domain), "--against", str(settings.log),
-            "--register", str(register), *reading,
+            "--register", str(register), *in_force, *reading,
         ]  # fmt: skip
     entries = [one for one in await visit.acting.entries(visit.acts) if state_of(one, visit.now) == "valid"]
     fitting = [one for one in entries if len(revoke) >= 8 and one.signed.id.hex().startswith(revoke)]
@@ -268,13 +272,16 @@ def _replayed_view(data: Data) -> Sequence[Node]:
         ]
         for one in data["outcomes"]
     ]  # fmt: skip
-    running = data["state"] == "running"
+    running, notes = data["state"] == "running", data["notes"]
     return [
         facts([
             ("Type", data["asked"]["type"]),
             ("Revoked", data["asked"]["revoke"]),
             ("Policy", data["asked"]["policy"]),
             ("State", data["state"]),
+            ("Certificates that fall", str(notes["fall"]) if "fall" in notes else None),
+            ("Certificates that come", str(notes["come"]) if "come" in notes else None),
+            ("Note", "; ".join(notes.get("notes", ()))),
         ]),
         el("p", data["problem"], role="alert") if data["problem"] else "",
         table("Who would see something else", ["who", "events before", "after", "less", "more"], rows,
