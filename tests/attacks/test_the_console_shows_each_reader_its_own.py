@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from html.parser import HTMLParser
 
 import httpx
@@ -20,11 +21,12 @@ import pytest
 from maia.clock import system_now
 from maia.console.config import held_by
 from maia.console.pages import PAGES
-from maia.console.server import OPEN_PATH
+from maia.console.server import OPEN_PATH, STREAMS_PER_SESSION
 from maia.credentials import SigningKey
 from maia.profile import read_profile
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from support.console import SCRIPT, Hospital, hospital_with_console
+from support.processes import until
 
 ADDRESSES = [
     f"/{page.path}{end}" for page in PAGES.values() for end in ("", ".json", *(["/events"] * page.is_live))
@@ -169,6 +171,24 @@ def test_a_reader_without_a_right_sees_nothing_of_it_by_any_address(hospital: Ho
     assert "event: ended" in refused
     assert "POLICY-NO-CHAIN" in refused
     assert "event: event" not in refused
+
+
+def test_one_session_does_not_take_all_streams(hospital: Hospital) -> None:
+    """A74, A102: a browser opens page after page, and leaves nothing to others."""
+    busy, other = hospital.signed_in(), hospital.signed_in()
+    with ExitStack() as stack:
+        for _ in range(STREAMS_PER_SESSION):
+            stream = stack.enter_context(busy.stream("GET", "/network/events"))
+            assert stream.status_code == 200
+        refused = busy.get("/network/events")
+        assert (refused.status_code, refused.json()["code"]) == (503, "CONSOLE-STREAMS")
+        assert stack.enter_context(other.stream("GET", "/network/events")).status_code == 200
+    until(lambda: _status(busy, "/network/events") == 200, seconds=60)
+
+
+def _status(browser: httpx.Client, address: str) -> int:
+    with browser.stream("GET", address) as answer:
+        return answer.status_code
 
 
 def test_a_page_that_changes_by_itself_ends_with_the_right_to_read_it(hospital: Hospital) -> None:

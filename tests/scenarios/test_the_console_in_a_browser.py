@@ -12,7 +12,7 @@ from support.browser import browser, serious_findings
 from support.console import Hospital, hospital_with_console
 
 LONG_MS = 60_000
-PAGES = ("network", "rights", "why?type=LabResult&who=office", "streams", "revoke", "disclosures")
+PAGES = ("network", "rights", "why?type=LabResult&who=office", "streams", "revoke", "disclosures", "what-if")
 PHONE = {"width": 360, "height": 740}
 
 

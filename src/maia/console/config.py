@@ -54,6 +54,8 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     profiles: Paths
     """Whose holders can sign in: folders of profiles."""
     listen: Address = _LISTEN
+    public: Address | None = None
+    """How browsers call the console, where that is not how it listens."""
     brokers: Paths = ()
     """Data folders of brokers on this machine, in which they say where they answer."""
     issued: Paths = ()
@@ -91,6 +93,7 @@ class ConsoleConfig:
     listen: str
     held: Mapping[Principal, Held]
     tls: tuple[Path, Path] | None = None
+    public: str | None = None
     log_format: str = "auto"
     log_level: str = "info"
 
@@ -118,7 +121,7 @@ def config_of_file(path: Path, *, listen: str | None = None) -> ConsoleConfig:
     )
     profiles = [read_profile(one) for one in found.profiles]
     held = [Held(one, signing_key(one), found.brokers, found.issued, found.ledgers) for one in profiles]
-    return ConsoleConfig(listen or found.listen, _named(held), tls)
+    return ConsoleConfig(listen or found.listen, _named(held), tls, found.public)
 
 
 def config_of_profile(profile: Profile, *, listen: str | None = None) -> ConsoleConfig:

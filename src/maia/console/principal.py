@@ -74,6 +74,7 @@ class Acting:
 
     held: Held
     _client: DomainClient | None = None
+    _shown: list[SignedCertificate] = field(default_factory=list)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _entries: tuple[Instant, bool, list[Entry]] | None = None
     _types: tuple[Instant, bool, dict[bytes, VerifiedType]] | None = None
@@ -168,8 +169,10 @@ class Acting:
         domain, server = read_principal(settings.domain), settings.server
 
         def job() -> _Answer:
-            if self._client is None:
-                shown = self.held.profile.certificates()
+            shown = _FILES.read(settings.credentials)
+            if self._client is None or shown != self._shown:
+                self.close()
+                self._shown = shown
                 self._client = DomainClient(
                     server, domain=domain, key=self.held.key, credentials=shown, timeout_s=_TIMEOUT_S
                 )

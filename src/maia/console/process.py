@@ -71,6 +71,8 @@ def link_for(held: Held) -> str:
     try:
         door = json.loads(held.door.read_text(encoding="ascii")[:4096])
         address, instance = str(door["address"]), bytes.fromhex(door["instance"])
+        trusted = door["tls_certificate"]
+        context = ssl.create_default_context(cafile=trusted) if trusted else False
     except (OSError, ValueError, KeyError, TypeError):
         raise NoConsole(
             f"no console runs for `{held.profile.name}`; `maia console serve` starts one"
@@ -86,6 +88,7 @@ def link_for(held: Held) -> str:
             headers={"Authorization": f"Maia {base64.b64encode(signed).decode()}"},
             timeout=_TIMEOUT_S,
             trust_env=False,
+            verify=context,  # on loopback there is no TLS to verify
         )
         answer = response.json()
     except (httpx.HTTPError, ValueError) as problem:

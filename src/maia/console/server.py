@@ -30,6 +30,7 @@ from maia.console.pages import PAGES
 from maia.console.pages.page import Data, NoSuchThing, Page, Visit
 from maia.console.pages.revoke import Revocations
 from maia.console.pages.streams import events_of
+from maia.console.pages.what_if import Replays
 from maia.console.principal import Acting, NotAllowed
 from maia.console.sessions import NotFromThisPage, NotSignedIn, Session, Sessions
 from maia.credentials import Principal
@@ -89,26 +90,28 @@ class Console:
         self._acting: dict[Principal, Acting] = {}
         self._networks: dict[tuple[Path, ...], Network] = {}
         self._open: dict[bytes, int] = {}
-        self.revocations = Revocations()
+        self.revocations, self.replays = Revocations(), Replays()
 
     @asynccontextmanager
     async def answering_at(self, address: str) -> AsyncIterator[str]:
         """Say in each profile's folder where the console answers, while the body runs."""
-        port = address.rpartition(":")[2]
-        self.hosts = frozenset({address, f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"})
-        scheme = "http" if self.config.tls is None else "https"
+        port, public = address.rpartition(":")[2], self.config.public or address
+        self.hosts = frozenset({public.lower(), f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"})
+        url = f"{'http' if self.config.tls is None else 'https'}://{public}"
         doors = [one.door for one in self.config.held.values()]
-        said = json.dumps({"address": f"{scheme}://{address}", "instance": self.instance.hex()})
+        trusted = None if self.config.tls is None else str(self.config.tls[0].resolve())
+        said = json.dumps({"address": url, "instance": self.instance.hex(), "tls_certificate": trusted})
         for door in doors:
             _write_private(door, said)
         try:
-            yield f"{scheme}://{address}"
+            yield url
         finally:
             for door in doors:
                 with suppress(OSError):
                     if door.read_text(encoding="ascii") == said:
                         door.unlink()
             await self.revocations.close()
+            await self.replays.close()
             for acting in self._acting.values():
                 acting.close()
 
@@ -121,6 +124,7 @@ class Console:
             Route("/open", self._answered(self._sign_in), methods=["POST"]),
             Route("/sign-out", self._answered(self._sign_out), methods=["POST"]),
             Route("/revoke", self._answered(self._revoke), methods=["POST"]),
+            Route("/what-if", self._answered(self._replay), methods=["POST"]),
             Route("/streams/events", self._answered(self._stream)),
             *(Route(f"/static/{one}", self._answered(_static(one, kind))) for one, kind in _STATIC.items()),
         ]
@@ -148,15 +152,28 @@ class Console:
                 response = await self._checked(request, handler)
             except MaiaError as problem:
                 self.records.note("refused", {"code": problem.code, "page": request.url.path[:100]})
-                response = _problem(request, problem)
+                response = await self._refused(request, problem)
             except Exception as problem:  # noqa: BLE001 - the outermost loop of the console
                 incident = os.urandom(6).hex()
                 self.records.note("failed", {"incident": incident, "problem": repr(problem)[:200]})
-                response = _problem(request, Unavailable(f"something went wrong here (incident {incident})"))
+                wrong = Unavailable(f"something went wrong here (incident {incident})")
+                response = await self._refused(request, wrong)
             response.headers.update(_HEADERS)
             return response
 
         return answer
+
+    async def _refused(self, request: Request, problem: MaiaError) -> Response:
+        """Answer with a problem: as JSON where JSON was asked for, else as a page with the reader's menu."""
+        status = next((number for kind, number in _STATUS if isinstance(problem, kind)), 500)
+        path = request.url.path
+        if path.endswith((".json", "/events")) or path == OPEN_PATH:
+            return _json(problem.as_record(), status)
+        visit = None
+        with suppress(MaiaError):
+            visit = await self._visit(request)
+        body = [el("p", problem.message, role="alert"), el("p", el("code", problem.code))]
+        return _html("This cannot be shown", body, visit, status=status)
 
     async def _checked(self, request: Request, handler: _Handler) -> Response:
         if request.headers.get("host", "").lower() not in self.hosts:
@@ -186,7 +203,9 @@ class Console:
             )
         brokers = acting.held.brokers
         network = self._networks.setdefault(brokers, Network(brokers))
-        return Visit(acting, session, network, acts, _query(request), system_now(), self.revocations)
+        return Visit(
+            acting, session, network, acts, _query(request), system_now(), self.revocations, self.replays
+        )
 
     # ------------------------------------------------------------ signing in and out
 
@@ -286,6 +305,12 @@ class Console:
         self.sessions.check_form(visit.session, form.get("token", ""))
         number = await self.revocations.revoke(visit, form)
         return RedirectResponse(f"/revocation?id={number}", 303)
+
+    async def _replay(self, request: Request) -> Response:
+        visit = await self._visit(request, PAGES["what-if"])
+        form = await _form(request)
+        self.sessions.check_form(visit.session, form.get("token", ""))
+        return RedirectResponse(f"/replay?id={await self.replays.start(visit, form)}", 303)
 
     # ------------------------------------------------------------ streams
 
@@ -410,16 +435,6 @@ def _html(
         lang="en",
     )
     return Response("<!doctype html>" + to_html(document), status, media_type="text/html")
-
-
-def _problem(request: Request, problem: MaiaError) -> Response:
-    status = next((number for kind, number in _STATUS if isinstance(problem, kind)), 500)
-    path = request.url.path
-    if path.endswith((".json", "/events")) or path == OPEN_PATH:
-        return _json(problem.as_record(), status)
-    body = [el("p", problem.message, role="alert"), el("p", el("code", problem.code)),
-            el("p", el("a", "To the first page", href="/"))]  # fmt: skip
-    return _html("This cannot be shown", body, None, status=status)
 
 
 def _json(data: Mapping[str, Any], status: int = 200) -> Response:

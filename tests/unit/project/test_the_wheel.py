@@ -118,7 +118,8 @@ def answered(installed: Path, script: str, *words: str, at: Path) -> str:
 
 
 def test_the_wheel_holds_every_module_and_the_source_distribution_every_file(built: Path) -> None:
-    source = {str(one.relative_to(ROOT / "src")) for one in (ROOT / "src/maia").rglob("*.py")}
+    files = [*(ROOT / "src/maia").rglob("*.py"), *(ROOT / "src/maia/console/static").iterdir()]
+    source = {str(one.relative_to(ROOT / "src")) for one in files}
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         names = set(wheel.namelist())
     info = f"maia_pubsub-{__version__}.dist-info"

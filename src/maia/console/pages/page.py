@@ -22,6 +22,7 @@ from maia.events import Instant
 
 if TYPE_CHECKING:
     from maia.console.pages.revoke import Revocations
+    from maia.console.pages.what_if import Replays
 
 __all__ = [
     "Data", "NoSuchThing", "Page", "Visit", "choice", "facts", "field_of", "person", "table",
@@ -48,6 +49,7 @@ class Visit:
     query: Mapping[str, str]
     now: Instant
     revocations: Revocations
+    replays: Replays
 
     @property
     def held(self) -> Held:

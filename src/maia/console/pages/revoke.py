@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -64,9 +64,7 @@ class Revocations:
 
     async def revoke(self, visit: Visit, form: Mapping[str, str]) -> str:
         """Revoke a certificate as the principal that is signed in; return the id of the watch."""
-        visit = Visit(
-            visit.acting, visit.session, visit.network, visit.acts, form, visit.now, visit.revocations
-        )
+        visit = replace(visit, query=form)
         entry, entries = await found_entry(visit)
         losses = (await preview_record(visit, entry, entries))["losses"]
         lose = frozenset(one["principal"] for one in losses)

@@ -7,10 +7,15 @@ function say(text) {
   if (status && status.textContent !== text) status.textContent = text;
 }
 
+function lost(source) {
+  const isOver = source.readyState === EventSource.CLOSED;
+  return isOver ? "This page is not sent any more; open it again." : "The connection was lost; trying again.";
+}
+
 function follow(region, address) {
   const source = new EventSource(address);
   source.onopen = () => say("");
-  source.onerror = () => say("The connection was lost; trying again.");
+  source.onerror = () => say(lost(source));
   source.onmessage = (event) => {
     const news = JSON.parse(event.data);
     if (news.html !== undefined) {
@@ -72,7 +77,7 @@ function watch(region, state, rows) {
     state.textContent = `ended: ${why.problem} [${why.code}]`;
     state.className = "no";
   });
-  source.onerror = () => { state.textContent = "The connection was lost; trying again."; };
+  source.onerror = () => { state.textContent = lost(source); };
 }
 
 const live = document.querySelector("[data-live-source]");
