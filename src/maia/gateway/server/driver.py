@@ -7,7 +7,7 @@ to the session and performs the effects: bytes to the socket, events to the brok
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from itertools import groupby
 from typing import Final, Protocol, assert_never
 
@@ -24,6 +24,7 @@ from maia.gateway.mqtt.effects import (
     Input,
     Lost,
     Message,
+    Messages,
     OpenSubscription,
     QueryState,
     Received,
@@ -116,20 +117,22 @@ class Driver:
 
     # -------------------------------------------------------- the broker's side
 
-    async def room(self) -> None:
-        """Return when the client can take another message."""
-        while not (self.session.has_room and self._writable):
+    async def room(self) -> int:
+        """Return how many messages the client can take, when it can take any."""
+        while not self.has_room:
             self._room.clear()
             await self._room.wait()
+        return self.session.room
 
     @property
     def has_room(self) -> bool:
         """Say whether the client can take another message now."""
-        return self.session.has_room and self._writable
+        return self._writable and self.session.room > 0
 
-    def take(self, message: Message) -> None:
-        """Hand a message to the session."""
-        self.feed(message)
+    def take(self, messages: Sequence[Message]) -> None:
+        """Hand messages to the session, and what it makes of them to the client, in one write."""
+        self.feed(Messages(messages))
+        self._write_now()
 
     def ended(self, number: int, problem: MaiaError) -> None:
         """Take note that the broker has ended a subscription."""
