@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, seconds_after
-from maia.gateway.mqtt.codec import Splitter, decode, encode
+from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_publish
 from maia.gateway.mqtt.effects import (
     Acknowledge,
     Attached,
@@ -465,7 +465,7 @@ class MqttSession:
         publish = Publish(
             message.topic, message.payload, qos, message.is_retained, False, packet_id, properties
         )
-        written = encode(publish, self._version)
+        written = encode_publish(publish, is_5=self._version == V5)
         if self._packet_most and len(written) > self._packet_most:
             effects.append(Acknowledge(message.token))  # as if it had been sent (MQTT 5.0, 3.1.2.11.4)
             return

@@ -49,6 +49,11 @@ _WRITTEN_TOGETHER: Final = 64 << 10
 class Household(Protocol):
     """What a driver needs of its gateway."""
 
+    published: int
+    """Messages of clients that went to the broker."""
+    delivered: int
+    """Messages that went to clients."""
+
     def retainer(self, driver: Driver) -> Upstream:
         """Return the account's Maia client for retained messages, which outlives connections."""
         ...
@@ -131,6 +136,7 @@ class Driver:
 
     def take(self, messages: Sequence[Message]) -> None:
         """Hand messages to the session, and what it makes of them to the client, in one write."""
+        self.household.delivered += len(messages)
         self.feed(Messages(messages))
         self._write_now()
 
@@ -238,6 +244,7 @@ class Driver:
         row = self.session.table.rows[effect.row]
         upstream = self.household.retainer(self) if row.is_retained else self.upstream
         if upstream is not None:
+            self.household.published += 1
             upstream.publish(effect.row, effect.event, answered)
 
     def _open(self, effect: OpenSubscription) -> None:

@@ -236,6 +236,7 @@ class Gateway:
         self._accounts = AccountFolder(prepared.config.data)
         self._kept = prepared.config.data / "sessions"
         make_private_folder(self._kept)
+        self.published = self.delivered = 0
         self._waiting: dict[Connection, None] = {}
         self._connections: set[Connection] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
@@ -515,4 +516,6 @@ class Gateway:
             "sessions": len(self._sessions),
             "groups": len(self._groups),
             "retainers": len(self._retainers),
+            "mqtt_published": self.published,
+            "mqtt_delivered": self.delivered,
         }
