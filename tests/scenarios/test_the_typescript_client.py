@@ -1,4 +1,4 @@
-"""A client in another language, written from docs/wire-format.md alone, talks to a real broker."""
+"""A client in another language, which does what docs/wire-format.md says, talks to a real broker."""
 
 from __future__ import annotations
 
@@ -168,5 +168,7 @@ def test_typescript_writes_the_bytes_that_maia_writes_and_the_page_shows_them() 
     printed = set(re.findall(r"`message:([0-9a-f]+)`", shown))
     assert printed, "the page shows messages"
     assert printed <= messages, "each of which is a vector"
+    requests = {one["name"]: one["bytes"] for one in json.loads((VECTORS / "requests.json").read_text())}
+    assert requests["publish everything"] in shown
     assert leaf_of(key.principal).hex() in shown
     assert null_authority().hex() in shown

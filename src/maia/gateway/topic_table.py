@@ -16,14 +16,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from sys import float_info
+from typing import Annotated, Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
+from msgspec import Meta
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import BadName
 from maia.errors import BadInput
-from maia.events import Attribute, BadValue, Instant, Kind, Value, checked_value
+from maia.events import (
+    INT_MAX,
+    INT_MIN,
+    STRING_BYTES_MAX,
+    Attribute,
+    BadValue,
+    Instant,
+    Kind,
+    Value,
+    checked_value,
+)
 from maia.gateway.cbor import decode_map, encode_map
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, Predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
@@ -73,6 +86,9 @@ class BadRow(BadInput):
     """A row of the table cannot map its topics to its type."""
 
     code = "INPUT-MQTT-TABLE"
+
+
+_TOPICS_REMEMBERED: Final = 1024
 
 
 class PayloadForm(Enum):
@@ -138,6 +154,53 @@ def _shown(text: str) -> str:
     return text[:64].encode("unicode_escape").decode()
 
 
+# ------------------------------------------------------------ JSON that has nothing odd in it
+
+
+class _FastPayloads:
+    """Reads most JSON payloads of one row by its types at once; leaves every doubt to `_from_field`."""
+
+    __slots__ = ("_decoder", "_names", "_texts")
+
+    def __init__(self, carried: Sequence[Attribute]) -> None:
+        fields = [(f"f{at}", _JSON_TYPES[one.kind] | None, None) for at, one in enumerate(carried)]
+        names = {f"f{at}": one.name for at, one in enumerate(carried)}
+        shape = msgspec.defstruct("Payload", fields, rename=names, forbid_unknown_fields=True, gc=False)
+        self._decoder = msgspec.json.Decoder(shape)
+        self._names = tuple(one.name for one in carried)
+        self._texts = tuple(one for one in carried if one.kind in (Kind.TIMESTAMP, Kind.BYTES))
+
+    def read(self, payload: bytes, event: dict[str, Value]) -> bool:
+        """Add the values of a payload to an event, and say so; False if they have to be looked at singly."""
+        # Escapes may hold what no string may; minus zero has another form; a long one may be too long.
+        if b"\\u" in payload or len(payload) > STRING_BYTES_MAX:
+            return False
+        if b"-0" in payload and _MINUS_ZERO.search(payload) is not None:
+            return False
+        try:
+            read = msgspec.structs.astuple(self._decoder.decode(payload))
+            values = {name: one for name, one in zip(self._names, read, strict=True) if one is not None}
+            for attribute in self._texts:
+                if attribute.name in values:
+                    values[attribute.name] = _from_text(values[attribute.name], attribute)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadPayload):
+            return False
+        event.update(values)
+        return True
+
+
+_JSON_TYPES: Final[Mapping[Kind, Any]] = {  # Any: types, as msgspec takes them
+    Kind.STRING: str,
+    Kind.INT: Annotated[int, Meta(ge=INT_MIN, le=INT_MAX)],
+    Kind.FLOAT: Annotated[float, Meta(ge=-float_info.max, le=float_info.max)],
+    Kind.BOOL: bool,
+    Kind.TIMESTAMP: str,
+    Kind.BYTES: str,
+}
+_MINUS_ZERO: Final = re.compile(rb"[:\s]-0")
+_TO_JSON: Final = msgspec.json.Encoder(enc_hook=str)
+
+
 # ------------------------------------------------------------ one row
 
 
@@ -168,10 +231,19 @@ class Row:
     is_retained: bool = False
     by_name: Mapping[str, Attribute] = field(init=False, repr=False)
     """Attributes that a payload holds, by their names."""
+    in_bytes: tuple[str, ...] = field(init=False, repr=False)
+    """Those of them that JSON holds as hexadecimal digits."""
+    fast: _FastPayloads | None = field(init=False, repr=False)
+    """How JSON is read that has nothing odd in it."""
 
     def __post_init__(self) -> None:
         """Find names once."""
         object.__setattr__(self, "by_name", {one.name: one for one in self.carried})
+        in_bytes = tuple(one.name for one in self.carried if one.kind is Kind.BYTES)
+        object.__setattr__(self, "in_bytes", in_bytes)
+        object.__setattr__(
+            self, "fast", _FastPayloads(self.carried) if self.form is PayloadForm.JSON else None
+        )
 
     # -------------------------------------------------------- a message becomes an event
 
@@ -179,8 +251,16 @@ class Row:
         self, topic: Sequence[str], payload: bytes, content_type: str | None
     ) -> dict[str, Value] | None:
         """Return the event that a message means; None if its topic is not of this row."""
-        event = self._of_topic(topic)
-        if event is None or not payload:
+        event = self.of_topic(topic)
+        return event if event is None else self.with_payload(event, payload, content_type)
+
+    def with_payload(
+        self, event: dict[str, Value], payload: bytes, content_type: str | None
+    ) -> dict[str, Value]:
+        """Add what the payload says to what the topic says."""
+        if not payload:
+            return event
+        if self.fast is not None and self.fast.read(payload, event):
             return event
         if self.form is PayloadForm.PLAIN:
             assert self.attribute is not None  # noqa: S101 - `row_of` has seen to it
@@ -196,7 +276,8 @@ class Row:
             event[name] = _from_field(value, attribute)
         return event
 
-    def _of_topic(self, topic: Sequence[str]) -> dict[str, Value] | None:
+    def of_topic(self, topic: Sequence[str]) -> dict[str, Value] | None:
+        """Return the attributes that a topic holds; None if it is not of this row."""
         if len(topic) < len(self.levels) or (self.root is None and len(topic) > len(self.levels)):
             return None
         event: dict[str, Value] = {}
@@ -224,13 +305,15 @@ class Row:
             said = event.get(CONTENT_TYPE.name) if CONTENT_TYPE in self.carried else None
             payload = _to_plain(event.get(self.attribute.name))
             return topic, payload, said if isinstance(said, str) else None
-        found = {one.name: value for one in self.carried if (value := event.get(one.name)) is not None}
+        found = {name: value for name in self.by_name if (value := event.get(name)) is not None}
         if not found:
             return topic, b"", None
         if self.form is PayloadForm.CBOR:
             return topic, encode_map(found), "application/cbor"
-        plain = {name: one.hex() if isinstance(one, bytes) else one for name, one in found.items()}
-        return topic, msgspec.json.encode(plain, enc_hook=str), "application/json"
+        for name in self.in_bytes:
+            if name in found:
+                found[name] = _as_text(found[name])
+        return topic, _TO_JSON.encode(found), "application/json"
 
     # -------------------------------------------------------- a filter becomes a predicate
 
@@ -322,17 +405,23 @@ class TopicTable:
     def __init__(self, rows: Iterable[Row]) -> None:
         """Take the rows in their order; the first that fits a topic counts."""
         self.rows = tuple(rows)
+        self._topics: BoundedMap[str, tuple[int, dict[str, Value]]] = BoundedMap(_TOPICS_REMEMBERED)
 
     def event_of(self, topic: str, payload: bytes, content_type: str | None) -> tuple[int, dict[str, Value]]:
         """Return the row of a message and the event that it means; raise if there is none."""
+        try:
+            number, held = self._topics.get(topic) or self._row_of(topic)
+            return number, self.rows[number].with_payload(dict(held), payload, content_type)
+        except (BadName, BadValue) as problem:
+            raise BadPayload(problem.message) from problem
+
+    def _row_of(self, topic: str) -> tuple[int, dict[str, Value]]:
         levels = check_topic_name(topic)
         for number, row in enumerate(self.rows):
-            try:
-                event = row.event_of(levels, payload, content_type)
-            except (BadName, BadValue) as problem:
-                raise BadPayload(problem.message) from problem
-            if event is not None:
-                return number, event
+            held = row.of_topic(levels)
+            if held is not None:
+                self._topics.put(topic, (number, held))
+                return number, held
         raise NotDeclared(f"no type is declared for messages on `{_shown(topic)}`")
 
     def interests(self, wanted: Sequence[str]) -> tuple[Interest, ...]:

@@ -18,6 +18,7 @@ from maia.gateway.mqtt.effects import (
     CloseConnection,
     Effect,
     Message,
+    Messages,
     MqttLimits,
     OpenSubscription,
     Received,
@@ -114,9 +115,9 @@ def test_a_session_survives_every_client_and_answers_within_its_limits(
             if isinstance(one, OpenSubscription):
                 subscriptions.add(one.number)
                 session.handle(SubscriptionAnswered(one.number, (None,) * len(one.subscribed.interests)), NOW)
-        if session.has_room and session.subscriptions and chance.random() < 0.5:  # type: ignore[attr-defined]
+        if session.room and session.subscriptions and chance.random() < 0.5:  # type: ignore[attr-defined]
             number = chance.choice(list(session.subscriptions))  # type: ignore[attr-defined]
-            session.handle(Message(number, "all/x/1", b"x", None, False, False), NOW)
+            session.handle(Messages([Message(number, "all/x/1", b"x", None, False, False)]), NOW)
         if waiting and chance.random() < 0.5:  # type: ignore[attr-defined]
             session.handle(BrokerAnswered((waiting.pop(0),)), NOW)
         under_way = max(under_way, len(session._in_flight))

@@ -18,6 +18,7 @@ from maia.gateway.mqtt.effects import (
     Effect,
     Lost,
     Message,
+    Messages,
     MqttLimits,
     OpenSubscription,
     Received,
@@ -156,8 +157,8 @@ def test_what_a_client_had_not_acknowledged_comes_again_under_its_identifier() -
     )
     one.handle(SubscriptionAnswered(opening.number, (None,)), NOW)
     for text in (b"first", b"second"):
-        one.handle(Message(opening.number, "t", text, None, False, False, text), NOW)
-    assert not one.has_room
+        one.handle(Messages([Message(opening.number, "t", text, None, False, False, text)]), NOW)
+    assert one.room == 0
     effects = one.handle(Received(b"\x50\x02\x00\x01"), NOW)  # the client has the first
     assert Acknowledge(b"first") in effects
     assert packets(effects) == [(Type.PUBREL, b"\x00\x01")]

@@ -147,11 +147,12 @@ def sign(
     key: KeyFile,
     to: Annotated[str, typer.Option(help="The account key that the call is for: a key or key.pub file.")],
     at: Annotated[str, typer.Option(help="The gateway's address: https://HOST:PORT.")],
-    method: Annotated[str, typer.Option("--method", "-X")] = "POST",
+    method: Annotated[str, typer.Option("--method", "-X", help="GET, POST or DELETE.")] = "POST",
     body: Annotated[Path | None, typer.Option(help="The file with the body.")] = None,
     trust: Annotated[
         Path | None, typer.Option("--cacert", help="Whom to trust for the gateway's certificate, in PEM.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Sign one HTTP call, for now and once; print what its `Authorization` header says."""
     import base64
@@ -180,4 +181,5 @@ def sign(
     nonce = os.urandom(INSTANCE_BYTES)
     request = ApiRequest(read_principal(to), instance, call, system_now(), nonce)
     signed = api_request_to_bytes(sign_api_request(request, open_key(key)))
-    typer.echo(f"{SCHEME} {base64.b64encode(signed).decode()}")
+    header = f"{SCHEME} {base64.b64encode(signed).decode()}"
+    answer([header], {"authorization": header}, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`maia status`: what is connected to a broker on this machine, and what is registered there?"""
+"""`maia status`: what is connected to a broker or gateway on this machine, and what is registered there?"""
 
 from __future__ import annotations
 
@@ -68,6 +68,9 @@ _HEAD: Final = ("principal", "network", "address")
 _TABLES: Final = (
     "clients", "peers", "links_waiting", "subscriptions", "advertisements", "types", "certificates",
     "requests_remembered",
+    # of a gateway
+    "connections", "waiting", "sessions", "groups", "retainers", "mqtt_published", "mqtt_delivered",
+    "http_accounts", "http_streams", "http_published", "http_delivered",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ reason. Nothing is kept of a packet that is longer than the limit.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import Final
 
 from maia.gateway.mqtt.packets import (
@@ -38,8 +39,9 @@ from maia.gateway.mqtt.packets import (
     Will,
 )
 
-__all__ = ["Splitter", "decode", "encode"]
+__all__ = ["Splitter", "decode", "encode", "encode_publish"]
 
+_TOPIC_REMEMBERED_BYTES: Final = 256
 _FILTERS_MAX: Final = 64
 """Filters of one SUBSCRIBE or UNSUBSCRIBE."""
 _USER_PROPERTIES_MAX: Final = 32
@@ -170,6 +172,20 @@ class Splitter:
             del buffer[:start]
 
 
+def _text(data: bytes) -> str:
+    try:
+        found = data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise MqttViolation("a text is not UTF-8") from problem
+    if "\x00" in found:
+        raise MqttViolation("a text holds a NUL")
+    return found
+
+
+# A client publishes on few topics, again and again, and so do many at once.
+_topic = lru_cache(maxsize=256)(_text)
+
+
 class _Reader:
     """The fields of one packet, in order; reading beyond its end is refused."""
 
@@ -208,13 +224,7 @@ class _Reader:
         return self.take(self.number(2))
 
     def text(self) -> str:
-        try:
-            found = self.binary().decode("utf-8")
-        except UnicodeDecodeError as problem:
-            raise MqttViolation("a text is not UTF-8") from problem
-        if "\x00" in found:
-            raise MqttViolation("a text holds a NUL")
-        return found
+        return _text(self.binary())
 
     def packet_id(self) -> int:
         found = self.number(2)
@@ -305,7 +315,8 @@ def _publish(flags: int, body: bytes, version: int) -> Publish:
     if qos == 3 or (qos == 0 and flags & 8):
         raise MqttViolation("a message has a quality of service that does not exist")
     reader = _Reader(body)
-    topic = reader.text()
+    named = reader.binary()
+    topic = _topic(named) if len(named) <= _TOPIC_REMEMBERED_BYTES else _text(named)
     packet_id = reader.packet_id() if qos else None
     properties = reader.properties(_IN_PUBLISH) if version == V5 else NO_PROPERTIES
     return Publish(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
@@ -390,15 +401,8 @@ def encode(packet: Packet, version: int) -> bytes:
     """Return a packet of the server as it travels to a client of this version."""
     is_5 = version == V5
     match packet:
-        case Publish(topic, payload, qos, retain, duplicate, packet_id, properties):
-            name = topic.encode()
-            first = 0x30 | (8 if duplicate else 0) | qos << 1 | retain
-            body = b"%b%b%b" % (
-                len(name).to_bytes(2, "big") + name,
-                b"" if packet_id is None else packet_id.to_bytes(2, "big"),
-                _properties(properties) if is_5 else b"",
-            )
-            return b"%c%b%b%b" % (first, _varint(len(body) + len(payload)), body, payload)
+        case Publish():
+            return encode_publish(packet, is_5=is_5)
         case Ack(kind, packet_id, reason, properties):
             first = kind << 4 | (2 if kind is Type.PUBREL else 0)
             number = packet_id.to_bytes(2, "big")
@@ -423,6 +427,24 @@ def encode(packet: Packet, version: int) -> bytes:
             return b"\xe0%b%b" % (_varint(len(body)), body)
         case _:
             raise MqttViolation("a server sends no such packet", Reason.PROTOCOL_ERROR)
+
+
+def encode_publish(packet: Publish, *, is_5: bool) -> bytes:
+    """Return a message as it travels to a client; most of what is sent is one."""
+    packet_id, payload = packet.packet_id, packet.payload
+    name = packet.topic
+    body = _written_topic(name) if len(name) <= _TOPIC_REMEMBERED_BYTES else _short(name.encode())
+    if packet_id is not None:
+        body += packet_id.to_bytes(2, "big")
+    if is_5:
+        body += _properties(packet.properties)
+    first = 0x30 | (8 if packet.duplicate else 0) | packet.qos << 1 | packet.retain
+    return b"%c%b%b%b" % (first, _varint(len(body) + len(payload)), body, payload)
+
+
+@lru_cache(maxsize=256)
+def _written_topic(topic: str) -> bytes:
+    return _short(topic.encode())
 
 
 def _varint(number: int) -> bytes:

@@ -5,9 +5,11 @@ The session (`session.py`) takes inputs and returns effects; the server performs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from maia.errors import MaiaError
 from maia.events import Instant, Value
@@ -24,6 +26,7 @@ __all__ = [
     "Input",
     "Lost",
     "Message",
+    "Messages",
     "MqttLimits",
     "OpenSubscription",
     "QueryState",
@@ -126,8 +129,7 @@ class SubscriptionEnded:
     problem: MaiaError
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """An event for a subscription of this client; `token` names it to the broker's side."""
 
     number: int
@@ -139,8 +141,15 @@ class Message:
     token: object = None
 
 
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Several of them, for as many as the client has room."""
+
+    messages: Sequence[Message]
+
+
 Input: TypeAlias = (
-    Attached | Received | Lost | Tick | BrokerAnswered | SubscriptionAnswered | SubscriptionEnded | Message
+    Attached | Received | Lost | Tick | BrokerAnswered | SubscriptionAnswered | SubscriptionEnded | Messages
 )
 
 # ------------------------------------------------------------ effects
@@ -160,13 +169,12 @@ class CloseConnection:
     problem: MaiaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToBroker:
+class ToBroker(msgspec.Struct, frozen=True):
     """Publish an event as the client's principal; `BrokerAnswered` is to follow if there is a handle."""
 
     handle: int | None
     row: int
-    event: Mapping[str, Value] = field(repr=False)
+    event: Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)

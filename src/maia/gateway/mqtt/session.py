@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, seconds_after
-from maia.gateway.mqtt.codec import Splitter, decode, encode
+from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_publish
 from maia.gateway.mqtt.effects import (
     Acknowledge,
     Attached,
@@ -28,6 +28,7 @@ from maia.gateway.mqtt.effects import (
     Input,
     Lost,
     Message,
+    Messages,
     MqttLimits,
     OpenSubscription,
     QueryState,
@@ -147,9 +148,9 @@ class MqttSession:
         self._asked_at: Instant | None = None
 
     @property
-    def has_room(self) -> bool:
-        """Say whether another message may be sent to the client now."""
-        return self.is_connected and len(self._in_flight) < self._in_flight_most
+    def room(self) -> int:
+        """Return how many messages may be sent to the client now."""
+        return self._in_flight_most - len(self._in_flight) if self.is_connected else 0
 
     @property
     def wants_input(self) -> bool:
@@ -189,8 +190,9 @@ class MqttSession:
                         if not self.is_connected:
                             break
                         self._packet(decode(first, body, self._version), now, effects)
-                case Message():
-                    self._deliver(happened, effects)
+                case Messages(messages):
+                    for message in messages:
+                        self._deliver(message, effects)
                 case BrokerAnswered(handles, problem):
                     for handle in handles:
                         self._broker_answered(handle, problem, now, effects)
@@ -463,13 +465,14 @@ class MqttSession:
         publish = Publish(
             message.topic, message.payload, qos, message.is_retained, False, packet_id, properties
         )
-        written = encode(publish, self._version)
+        written = encode_publish(publish, is_5=self._version == V5)
         if self._packet_most and len(written) > self._packet_most:
             effects.append(Acknowledge(message.token))  # as if it had been sent (MQTT 5.0, 3.1.2.11.4)
             return
         self._out += written
         if packet_id is None:
-            effects.append(Acknowledge(message.token))
+            if message.token is not None:
+                effects.append(Acknowledge(message.token))
         else:
             self._in_flight[packet_id] = _Outgoing(publish, message.token)
 

@@ -7,7 +7,7 @@ to the session and performs the effects: bytes to the socket, events to the brok
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from itertools import groupby
 from typing import Final, Protocol, assert_never
 
@@ -24,6 +24,7 @@ from maia.gateway.mqtt.effects import (
     Input,
     Lost,
     Message,
+    Messages,
     OpenSubscription,
     QueryState,
     Received,
@@ -47,6 +48,11 @@ _WRITTEN_TOGETHER: Final = 64 << 10
 
 class Household(Protocol):
     """What a driver needs of its gateway."""
+
+    published: int
+    """Messages of clients that went to the broker."""
+    delivered: int
+    """Messages that went to clients."""
 
     def retainer(self, driver: Driver) -> Upstream:
         """Return the account's Maia client for retained messages, which outlives connections."""
@@ -116,20 +122,23 @@ class Driver:
 
     # -------------------------------------------------------- the broker's side
 
-    async def room(self) -> None:
-        """Return when the client can take another message."""
-        while not (self.session.has_room and self._writable):
+    async def room(self) -> int:
+        """Return how many messages the client can take, when it can take any."""
+        while not self.has_room:
             self._room.clear()
             await self._room.wait()
+        return self.session.room
 
     @property
     def has_room(self) -> bool:
         """Say whether the client can take another message now."""
-        return self.session.has_room and self._writable
+        return self._writable and self.session.room > 0
 
-    def take(self, message: Message) -> None:
-        """Hand a message to the session."""
-        self.feed(message)
+    def take(self, messages: Sequence[Message]) -> None:
+        """Hand messages to the session, and what it makes of them to the client, in one write."""
+        self.household.delivered += len(messages)
+        self.feed(Messages(messages))
+        self._write_now()
 
     def ended(self, number: int, problem: MaiaError) -> None:
         """Take note that the broker has ended a subscription."""
@@ -235,6 +244,7 @@ class Driver:
         row = self.session.table.rows[effect.row]
         upstream = self.household.retainer(self) if row.is_retained else self.upstream
         if upstream is not None:
+            self.household.published += 1
             upstream.publish(effect.row, effect.event, answered)
 
     def _open(self, effect: OpenSubscription) -> None:

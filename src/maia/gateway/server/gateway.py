@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -202,18 +202,19 @@ class _Group:
     opened: asyncio.Task[tuple[MaiaError | None, ...]] | None = None
     members: list[tuple[Driver, int]] = field(default_factory=list)
 
-    async def room(self) -> None:
-        """Return when one of the members can take a message."""
+    async def room(self) -> int:
+        """Return when one of the members can take a message: one at a time, so that all get some."""
         while not any(driver.has_room for driver, _ in self.members):
             await asyncio.sleep(_ROOM_S)
+        return 1
 
-    def take(self, message: Message) -> None:
+    def take(self, messages: Sequence[Message]) -> None:
         """Hand a message to the member whose turn it is, of those that have room."""
         for _ in range(len(self.members)):
             driver, number = member = self.members.pop(0)
             self.members.append(member)
             if driver.has_room:
-                driver.take(replace(message, number=number))
+                driver.take([msgspec.structs.replace(one, number=number) for one in messages])
                 return
 
     def ended(self, number: int, problem: MaiaError) -> None:
@@ -235,6 +236,7 @@ class Gateway:
         self._accounts = AccountFolder(prepared.config.data)
         self._kept = prepared.config.data / "sessions"
         make_private_folder(self._kept)
+        self.published = self.delivered = 0
         self._waiting: dict[Connection, None] = {}
         self._connections: set[Connection] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
@@ -514,4 +516,6 @@ class Gateway:
             "sessions": len(self._sessions),
             "groups": len(self._groups),
             "retainers": len(self._retainers),
+            "mqtt_published": self.published,
+            "mqtt_delivered": self.delivered,
         }

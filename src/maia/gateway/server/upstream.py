@@ -55,11 +55,12 @@ class UpstreamSettings:
 class Receiver(Protocol):
     """Where messages of a subscription go."""
 
-    async def room(self) -> None:
-        """Return when another message can be taken."""
+    async def room(self) -> int:
+        """Return how many messages can be taken, when it is one at least."""
+        ...
 
-    def take(self, message: Message) -> None:
-        """Take a message."""
+    def take(self, messages: Sequence[Message]) -> None:
+        """Take as many messages as there is room for, or fewer."""
 
     def ended(self, number: int, problem: MaiaError) -> None:
         """Take note that the broker has ended a subscription."""
@@ -344,7 +345,7 @@ class Upstream:
         except MaiaError as problem:
             receiver.ended(number, problem)
 
-    async def _hand_on(
+    async def _hand_on(  # noqa: PLR0912 - which messages, and how far that brings the client
         self,
         number: int,
         subscribed: Subscribed,
@@ -368,17 +369,28 @@ class Upstream:
             if place is not None:
                 place.outstanding += 1  # until all of the frame was handed on
         is_own = delivered.stream in self.own_streams
-        for event in events[skipped:]:
-            levels, payload, content_type = row.message_of(event)
-            if matches(subscribed.levels, levels):
-                await receiver.room()
-                token = None
-                if progress is not None and place is not None:
-                    place.outstanding += 1
-                    token = (progress, place)
-                receiver.take(Message(number, "/".join(levels), payload, content_type, False, is_own, token))
+        token = (progress, place) if progress is not None and place is not None else None
+        wanted: dict[str, bool] = {}
+        at = skipped
+        while at < len(events):
+            room = await receiver.room()
+            messages: list[Message] = []
+            part = events[at : at + room]
+            for event in part:
+                levels, payload, content_type = row.message_of(event)
+                topic = "/".join(levels)
+                is_wanted = wanted.get(topic)
+                if is_wanted is None:
+                    is_wanted = wanted[topic] = matches(subscribed.levels, levels)
+                if is_wanted:
+                    messages.append(Message(number, topic, payload, content_type, False, is_own, token))
+            at += len(part)
+            if place is not None:
+                place.outstanding += len(messages)
             if progress is not None:
-                progress.rows += 1
+                progress.rows += len(part)
+            if messages:
+                receiver.take(messages)
         if progress is not None and place is not None:
             place.outstanding -= 1
             progress.settle()
@@ -392,7 +404,7 @@ class Upstream:
             levels, payload, content_type = row.message_of(event)
             if payload and matches(subscribed.levels, levels):
                 await receiver.room()
-                receiver.take(Message(number, "/".join(levels), payload, content_type, True, False))
+                receiver.take([Message(number, "/".join(levels), payload, content_type, True, False)])
 
     async def newest_state(self, row: Row, subscription: Subscription) -> list[ReceivedEvent]:
         """Return the retained event of each topic: of several publishers, the latest."""
