@@ -155,8 +155,7 @@ def check(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = Fa
         f"broker       {found.broker or 'none yet'}",
         *(f"installed    {one}" for one in found.installed),
         *(
-            f"stored       {name}: {found.stored[name]} events in {frames} frames, "
-            f"{found.missed[name]} gaps"
+            f"stored       {name}: {found.stored[name]} events in {frames} frames, {found.missed[name]} gaps"
             for name, frames in found.frames.items()
         ),
         *(
