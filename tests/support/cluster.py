@@ -15,14 +15,16 @@ from signal import SIGKILL
 
 import pyspark
 
+from maia.spark.session.class_archive import find_class_archive
 from maia.spark.session.java_home import find_java_home
 from support.ports import free_port
 
-__all__ = ["DEADLINE_S", "RunningCluster", "running_cluster", "until"]
+__all__ = ["DEADLINE_S", "RunningCluster", "java_options", "running_cluster", "until"]
 
 DEADLINE_S = 900.0
 _STOP_S = 10.0
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
+_LIGHTLY = "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1"
 _SECRETS = ("spark.authenticate", "spark.network.crypto.enabled")
 
 
@@ -94,8 +96,8 @@ def _daemon(folder: Path, name: str, *words: str, secret: Path) -> Iterator[subp
     settings = folder / "cluster.conf"
     lines = [f"{setting} true\n" for setting in _SECRETS]
     _write_private(settings, "".join(lines) + f"spark.authenticate.secret {secret.read_text()}\n")
-    home = Path(pyspark.__file__).parent
-    command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}"]
+    environment = _environment(folder)
+    command = [f"{environment['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{name}"]
     with (folder / "daemons.log").open("ab") as log:
         process = subprocess.Popen(
             [*command, "--properties-file", str(settings), *words],
@@ -103,7 +105,7 @@ def _daemon(folder: Path, name: str, *words: str, secret: Path) -> Iterator[subp
             stdout=log,
             stderr=log,
             cwd=folder,
-            env=_environment(home, folder),
+            env=environment,
         )
     try:
         yield process
@@ -116,17 +118,28 @@ def _daemon(folder: Path, name: str, *words: str, secret: Path) -> Iterator[subp
             process.wait()
 
 
-def _environment(home: Path, folder: Path) -> dict[str, str]:
+def java_options() -> str:
+    """Return how Java starts soonest: it compiles lightly, and has an archive of classes if one is made."""
+    archive = find_class_archive(find_java_home())
+    return _LIGHTLY if archive is None else f"{_LIGHTLY} -XX:SharedArchiveFile={archive.file}"
+
+
+def _environment(folder: Path) -> dict[str, str]:
     # Workers know nothing of where this process finds its modules.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MAIA_"))}
-    return kept | {
+    places = {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    if archive := find_class_archive(find_java_home()):
+        # Java takes classes from an archive where the class path is the one that it was made with.
+        places = {"SPARK_HOME": str(archive.home), "SPARK_CONF_DIR": str(archive.settings)}
+    return {
+        **kept,
         "JAVA_HOME": str(find_java_home().path),
-        "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_DAEMON_MEMORY": "192m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1",
-        "SPARK_LAUNCHER_OPTS": "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1",
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
+        "SPARK_LAUNCHER_OPTS": _LIGHTLY,
+        **places,
     }
 
 

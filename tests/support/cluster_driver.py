@@ -13,6 +13,7 @@ from pathlib import Path
 
 from maia.spark.keys.key_server import job_desk
 from maia.spark.session.session import cluster_of, spark_session
+from support.cluster import java_options
 from support.cluster_governed import read_there
 from support.cluster_jobs import found_there
 
@@ -21,7 +22,11 @@ def main(folder: Path) -> None:
     """Do all the work, in one session."""
     cluster = cluster_of()
     assert cluster is not None
-    with spark_session("work", cores=2, cluster=cluster) as spark, job_desk(cluster.driver_host) as desk:
+    settings = {"spark.executor.extraJavaOptions": java_options()}
+    with (
+        spark_session("work", cores=2, cluster=cluster, settings=settings) as spark,
+        job_desk(cluster.driver_host) as desk,
+    ):
         found = found_there(spark, folder / "jobs") | read_there(spark, folder / "sealed", desk)
     (folder / "found.json").write_text(json.dumps(found))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 SPARK = "spark"
+QUICK = ("tests/unit/", "tests/laws/", "tests/vectors/")
 HANDED_IN = "folder for units"
 FOLDER = pytest.StashKey[Path]()
 
@@ -48,13 +49,19 @@ def sessions(lanes: int) -> int:
 def in_order(units: Sequence[str], functions: Sequence[str]) -> list[int]:
     """Return the order in which lanes take up tests of these units, with what takes longest first.
 
-    What needs a Spark session takes longest. Files with few tests start
-    processes and take long; files with many are quick, and even out the end.
+    What needs a Spark session takes longest. Scenarios and attacks start
+    processes, and so do files with few tests; units, laws and vectors with
+    many tests are quick, and even out the end.
     A function that is asked about many things is one test here: what it asks
     about may have been made at once, which took long.
     """
     sizes = Counter(unit for unit, _ in set(zip(units, functions, strict=True)))
-    return sorted(range(len(units)), key=lambda at: (not needs_spark(units[at]), sizes[units[at]], units[at]))
+
+    def place(at: int) -> tuple[bool, bool, int, str]:
+        unit = units[at]
+        return not needs_spark(unit), unit.startswith(QUICK), sizes[unit], unit
+
+    return sorted(range(len(units)), key=place)
 
 
 def next_unit(waiting: Iterable[str], *, may_have_session: bool) -> str | None:

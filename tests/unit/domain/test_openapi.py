@@ -27,9 +27,10 @@ from maia.domain.server.access_config import AccessConfig
 from maia.net.tls import pinning_context
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.json_schemas import admitted, mutilated
+from support.random_cases import usually
 from support.tested_rights import POLICY, logged_in, make_known
 
-EXAMPLES = 10
+EXAMPLES = usually(4, laws=10)
 
 
 DOCUMENT = openapi_document(ENDPOINTS)

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from support.lanes import in_order, next_unit, sessions
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -54,6 +52,8 @@ def test_what_needs_a_session_comes_first_and_files_with_many_tests_last():
     in_turn = [units[at] for at in places]
     assert in_turn == ["spark few", "spark many", "spark many", "few", "few", "many", "many", "many"]
     assert places[1:3] == [3, 7], "within a unit the order stays"
+    mixed = ["tests/unit/few", "tests/attacks/many", "tests/attacks/many"]
+    assert in_order(mixed, functions=["a", "b", "c"]) == [1, 2, 0]
 
 
 def test_a_file_that_asks_about_many_things_in_one_function_is_a_file_with_few_tests():
@@ -69,8 +69,8 @@ def test_half_of_the_lanes_take_what_needs_a_session_and_the_others_never_do():
     assert next_unit(waiting[:2], may_have_session=False) is None
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
-def test_lanes_start_few_sessions_part_no_file_and_add_up_their_cases(tmp_path: Path, lanes: int):
+def test_lanes_start_few_sessions_part_no_file_and_add_up_their_cases(tmp_path: Path):
+    lanes = 4
     names = [f"test_{number}" for number in range(6)]
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for name in names:

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -26,6 +27,7 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
+    inspect,
     select,
     update,
 )
@@ -33,6 +35,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.storage.fenced_store import StoreFenced
@@ -166,7 +169,7 @@ class DomainStore:
         self._is_writing = False
         try:
             with engine.begin() as connection:
-                SCHEMA.create_all(connection)
+                _make_missing_tables(connection)
                 found = connection.execute(select(FENCE.c.version)).scalar()
                 if found is None:
                     connection.execute(FENCE.insert().values(one=1, generation=0, version=SCHEMA_VERSION))
@@ -230,6 +233,26 @@ class DomainStore:
         return DomainStoreUnavailable(
             f"`{self._shown}` cannot be used to keep what the domain knows: {type(cause).__name__}"
         )
+
+
+def _make_missing_tables(connection: Connection) -> None:
+    there = frozenset(inspect(connection).get_table_names())
+    dialect = connection.dialect
+    for name, statements in _definitions(f"{dialect.name}+{dialect.driver}"):
+        if name not in there:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+
+@cache
+def _definitions(driver: str) -> list[tuple[str, list[str]]]:
+    """Return how each table is made, with its indexes: to say it takes SQLAlchemy longer than to do it."""
+    dialect = URL.create(driver).get_dialect()()
+    found = []
+    for table in SCHEMA.sorted_tables:
+        made: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
+        found.append((table.name, [str(one.compile(dialect=dialect)) for one in made]))
+    return found
 
 
 def sqlite_store(file: Path) -> DomainStore:
