@@ -39,6 +39,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "broker": "Run a broker.",
         "domain": "Run a domain's server, and call one that runs.",
         "gateway": "Let clients of other protocols take part.",
+        "console": "Look at a network and its rights in a browser.",
         "postgres": "Connect a PostgreSQL database to a broker.",
         "status": "Show what is connected to a broker on this machine.",
         "log": "Look at an event log, verify it, and roll it.",
