@@ -72,6 +72,8 @@ from maia.wire.messages import Bye
 __all__ = ["Broker"]
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
+_ALONE: Final = 8
+"""Streams that alternate share nothing: so many messages are taken on before it is tried again."""
 
 
 class Broker:
@@ -185,7 +187,7 @@ class Broker:
         run = run_of(plan, data)
         together = take_together(state, plan, run, now) if len(run) > 1 else None
         if together is None:
-            return max(1, len(run)), None
+            return max(_ALONE, len(run)), None
         link.heard_at, link.silent_rounds = now, 0
         return len(run), self._completed(together, now)
 

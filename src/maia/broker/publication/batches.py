@@ -3,7 +3,8 @@
 A busy publisher's events arrive many at a time, each a frame of its own. What they go through is the
 same for all of them, because nothing else happens in between: the right, the type, the router. This
 is looked at once (`plan_of`), and their values are checked, shaped and matched as one frame. What leaves is
-what leaves if they are taken on one after the other (`path.py`), byte by byte and in the same order.
+what leaves if they are taken on one after the other (`path.py`), byte by byte and in the same order;
+only where an index is asked may deliveries of one event to different classes change places.
 
 Everything is looked at before anything is changed. Whatever is out of the ordinary, a number that was
 here before, a value that is refused, a sealed type, a ledger, is left to the path: None says so.
