@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def logs(home: Path) -> str:
 
 
 def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes_back(tmp_path: Path) -> None:
-    """Durable names are found again, nothing is lost or out of order, and no process outlives its broker."""
+    """Durable names are found again, nothing is left out, and no process outlives its broker."""
     home = tmp_path
     names = make_city(home)
     refused = command("broker", "-c", "broker.toml", "--processes", 2, cwd=home)
@@ -105,9 +106,10 @@ def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes
                     writer.publish(name, n=EVENTS + number, timeout_s=120)
                 until(lambda one=killed, was=before: is_back(home, one, was), seconds=60)
             for stream in streams:
-                seen = numbers(stream, last)  # what was not acknowledged when the process ended comes again
+                seen = numbers(stream, last)
                 assert seen[-2:] == [EVENTS, last], logs(home)
-                assert seen == [*range(seen[0], last + 1)], logs(home)
+                # What was not acknowledged when its process ended comes again, and nothing is left out.
+                assert all(after <= before + 1 for before, after in pairwise(seen)), logs(home)
             for name in names:
                 writer.publish(name, n=last + 1, timeout_s=120)
         with connected(home, "reader", address) as again:
