@@ -21,9 +21,9 @@ _RENAMED: Final = {"class_": "class", "for_": "for"}
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A tag with attributes and what is in it."""
+    """An element with attributes and what is in it."""
 
-    tag: str
+    name: str
     attributes: tuple[tuple[str, str], ...]
     children: tuple[Node, ...]
 
@@ -39,7 +39,7 @@ class Live:
 Node: TypeAlias = Element | Live | str
 
 
-def el(tag: str, *children: Node | Iterable[Node] | None, **attributes: object) -> Element:
+def el(element: str, *children: Node | Iterable[Node] | None, **attributes: object) -> Element:
     """Make an element: `el("a", "Rights", href="/rights")`. None is left out; True is a bare attribute."""
     flat: list[Node] = []
     for child in children:
@@ -56,7 +56,7 @@ def el(tag: str, *children: Node | Iterable[Node] | None, **attributes: object) 
         if written in _LINKS and (text[:1] not in ("/", "#") or text.startswith("//")):
             raise ValueError("a link leads to this console, and to nowhere else")
         found.append((written, text))
-    return Element(tag, tuple(found), tuple(flat))
+    return Element(element, tuple(found), tuple(flat))
 
 
 def to_html(node: Node) -> str:
@@ -85,8 +85,8 @@ def _write(node: Node, out: list[str], texts: dict[str, str] | None) -> None:
         out.append(f'<span data-live="{escape(node.key)}">{shown}</span>')
     else:
         named = "".join([f' {name}="{escape(value)}"' for name, value in node.attributes])
-        out.append(f"<{node.tag}{named}>")
-        if node.tag not in _VOID:
+        out.append(f"<{node.name}{named}>")
+        if node.name not in _VOID:
             for child in node.children:
                 _write(child, out, texts)
-            out.append(f"</{node.tag}>")
+            out.append(f"</{node.name}>")

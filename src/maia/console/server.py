@@ -387,9 +387,9 @@ def _with_token(node: Node, token: str) -> Node:
     if not isinstance(node, Element):
         return node
     children = tuple(_with_token(one, token) for one in node.children)
-    if node.tag == "form" and ("method", "post") in node.attributes:
+    if node.name == "form" and ("method", "post") in node.attributes:
         children = (el("input", type="hidden", name="token", value=token), *children)
-    return Element(node.tag, node.attributes, children)
+    return Element(node.name, node.attributes, children)
 
 
 def _html(
