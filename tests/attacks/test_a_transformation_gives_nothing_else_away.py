@@ -51,9 +51,9 @@ from support.homecare import (
     PRESCRIBE,
     SECRETS,
     issued,
-    key_of,
     right_of,
 )
+from support.policy_world import keys_of
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 PRESCRIBED = verify_definition(PRESCRIBE, at=NOW, previous=None)
@@ -99,7 +99,7 @@ def test_a92_asking_again_or_together_averages_and_links_nothing() -> None:
 
 def test_a92_no_other_issuer_makes_pseudonyms_under_a_secret() -> None:
     """A92: with one, a delegate would look up every patient it can guess."""
-    clinic = key_of("clinic")
+    (clinic,) = keys_of("homecare", "clinic")
     with pytest.raises(NotTheTransformer):
         AuthorisationCertificate(
             clinic.principal,

@@ -72,7 +72,7 @@ def test_a_customer_sees_the_flows_that_its_brokerage_has_paid_for_while_its_acc
 
 @pytest.fixture(scope="module")
 def homecare() -> dict:
-    return played("homecare")
+    return played("homecare", "--spark")
 
 
 def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare: dict) -> None:
