@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif asked.page:
         PAGE.write_text(performance_page(), encoding="utf-8")
     else:
-        _run_all(benchmarks, effort=QUICK if asked.quick else THOROUGH, as_json=asked.json)
+        quick = replace(QUICK, first_alone=asked.first)
+        _run_all(benchmarks, effort=quick if asked.quick or asked.first else THOROUGH, as_json=asked.json)
     return 0
 
 
@@ -52,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list the benchmarks and stop")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--quick", action="store_true", help="smoke test: few rounds, nothing is kept")
+    parser.add_argument("--first", action="store_true", help="smoke test of the first case of each alone")
     parser.add_argument("--page", action="store_true", help="rewrite docs/performance.md from kept results")
     return parser
 

@@ -52,7 +52,7 @@ BENCH = Benchmark(
     plot=True,
     floor="AES-GCM takes 1.2 µs for a single value at either end, SHA-256 1 µs, a signature 41 µs to make and"
     " 130 µs to check: 171 µs for an event with a signature to itself, 2.7 µs where 64 share one. An event in"
-    " the clear that comes with others takes about 27 µs in all with 1 attribute and 70 µs with 10, so that"
+    " the clear that comes with others takes about 37 µs in all with 1 attribute and 93 µs with 10, so that"
     " ciphers and a shared signature alone would leave 0.8; Python around them, event by event, leaves far"
     " less. Sealed events have become faster too, and those in the clear several times as fast",
 )

@@ -190,6 +190,8 @@ class Effort:
     rounds: int = 15
     slice_s: float = 0.05
     quick: bool = False
+    first_alone: bool = False
+    """Whether a benchmark ends after the first case that is measured."""
 
 
 THOROUGH = Effort()
@@ -371,3 +373,5 @@ def run_benchmark(
             yield Unanswered(benchmark.number, case.case, str(case.target), case.why)
             continue
         yield run_case(case, bench=benchmark.number, effort=effort, on_round=partial(on_round, case.case))
+        if effort.first_alone:
+            return
