@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from maia import spark
-    from maia.client.api.blocking import BlockingClient, connect_blocking
+    from maia.client.api.blocking_client import BlockingClient, connect_blocking
     from maia.client.api.client import Client
     from maia.client.api.connection import Connection, connect
     from maia.client.api.publisher import Publisher
@@ -52,7 +52,7 @@ __all__ = [
 # Imported when first asked for, so that `import maia` and a short command stay fast.
 _HOMES = {
     "BadInput": "maia.errors",
-    "BlockingClient": "maia.client.api.blocking",
+    "BlockingClient": "maia.client.api.blocking_client",
     "BrokenCredential": "maia.errors",
     "Client": "maia.client.api.client",
     "Connection": "maia.client.api.connection",
@@ -67,7 +67,7 @@ _HOMES = {
     "Subscription": "maia.client.api.subscription",
     "Unavailable": "maia.errors",
     "connect": "maia.client.api.connection",
-    "connect_blocking": "maia.client.api.blocking",
+    "connect_blocking": "maia.client.api.blocking_client",
     "register_spark": "maia.spark.source.data_source",
 }
 

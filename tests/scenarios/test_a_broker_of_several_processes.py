@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import maia
-from maia.client.api.blocking import BlockingSubscription
+from maia.client.api.blocking_client import BlockingSubscription
 from maia.config.input_files import read_certificates, read_definitions, read_principal
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key

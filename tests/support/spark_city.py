@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import maia
-from maia.client.api.blocking import BlockingSubscription
+from maia.client.api.blocking_client import BlockingSubscription
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, certificate_to_text
 from maia.demo.numberplate import NumberplateStory, tell_numberplate_story

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from maia.api.http_calls import RequestUnsigned, incident_of, read_body, signed_request_in
 from maia.clock import system_now
 from maia.console.config import ConsoleConfig
 from maia.console.html import Element, Node, el, shape_and_texts, to_html
@@ -61,6 +62,7 @@ _HEADERS: Final = {
 }
 _STATUS: Final = (
     (NotSignedIn, 401),
+    (RequestUnsigned, 401),
     (NoSuchThing, 404),
     (Refusal, 403),
     (Unavailable, 503),
@@ -154,8 +156,7 @@ class Console:
                 self.records.note("refused", {"code": problem.code, "page": request.url.path[:100]})
                 response = await self._refused(request, problem)
             except Exception as problem:  # noqa: BLE001 - the outermost loop of the console
-                incident = os.urandom(6).hex()
-                self.records.note("failed", {"incident": incident, "problem": repr(problem)[:200]})
+                incident = incident_of(problem, self.records)
                 wrong = Unavailable(f"something went wrong here (incident {incident})")
                 response = await self._refused(request, wrong)
             response.headers.update(_HEADERS)
@@ -211,16 +212,7 @@ class Console:
 
     async def _new_link(self, request: Request) -> Response:
         """Answer `maia console open`: a link for the key that has signed the call."""
-        scheme, _, word = request.headers.get("authorization", "").partition(" ")
-        if scheme != "Maia" or len(word) > 16_384:
-            raise NotSignedIn("a link is made for a key that signs for it: `maia console open`")
-        import base64
-        import binascii
-
-        try:
-            signed = api_request_from_bytes(base64.b64decode(word, validate=True))
-        except binascii.Error:
-            raise NotSignedIn("the signed request is not written in base64") from None
+        signed = api_request_from_bytes(signed_request_in(request.headers.get("authorization", "")))
         if signed.signer not in self.config.held:
             raise NotAllowed("this console does not hold the profile of that key")
         call = ApiCall.of("POST", OPEN_PATH, body=b"", credentials=b"", once="")
@@ -460,11 +452,7 @@ def _query(request: Request) -> dict[str, str]:
 
 async def _form(request: Request) -> dict[str, str]:
     """Read a form, within a limit."""
-    data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > _BODY_MAX:
-            raise NotFromThisPage("this form is larger than any of the console's")
+    data = await read_body(request, _BODY_MAX)
     try:
         return dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=64))
     except ValueError:

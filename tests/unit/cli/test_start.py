@@ -58,7 +58,7 @@ def test_only_the_command_that_is_named_is_loaded() -> None:
     [
         ("maia", ("asyncio", "ssl", "msgspec", "cryptography", "maia.errors")),
         ("maia.client.api.client", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
-        ("maia.client.api.blocking", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
+        ("maia.client.api.blocking_client", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
         ("maia.domain.server.process", ("maia.broker", "maia.routing", "numpy")),
         ("maia.broker.server.process", ("maia.domain", "maia.client", "maia.spark")),
     ],

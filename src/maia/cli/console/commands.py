@@ -10,7 +10,7 @@ import typer
 from maia.cli.inputs import AsJson
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
-from maia.cli.servers.serving import run_server
+from maia.cli.servers.server_command import run_server
 from maia.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from maia.cli.domain import audit, identity, people, policy, rights
 from maia.cli.inputs import AsJson
 from maia.cli.output import answer
-from maia.cli.servers.serving import (
+from maia.cli.servers.server_command import (
     CheckOnly,
     CoordinatorWord,
     CredentialWords,

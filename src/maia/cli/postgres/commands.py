@@ -13,7 +13,7 @@ import typer
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.postgres import views
-from maia.cli.servers.serving import LogFormat, LogLevel
+from maia.cli.servers.server_command import LogFormat, LogLevel
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput
 

@@ -10,7 +10,7 @@ import typer
 
 from maia.cli.inputs import AsJson, BadFile, read_principal
 from maia.cli.output import answer
-from maia.cli.servers.serving import CheckOnly, LogFormat, LogLevel, run_server
+from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, run_server
 from maia.cli.trust.key import KeyFile, open_key
 
 __all__ = ["app"]

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.client.api.blocking import BlockingClient, blocking
+from maia.client.api.blocking_client import BlockingClient, blocking
 from maia.client.api.client import Client
 from maia.client.api.client import connect as connect_to
 from maia.clock import system_now

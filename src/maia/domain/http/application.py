@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from maia.api.http_calls import WrongMethod, json_response, problem_response, query_of, read_body, unforeseen
 from maia.api.problems import BadCall, NoSuchPage
-from maia.api.serving import WrongMethod, json_response, problem_response, query_of, read_body, unforeseen
 from maia.domain.http import pages_domain, pages_identity, pages_register, pages_rights, pages_tpm
 from maia.domain.http.authentication import Caller, signed_body
 from maia.domain.http.openapi import openapi_document

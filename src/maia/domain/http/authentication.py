@@ -14,6 +14,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from maia.api.http_calls import read_body, signed_request_in, single_headers, target_of
 from maia.api.problems import (
     CREDENTIALS_BYTES_MAX,
     CREDENTIALS_HEADER,
@@ -22,7 +23,6 @@ from maia.api.problems import (
     TooLarge,
     credentials_from_header,
 )
-from maia.api.serving import read_body, signed_request_in, single_headers, target_of
 from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
 from maia.credentials.chains.discovery import read_from_owner
 from maia.domain.access.core import WORK_MAX

@@ -30,7 +30,7 @@ from maia.types import VerifiedType
 from maia.views.schema import spark_type
 
 if TYPE_CHECKING:
-    from maia.client.api.blocking import BlockingPublisher
+    from maia.client.api.blocking_client import BlockingPublisher
 
 
 # Which frames does a batch of derived events become, however often it is computed?

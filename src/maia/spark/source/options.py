@@ -22,7 +22,7 @@ from maia.spark.errors import SparkProblem, told_to_spark
 from maia.types import VerifiedType, check_predicate
 
 if TYPE_CHECKING:
-    from maia.client.api.blocking import BlockingClient
+    from maia.client.api.blocking_client import BlockingClient
     from maia.client.api.client import Client
     from maia.credentials import (
         NetworkName,
@@ -145,7 +145,7 @@ class JobOptions:
 
     def connect_blocking(self) -> AbstractContextManager[BlockingClient]:
         """Connect from a thread without an event loop."""
-        from maia.client.api.blocking import connect_blocking
+        from maia.client.api.blocking_client import connect_blocking
 
         key, network, certificates = self._member()
         return connect_blocking(

@@ -24,8 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, NoSuchPage
-from maia.api.serving import (
+from maia.api.http_calls import (
     WrongMethod,
     json_response,
     problem_response,
@@ -34,6 +33,7 @@ from maia.api.serving import (
     single_headers,
     unforeseen,
 )
+from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, NoSuchPage
 from maia.errors import MaiaError, Unavailable
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.http.callers import Callers

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from starlette.requests import Request
 
-from maia.api.serving import read_body, signed_request_in, single_headers, target_of
+from maia.api.http_calls import read_body, signed_request_in, single_headers, target_of
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Refusal

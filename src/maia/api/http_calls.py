@@ -25,6 +25,7 @@ from maia.wire.api_requests import API_REQUEST_BYTES_MAX
 __all__ = [
     "RequestUnsigned",
     "WrongMethod",
+    "incident_of",
     "json_response",
     "problem_response",
     "query_of",
@@ -143,14 +144,19 @@ def problem_response(problem: MaiaError, records: Records, **fields: str) -> Res
     return json_response(shown.status, msgspec.json.encode(shown), PROBLEM_JSON, headers=headers)
 
 
-def unforeseen(problem: Exception, records: Records) -> Response:
-    """Write an error down that is a mistake of ours, and say no more than its number."""
-    # The number is all that leaves: the text of a strange error can hold anything.
+def incident_of(problem: Exception, records: Records) -> str:
+    """Write an error down that is a mistake of ours, and return its number: its text can hold anything."""
     incident = os.urandom(6).hex()
     trace, where = problem.__traceback__, ""
     while trace is not None:
         where, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
     records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": where})
+    return incident
+
+
+def unforeseen(problem: Exception, records: Records) -> Response:
+    """Write an error down that is a mistake of ours, and say no more than its number."""
+    incident = incident_of(problem, records)
     shown = ApiProblem(
         "urn:maia:error:INTERNAL", "a mistake of ours", 500, "INTERNAL", "something went wrong here", incident
     )
