@@ -37,6 +37,9 @@ def test_a_link_ends_soon_and_a_session_in_the_evening() -> None:
     assert sessions.open_link(link, browser, later(LINK_S - 1)) == (LAB, browser)  # the page, opened again
     session, cookie = sessions.sign_in(link, browser, later(LINK_S - 1))
     assert session.principal == principal == LAB
+    for again in (sessions.open_link, sessions.sign_in):  # by the very browser that it signed in
+        with pytest.raises(LinkSpent):
+            again(link, browser, later(LINK_S - 1))
     assert sessions.session(cookie, later(SESSION_S)) is session
     for shown, moment in ((cookie, later(LINK_S - 1 + SESSION_S)), (None, NOW), ("0" * 64, NOW), ("ü", NOW)):
         with pytest.raises(NotSignedIn):
