@@ -47,10 +47,12 @@ from maia.credentials import (
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import prepare, read_config
-from maia.gateway.server.gateway import Connection, Gateway
+from maia.gateway.server.connections import accept_clients
+from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.http.application import HttpDoor
 from maia.log.disk.event_log import EventLog
 from maia.log.format.planning import Keep, Retention
+from maia.net.addresses import bind
 from maia.net.http_listener import listening
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
@@ -325,21 +327,22 @@ async def mqtt_city(folder: Path) -> AsyncIterator[City]:
         config = write_config(folder, running.address)
         prepared = prepare(read_config(config, flags={}, environment={}), now=system_now())
         gateway = Gateway(prepared, QuietRecords())
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Connection(gateway), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        taken, address = bind("127.0.0.1:0")
+        accepting = asyncio.create_task(accept_clients(gateway, taken, None))
         door = HttpDoor(prepared, QuietRecords())
         http = await stack.enter_async_context(listening(door.application(), None, "127.0.0.1:0"))
         stack.push_async_callback(door.stop)
-        city = City(folder, running, gateway, f"127.0.0.1:{port}", f"http://{http}", door)
+        city = City(folder, running, gateway, address, f"http://{http}", door)
         stating = asyncio.create_task(_state_again_and_again(city))
         try:
             yield city
         finally:
             for one in city.clients:
                 await asyncio.to_thread(one.client.loop_stop)
+                if (sock := one.client.socket()) is not None:
+                    sock.close()
             stating.cancel()
-            server.close()
+            accepting.cancel()
             await gateway.stop()
 
 
