@@ -51,6 +51,10 @@ def read(row: Row, payload: bytes) -> dict[str, Value] | str:
 @example('{"a-float": -0.0, "a-int": -0}', True)
 @example('{"a-float": 1e999}', True)
 @example('{"a-timestamp": "2026-11-05T12:00:00-05:00"}', True)
+@example('{"a-timestamp": "2026-11-05T12:00:00.000250Z"}', True)
+@example('{"a-timestamp": "2026-W47-1T12:00:00.000250Z"}', True)
+@example('{"a-timestamp": "20261105T120000.123.000250Z"}', True)
+@example('{"a-timestamp": "0001-01-01T00:00:00.00025\u00b2Z"}', True)
 def test_both_ways_to_read_a_payload_agree(text: str, escaped: bool) -> None:
     try:
         payload = text.encode() if escaped else json.dumps(json.loads(text), ensure_ascii=False).encode()

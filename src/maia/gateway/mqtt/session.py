@@ -82,6 +82,7 @@ _UNANSWERED_MAX: Final = 1024
 """Messages of a client that the broker has not answered for, before the client is not read any more."""
 _ALIKE: Final = (0x30, 0x31, 0x32, 0x33)
 """How messages of QoS 0 and 1 begin that are not sent again."""
+_PUBACK: Final = Type.PUBACK << 4
 _RUN_MAX: Final = 256
 _RUN_BYTES: Final = 512 << 10
 _CLOSING_3: Final = {
@@ -373,7 +374,7 @@ class MqttSession:
                 if first in _ALIKE:
                     topic_ends = 2 + int.from_bytes(body[:2], "big")
                     alike, run, size = (first, body[:topic_ends]), [body], len(body)
-                else:
+                elif first != _PUBACK or not self._end_message(body, effects):
                     self._packet(decode(first, body, self._version), now, effects)
         finally:
             if run:
@@ -569,6 +570,17 @@ class MqttSession:
             self._next_id = self._next_id % _PACKET_IDS + 1
             if self._next_id not in self._in_flight:
                 return self._next_id
+
+    def _end_message(self, body: bytes, effects: list[Effect]) -> bool:
+        """Take a PUBACK on that says no more than that a message with QoS 1 has arrived; False if not so."""
+        packet_id = int.from_bytes(body, "big") if len(body) == 2 else 0
+        outgoing = self._in_flight.get(packet_id)
+        if outgoing is None or outgoing.publish is None or outgoing.publish.qos != 1:
+            return False
+        del self._in_flight[packet_id]
+        if outgoing.token is not None:
+            effects.append(Acknowledge(outgoing.token))
+        return True
 
     def _acknowledged(self, packet: Ack, effects: list[Effect]) -> None:
         packet_id = packet.packet_id
