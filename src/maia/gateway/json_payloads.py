@@ -6,6 +6,7 @@ means the same; every doubt is left to that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from sys import float_info
@@ -27,7 +28,7 @@ _JSON_TYPES: Final[Mapping[Kind, Any]] = {  # Any: types, as msgspec takes them
     Kind.TIMESTAMP: str,
     Kind.BYTES: str,
 }
-_MINUS_ZERO: Final = (b":-0", b" -0", b"\t-0", b"\n-0", b"\r-0")
+_MINUS_ZERO: Final = re.compile(rb"[:\s]-0")
 
 
 # Events of one time share their second.
@@ -63,7 +64,7 @@ _FROM_TEXT: Final[Mapping[Kind, Callable[[str], Value]]] = {
 class JsonPayloads:
     """The payloads of one row, by column."""
 
-    __slots__ = ("_decode", "_encode", "_names", "_shape", "_texts")
+    __slots__ = ("_decode", "_encode", "_names", "_numbers", "_shape", "_texts")
 
     def __init__(self, carried: Sequence[Attribute]) -> None:
         """Read and write these attributes; an absent one is null."""
@@ -76,21 +77,22 @@ class JsonPayloads:
         self._decode: Callable[[bytes], msgspec.Struct] = msgspec.json.Decoder(shape).decode
         self._encode = msgspec.json.Encoder().encode
         self._names = tuple(one.name for one in carried)
+        numbers = (Kind.INT, Kind.FLOAT)
+        self._numbers = tuple(at for at, one in enumerate(carried) if one.kind in numbers)
         self._texts = tuple((at, one.kind) for at, one in enumerate(carried) if one.kind in _FROM_TEXT)
 
     def read(self, payloads: Sequence[bytes]) -> dict[str, Sequence[Value]] | None:
         """Return the values by column; None if the payloads have to be looked at value by value."""
-        # Escapes may hold what no string may; minus zero has another form; a long one may be too long.
-        for payload in payloads:
-            if b"\\u" in payload or len(payload) > STRING_BYTES_MAX:
-                return None
-            if b"-0" in payload and any(one in payload for one in _MINUS_ZERO):
-                return None
+        together = b" ".join(payloads)
+        if (b"\\" in together and b"\\u" in together) or max(map(len, payloads)) > STRING_BYTES_MAX:
+            return None  # escapes may hold what no string may
         as_tuple, decode = msgspec.structs.astuple, self._decode
         try:
             columns: list[Sequence[Value]] = list(
                 zip(*[as_tuple(decode(payload)) for payload in payloads], strict=True)
             )
+            if any(0 in columns[at] for at in self._numbers) and _MINUS_ZERO.search(together):
+                return None  # minus zero has another form
             for at, kind in self._texts:
                 parse = _FROM_TEXT[kind]
                 columns[at] = [None if one is None else parse(one) for one in columns[at]]  # type: ignore[arg-type]
