@@ -6,7 +6,6 @@ means the same; every doubt is left to that.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from sys import float_info
@@ -28,7 +27,7 @@ _JSON_TYPES: Final[Mapping[Kind, Any]] = {  # Any: types, as msgspec takes them
     Kind.TIMESTAMP: str,
     Kind.BYTES: str,
 }
-_MINUS_ZERO: Final = re.compile(rb"[:\s]-0")
+_BEFORE_NUMBERS: Final = frozenset((b":", b" ", b"\t", b"\n", b"\r"))
 
 
 # Events of one time share their second.
@@ -91,7 +90,9 @@ class JsonPayloads:
             columns: list[Sequence[Value]] = list(
                 zip(*[as_tuple(decode(payload)) for payload in payloads], strict=True)
             )
-            if any(0 in columns[at] for at in self._numbers) and _MINUS_ZERO.search(together):
+            if any(0 in columns[at] for at in self._numbers) and any(
+                before[-1:] in _BEFORE_NUMBERS for before in together.split(b"-0")[:-1]
+            ):
                 return None  # minus zero has another form
             for at, kind in self._texts:
                 parse = _FROM_TEXT[kind]
