@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,9 +78,10 @@ connections_before_connect = 8
 listen = "127.0.0.1:0"
 streams_per_account = 3
 origins = ["https://desk.example"]
-
+"""
+_TOPICS = """
 [[topics]]
-mqtt = "plates/{{location}}"
+mqtt = "plates/{location}"
 type = "plate.type"
 durable = true
 
@@ -276,19 +277,20 @@ PLATE = TypeDefinition(
     ),
 )
 NEWS = TypeDefinition(TypeName(OWNER.principal, "topic.news", "0"), None, plain_attributes())
+_DEFINITIONS = {"plate": PLATE, "news": NEWS}
 
 
-def prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Path, definitions: Mapping[str, TypeDefinition]) -> None:
     """Write the signed types."""
-    for name, definition in (("plate", PLATE), ("news", NEWS)):
+    for name, definition in definitions.items():
         signed = sign_definition(definition, OWNER)
         (folder / f"{name}.type").write_text(definition_to_text(signed), encoding="utf-8")
 
 
-def write_config(folder: Path, broker: str) -> Path:
+def write_config(folder: Path, broker: str, topics: str) -> Path:
     """Write the gateway's configuration."""
     path = folder / "gateway.toml"
-    path.write_text(_CONFIG.format(broker=broker, owner=OWNER.principal), encoding="utf-8")
+    path.write_text(_CONFIG.format(broker=broker, owner=OWNER.principal) + topics, encoding="utf-8")
     return path
 
 
@@ -306,14 +308,15 @@ def recording(folder: Path) -> Iterator[LogRecorder]:
 
 
 @asynccontextmanager
-async def mqtt_city(folder: Path) -> AsyncIterator[City]:
+async def mqtt_city(
+    folder: Path, definitions: Mapping[str, TypeDefinition] = _DEFINITIONS, topics: str = _TOPICS
+) -> AsyncIterator[City]:
     """Run broker and gateway in this process."""
-    prepare_folder(folder)
+    prepare_folder(folder, definitions)
     mine = BROKER.principal
     certificates = (
         grant(mine, Action.CONNECT, None),
-        grant(mine, Action.SUBSCRIBE, "city.Numberplate"),
-        grant(mine, Action.SUBSCRIBE, "topic.news"),
+        *(grant(mine, Action.SUBSCRIBE, one.name.name) for one in definitions.values()),
     )
     network = NetworkName(OWNER.principal, NETWORK)
     settings = BrokerSettings(network, "127.0.0.1:0", certificates, recording=RecordingSettings())
@@ -324,7 +327,7 @@ async def mqtt_city(folder: Path) -> AsyncIterator[City]:
                 BROKER, settings, listen="127.0.0.1:0", store=FolderStore(folder / "kept"), recorder=recorder
             )
         )
-        config = write_config(folder, running.address)
+        config = write_config(folder, running.address, topics)
         prepared = prepare(read_config(config, flags={}, environment={}), now=system_now())
         gateway = Gateway(prepared, QuietRecords())
         taken, address = bind("127.0.0.1:0")
