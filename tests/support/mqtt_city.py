@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,10 +47,12 @@ from maia.credentials import (
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import prepare, read_config
-from maia.gateway.server.gateway import Connection, Gateway
+from maia.gateway.server.connections import accept_clients
+from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.http.application import HttpDoor
 from maia.log.disk.event_log import EventLog
 from maia.log.format.planning import Keep, Retention
+from maia.net.addresses import bind
 from maia.net.http_listener import listening
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
@@ -76,9 +78,10 @@ connections_before_connect = 8
 listen = "127.0.0.1:0"
 streams_per_account = 3
 origins = ["https://desk.example"]
-
+"""
+_TOPICS = """
 [[topics]]
-mqtt = "plates/{{location}}"
+mqtt = "plates/{location}"
 type = "plate.type"
 durable = true
 
@@ -274,19 +277,20 @@ PLATE = TypeDefinition(
     ),
 )
 NEWS = TypeDefinition(TypeName(OWNER.principal, "topic.news", "0"), None, plain_attributes())
+_DEFINITIONS = {"plate": PLATE, "news": NEWS}
 
 
-def prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Path, definitions: Mapping[str, TypeDefinition]) -> None:
     """Write the signed types."""
-    for name, definition in (("plate", PLATE), ("news", NEWS)):
+    for name, definition in definitions.items():
         signed = sign_definition(definition, OWNER)
         (folder / f"{name}.type").write_text(definition_to_text(signed), encoding="utf-8")
 
 
-def write_config(folder: Path, broker: str) -> Path:
+def write_config(folder: Path, broker: str, topics: str) -> Path:
     """Write the gateway's configuration."""
     path = folder / "gateway.toml"
-    path.write_text(_CONFIG.format(broker=broker, owner=OWNER.principal), encoding="utf-8")
+    path.write_text(_CONFIG.format(broker=broker, owner=OWNER.principal) + topics, encoding="utf-8")
     return path
 
 
@@ -304,14 +308,15 @@ def recording(folder: Path) -> Iterator[LogRecorder]:
 
 
 @asynccontextmanager
-async def mqtt_city(folder: Path) -> AsyncIterator[City]:
+async def mqtt_city(
+    folder: Path, definitions: Mapping[str, TypeDefinition] = _DEFINITIONS, topics: str = _TOPICS
+) -> AsyncIterator[City]:
     """Run broker and gateway in this process."""
-    prepare_folder(folder)
+    prepare_folder(folder, definitions)
     mine = BROKER.principal
     certificates = (
         grant(mine, Action.CONNECT, None),
-        grant(mine, Action.SUBSCRIBE, "city.Numberplate"),
-        grant(mine, Action.SUBSCRIBE, "topic.news"),
+        *(grant(mine, Action.SUBSCRIBE, one.name.name) for one in definitions.values()),
     )
     network = NetworkName(OWNER.principal, NETWORK)
     settings = BrokerSettings(network, "127.0.0.1:0", certificates, recording=RecordingSettings())
@@ -322,24 +327,25 @@ async def mqtt_city(folder: Path) -> AsyncIterator[City]:
                 BROKER, settings, listen="127.0.0.1:0", store=FolderStore(folder / "kept"), recorder=recorder
             )
         )
-        config = write_config(folder, running.address)
+        config = write_config(folder, running.address, topics)
         prepared = prepare(read_config(config, flags={}, environment={}), now=system_now())
         gateway = Gateway(prepared, QuietRecords())
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Connection(gateway), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        taken, address = bind("127.0.0.1:0")
+        accepting = asyncio.create_task(accept_clients(gateway, taken, None))
         door = HttpDoor(prepared, QuietRecords())
         http = await stack.enter_async_context(listening(door.application(), None, "127.0.0.1:0"))
         stack.push_async_callback(door.stop)
-        city = City(folder, running, gateway, f"127.0.0.1:{port}", f"http://{http}", door)
+        city = City(folder, running, gateway, address, f"http://{http}", door)
         stating = asyncio.create_task(_state_again_and_again(city))
         try:
             yield city
         finally:
             for one in city.clients:
                 await asyncio.to_thread(one.client.loop_stop)
+                if (sock := one.client.socket()) is not None:
+                    sock.close()
             stating.cancel()
-            server.close()
+            accepting.cancel()
             await gateway.stop()
 
 

@@ -7,12 +7,13 @@ permits nothing: where the numbers differ, there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from maia.broker.publication.publisher_view import shaper_of
 from maia.credentials import ASSUMED_GOOD, Action, Principal, SignedCertificate, VerifiedConstitution
 from maia.errors import MaiaError
-from maia.events import Column, Frame, Instant, Value
+from maia.events import Column, Frame, Instant
+from maia.gateway.topic_table import Columns
 from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
 from maia.types import VerifiedType
 from maia.types.topics import tree_root
@@ -20,8 +21,9 @@ from maia.types.topics import tree_root
 __all__ = ["refused_rows"]
 
 
-def refused_rows(
-    events: Sequence[Mapping[str, Value]],
+def refused_rows(  # noqa: PLR0913, PLR0917 - what the broker knew
+    rows: int,
+    columns: Columns,
     refused: int,
     event_type: VerifiedType,
     publisher: Principal,
@@ -30,13 +32,14 @@ def refused_rows(
     now: Instant,
 ) -> frozenset[int] | None:
     """Return which events were refused; None if that cannot be told from the number."""
-    if refused == len(events):
-        return frozenset(range(len(events)))
+    if refused == rows:
+        return frozenset(range(rows))
     request = Request(publisher, Action.PUBLISH, event_type.name, event_type)
-    columns = {
-        one.uid: Column(one.kind, tuple(event.get(one.name) for event in events))
-        for one in event_type.attributes
-    }
+    nulls = (None,) * rows
+    frame = Frame(
+        rows,
+        {one.uid: Column(one.kind, tuple(columns.get(one.name, nulls))) for one in event_type.attributes},
+    )
     try:
         evidence = gather_evidence(
             request, tuple(certificates), at=now, constitutions=constitutions, standing=ASSUMED_GOOD
@@ -44,8 +47,8 @@ def refused_rows(
         decision = decide(request, evidence, NO_FACTS, now)
         if isinstance(decision, Denial):
             return None
-        shaped = shaper_of(decision.view, tree_root(event_type.name.name)).shape(Frame(len(events), columns))
+        shaped = shaper_of(decision.view, tree_root(event_type.name.name)).shape(frame)
     except MaiaError:
         return None
-    outside = frozenset(range(len(events))) - frozenset(shaped.rows)
+    outside = frozenset(range(rows)) - frozenset(shaped.rows)
     return outside if shaped.refused == refused else None

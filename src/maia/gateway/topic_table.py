@@ -16,28 +16,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from sys import float_info
-from typing import Annotated, Any, Final
+from typing import Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
-from msgspec import Meta
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import BadName
 from maia.errors import BadInput
-from maia.events import (
-    INT_MAX,
-    INT_MIN,
-    STRING_BYTES_MAX,
-    Attribute,
-    BadValue,
-    Instant,
-    Kind,
-    Value,
-    checked_value,
-)
+from maia.events import Attribute, BadValue, Instant, Kind, Value, checked_value
 from maia.gateway.cbor import decode_map, encode_map
+from maia.gateway.json_payloads import JsonPayloads
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, Predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import VerifiedType
@@ -46,6 +35,7 @@ from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, on_to
 __all__ = [
     "BadPayload",
     "BadTopic",
+    "Columns",
     "Interest",
     "NotDeclared",
     "PayloadForm",
@@ -89,6 +79,10 @@ class BadRow(BadInput):
 
 
 _TOPICS_REMEMBERED: Final = 1024
+
+
+Columns: TypeAlias = Mapping[str, Sequence[Value]]
+"""Events by column: the values of each attribute by its name; an attribute that none has may be left out."""
 
 
 class PayloadForm(Enum):
@@ -154,53 +148,6 @@ def _shown(text: str) -> str:
     return text[:64].encode("unicode_escape").decode()
 
 
-# ------------------------------------------------------------ JSON that has nothing odd in it
-
-
-class _FastPayloads:
-    """Reads most JSON payloads of one row by its types at once; leaves every doubt to `_from_field`."""
-
-    __slots__ = ("_decoder", "_names", "_texts")
-
-    def __init__(self, carried: Sequence[Attribute]) -> None:
-        fields = [(f"f{at}", _JSON_TYPES[one.kind] | None, None) for at, one in enumerate(carried)]
-        names = {f"f{at}": one.name for at, one in enumerate(carried)}
-        shape = msgspec.defstruct("Payload", fields, rename=names, forbid_unknown_fields=True, gc=False)
-        self._decoder = msgspec.json.Decoder(shape)
-        self._names = tuple(one.name for one in carried)
-        self._texts = tuple(one for one in carried if one.kind in (Kind.TIMESTAMP, Kind.BYTES))
-
-    def read(self, payload: bytes, event: dict[str, Value]) -> bool:
-        """Add the values of a payload to an event, and say so; False if they have to be looked at singly."""
-        # Escapes may hold what no string may; minus zero has another form; a long one may be too long.
-        if b"\\u" in payload or len(payload) > STRING_BYTES_MAX:
-            return False
-        if b"-0" in payload and _MINUS_ZERO.search(payload) is not None:
-            return False
-        try:
-            read = msgspec.structs.astuple(self._decoder.decode(payload))
-            values = {name: one for name, one in zip(self._names, read, strict=True) if one is not None}
-            for attribute in self._texts:
-                if attribute.name in values:
-                    values[attribute.name] = _from_text(values[attribute.name], attribute)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadPayload):
-            return False
-        event.update(values)
-        return True
-
-
-_JSON_TYPES: Final[Mapping[Kind, Any]] = {  # Any: types, as msgspec takes them
-    Kind.STRING: str,
-    Kind.INT: Annotated[int, Meta(ge=INT_MIN, le=INT_MAX)],
-    Kind.FLOAT: Annotated[float, Meta(ge=-float_info.max, le=float_info.max)],
-    Kind.BOOL: bool,
-    Kind.TIMESTAMP: str,
-    Kind.BYTES: str,
-}
-_MINUS_ZERO: Final = re.compile(rb"[:\s]-0")
-_TO_JSON: Final = msgspec.json.Encoder(enc_hook=str)
-
-
 # ------------------------------------------------------------ one row
 
 
@@ -231,36 +178,22 @@ class Row:
     is_retained: bool = False
     by_name: Mapping[str, Attribute] = field(init=False, repr=False)
     """Attributes that a payload holds, by their names."""
-    in_bytes: tuple[str, ...] = field(init=False, repr=False)
-    """Those of them that JSON holds as hexadecimal digits."""
-    fast: _FastPayloads | None = field(init=False, repr=False)
-    """How JSON is read that has nothing odd in it."""
+    json: JsonPayloads | None = field(init=False, repr=False)
+    """How JSON is written, and read if it has nothing odd in it."""
 
     def __post_init__(self) -> None:
         """Find names once."""
         object.__setattr__(self, "by_name", {one.name: one for one in self.carried})
-        in_bytes = tuple(one.name for one in self.carried if one.kind is Kind.BYTES)
-        object.__setattr__(self, "in_bytes", in_bytes)
-        object.__setattr__(
-            self, "fast", _FastPayloads(self.carried) if self.form is PayloadForm.JSON else None
-        )
+        json = JsonPayloads(self.carried) if self.form is PayloadForm.JSON else None
+        object.__setattr__(self, "json", json)
 
     # -------------------------------------------------------- a message becomes an event
-
-    def event_of(
-        self, topic: Sequence[str], payload: bytes, content_type: str | None
-    ) -> dict[str, Value] | None:
-        """Return the event that a message means; None if its topic is not of this row."""
-        event = self.of_topic(topic)
-        return event if event is None else self.with_payload(event, payload, content_type)
 
     def with_payload(
         self, event: dict[str, Value], payload: bytes, content_type: str | None
     ) -> dict[str, Value]:
         """Add what the payload says to what the topic says."""
         if not payload:
-            return event
-        if self.fast is not None and self.fast.read(payload, event):
             return event
         if self.form is PayloadForm.PLAIN:
             assert self.attribute is not None  # noqa: S101 - `row_of` has seen to it
@@ -292,28 +225,70 @@ class Row:
             event[TOPIC.name] = checked_topic(path, self.root)
         return event
 
-    # -------------------------------------------------------- an event becomes a message
+    def columns_of(
+        self, held: Mapping[str, Value], payloads: Sequence[bytes], content_type: str | None
+    ) -> Columns:
+        """Return the events of payloads on one topic, by column; raise if one of them means none."""
+        columns: Columns | None = None
+        if self.json is not None and all(payloads):
+            columns = self.json.read(payloads)
+        if columns is None:
+            events = [self.with_payload({}, one, content_type) for one in payloads]
+            columns = {name: [event.get(name) for event in events] for name in set().union(*events)}
+        return {**columns, **{name: (value,) * len(payloads) for name, value in held.items()}}
 
-    def message_of(self, event: Mapping[str, Value]) -> tuple[list[str], bytes, str | None]:
-        """Return the topic's levels, the payload and its content type; what is null is absent."""
-        topic = [level if isinstance(level, str) else _quoted(event.get(level.name)) for level in self.levels]
-        if self.root is not None:
-            path = event.get(TOPIC.name)
-            topic += path.removeprefix(self.root).split("/")[1:] if isinstance(path, str) else [""]
+    # -------------------------------------------------------- events become messages
+
+    def messages_of(self, columns: Columns, rows: int) -> list[tuple[str, bytes, str | None]]:
+        """Return topic, payload and content type of each event; what is null is absent."""
+        topics = self._topics_of(columns, rows)
+        nulls = (None,) * rows
+        if self.json is not None:
+            payloads = self.json.write(columns, rows)
+            return [
+                (topic, payload, "application/json" if payload else None)
+                for topic, payload in zip(topics, payloads, strict=True)
+            ]
         if self.form is PayloadForm.PLAIN:
             assert self.attribute is not None  # noqa: S101 - `row_of` has seen to it
-            said = event.get(CONTENT_TYPE.name) if CONTENT_TYPE in self.carried else None
-            payload = _to_plain(event.get(self.attribute.name))
-            return topic, payload, said if isinstance(said, str) else None
-        found = {name: value for name in self.by_name if (value := event.get(name)) is not None}
-        if not found:
-            return topic, b"", None
-        if self.form is PayloadForm.CBOR:
-            return topic, encode_map(found), "application/cbor"
-        for name in self.in_bytes:
-            if name in found:
-                found[name] = _as_text(found[name])
-        return topic, _TO_JSON.encode(found), "application/json"
+            said = columns.get(CONTENT_TYPE.name, nulls) if CONTENT_TYPE in self.carried else nulls
+            held = columns.get(self.attribute.name, nulls)
+            return [
+                (topic, _to_plain(value), one if isinstance(one, str) else None)
+                for topic, value, one in zip(topics, held, said, strict=True)
+            ]
+        given = [columns.get(name, nulls) for name in self.by_name]
+        messages: list[tuple[str, bytes, str | None]] = []
+        for topic, values in zip(topics, zip(*given, strict=True) if given else [()] * rows, strict=True):
+            found = {
+                name: value for name, value in zip(self.by_name, values, strict=True) if value is not None
+            }
+            messages.append((topic, encode_map(found), "application/cbor") if found else (topic, b"", None))
+        return messages
+
+    def message_of(self, event: Mapping[str, Value]) -> tuple[str, bytes, str | None]:
+        """Return topic, payload and content type of one event."""
+        return self.messages_of({name: (value,) for name, value in event.items()}, 1)[0]
+
+    def _topics_of(self, columns: Columns, rows: int) -> Sequence[str]:
+        in_levels = [one.name for one in self.levels if isinstance(one, Attribute)]
+        names = [*in_levels, *([TOPIC.name] if self.root is not None else ())]
+        if not names:
+            return ("/".join(map(str, self.levels)),) * rows
+        nulls = (None,) * rows
+        known: dict[tuple[Value, ...], str] = {}
+        topics: list[str] = []
+        for values in zip(*[columns.get(name, nulls) for name in names], strict=True):
+            topic = known.get(values)
+            if topic is None:
+                held = iter(values)
+                levels = [one if isinstance(one, str) else _quoted(next(held)) for one in self.levels]
+                if self.root is not None:
+                    path = values[-1]
+                    levels += path.removeprefix(self.root).split("/")[1:] if isinstance(path, str) else [""]
+                topic = known[values] = "/".join(levels)
+            topics.append(topic)
+        return topics
 
     # -------------------------------------------------------- a filter becomes a predicate
 
@@ -407,11 +382,13 @@ class TopicTable:
         self.rows = tuple(rows)
         self._topics: BoundedMap[str, tuple[int, dict[str, Value]]] = BoundedMap(_TOPICS_REMEMBERED)
 
-    def event_of(self, topic: str, payload: bytes, content_type: str | None) -> tuple[int, dict[str, Value]]:
-        """Return the row of a message and the event that it means; raise if there is none."""
+    def columns_of(
+        self, topic: str, payloads: Sequence[bytes], content_type: str | None
+    ) -> tuple[int, Columns]:
+        """Return the row of messages on one topic and their events; raise if one of them means none."""
         try:
             number, held = self._topics.get(topic) or self._row_of(topic)
-            return number, self.rows[number].with_payload(dict(held), payload, content_type)
+            return number, self.rows[number].columns_of(held, payloads, content_type)
         except (BadName, BadValue) as problem:
             raise BadPayload(problem.message) from problem
 

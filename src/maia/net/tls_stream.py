@@ -234,6 +234,11 @@ class SocketStream(ABC):
         """Return how many bytes TCP has not taken yet."""
         return len(self._backlog)
 
+    @property
+    def is_closing(self) -> bool:
+        """Say whether nothing more can be written."""
+        return self._is_closing or self._is_lost
+
     def close(self) -> None:
         """Say that nothing follows, when all that was written has left, and wait for the peer's end."""
         if self._is_closing or self._is_lost:

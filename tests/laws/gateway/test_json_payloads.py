@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import SigningKey, TypeName
 from maia.errors import BadInput
-from maia.events import Attribute, AttributeUid, Kind, Value
+from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind, Value
 from maia.gateway.topic_table import PayloadForm, Row, row_of
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.mqtt_city import whole_second
@@ -39,8 +39,8 @@ VALUES = st.one_of(
 def read(row: Row, payload: bytes) -> dict[str, Value] | str:
     """Return the values that are there, or the sentence of the refusal."""
     try:
-        found = row.with_payload({}, payload, None)
-        return {name: value for name, value in found.items() if value is not None}
+        found = row.columns_of({}, [payload], None)
+        return {name: one for name, (one,) in sorted(found.items()) if one is not None}
     except BadInput as problem:
         return problem.message
 
@@ -51,6 +51,10 @@ def read(row: Row, payload: bytes) -> dict[str, Value] | str:
 @example('{"a-float": -0.0, "a-int": -0}', True)
 @example('{"a-float": 1e999}', True)
 @example('{"a-timestamp": "2026-11-05T12:00:00-05:00"}', True)
+@example('{"a-timestamp": "2026-11-05T12:00:00.000250Z"}', True)
+@example('{"a-timestamp": "2026-W47-1T12:00:00.000250Z"}', True)
+@example('{"a-timestamp": "20261105T120000.123.000250Z"}', True)
+@example('{"a-timestamp": "0001-01-01T00:00:00.00025\u00b2Z"}', True)
 def test_both_ways_to_read_a_payload_agree(text: str, escaped: bool) -> None:
     try:
         payload = text.encode() if escaped else json.dumps(json.loads(text), ensure_ascii=False).encode()
@@ -64,6 +68,23 @@ def test_both_ways_to_read_a_payload_agree(text: str, escaped: bool) -> None:
         is_durable=False,
         is_retained=False,
     )
-    object.__setattr__(slow, "fast", None)
+    object.__setattr__(slow, "json", None)
     one, other = read(FAST, payload), read(slow, payload)
     assert repr(one) == repr(other)
+
+
+MOMENTS = st.integers(INSTANT_MIN, INSTANT_MAX).map(Instant)
+
+
+@given(st.lists(st.none() | MOMENTS, min_size=1, max_size=4), st.binary(max_size=4), st.text(max_size=4))
+@example([Instant(0), Instant(-1), Instant(1_000_000)], b"", "")
+def test_a_payload_is_written_as_json_writes_its_values(
+    moments: list[Instant | None], some: bytes, text: str
+) -> None:
+    rows = len(moments)
+    columns = {"a-timestamp": moments, "a-bytes": [some] * rows, "a-string": [None, *[text] * (rows - 1)]}
+    for at, (_, payload, _) in enumerate(FAST.messages_of(columns, rows)):
+        said = {"a-string": columns["a-string"][at], "a-timestamp": moments[at], "a-bytes": some.hex()}
+        texts = {name: str(one) for name, one in said.items() if one is not None}
+        assert json.loads(payload) == texts
+    assert FAST.messages_of({}, 1) == [("all", b"", None)]

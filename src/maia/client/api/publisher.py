@@ -93,6 +93,8 @@ class Publisher:
         """How many events the broker has taken on so far."""
         self.warning: MaiaError | None = None
         """Why what is published cannot get far at this moment, if that is so."""
+        self.on_room: Callable[[], None] | None = None
+        """Called when `offer_columns` may succeed again."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -153,6 +155,19 @@ class Publisher:
             part = {name: values[start:end] for name, values in columns.items()}
             await self._send_columns(end - start, part, None)
 
+    def offer_columns(self, rows: int, columns: Mapping[str, list[object]]) -> bool:
+        """Publish events of one frame at once; False if there is no room for it now (`on_room` says when).
+
+        For a program that does not wait for each publication. It gives no more than a frame holds, and
+        uses no other way to publish beside this one.
+        """
+        self._raise_if_ended()
+        if not self._client.session.has_room(self._entry):
+            self._raise_if_stuck()
+            return False
+        self._send(rows, self._checked(rows, columns))
+        return True
+
     async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
         import pyarrow as pa
@@ -207,6 +222,8 @@ class Publisher:
         if session.has_room(self._entry):
             # A new link with nothing to answer for brings no answer that would wake a waiting call.
             self._moved.set()
+            if self.on_room is not None:
+                self.on_room()
 
     def take(self, taken: Acknowledged) -> None:
         """Take note of what the broker has taken on."""
@@ -229,6 +246,8 @@ class Publisher:
     def put_off(self) -> None:
         """Take note that the broker takes nothing on at this moment; its entry knows why."""
         self._moved.set()
+        if self.on_room is not None:
+            self.on_room()
 
     def end(self, problem: MaiaError) -> None:
         """Take note that nothing more can be published."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -94,6 +94,8 @@ class Subscription:
         """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
         """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
+        self.on_arrival: Callable[[], None] | None = None
+        """Called when a frame has arrived, or the end; `next_frame` has it."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -163,6 +165,10 @@ class Subscription:
             return []
         return arrived
 
+    def next_frame(self) -> Delivered | None:
+        """Return the next frame if one has arrived; for a program that does not wait, and is called."""
+        return self._take_frame() if self._frames else None
+
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
         # The first array loads pandas, which takes seconds on a busy machine; leases go on meanwhile.
@@ -223,7 +229,7 @@ class Subscription:
         """Take a frame that has arrived."""
         self._frames.append(delivered)
         self._waiting += delivered.frame.rows
-        self._arrived.set()
+        self._arrive()
 
     def note(self, notice: GapDetected | Changed | StateKnown) -> None:
         """Take note of what cannot be had, of another right, or that the state has arrived."""
@@ -246,7 +252,7 @@ class Subscription:
         """Take note that nothing more will arrive."""
         self._problem = problem
         self._state_told.set()
-        self._arrived.set()
+        self._arrive()
 
     # -------------------------------------------------------- inside
 
@@ -264,6 +270,14 @@ class Subscription:
                 raise self._problem
             self._arrived.clear()
             await self._arrived.wait()
+        return self._take_frame()
+
+    def _arrive(self) -> None:
+        self._arrived.set()
+        if self.on_arrival is not None:
+            self.on_arrival()
+
+    def _take_frame(self) -> Delivered:
         frame = self._frames.popleft()
         self._handed_out = frame.position
         had_room = self.has_room

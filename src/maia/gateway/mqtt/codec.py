@@ -39,7 +39,7 @@ from maia.gateway.mqtt.packets import (
     Will,
 )
 
-__all__ = ["Splitter", "decode", "encode", "encode_publish"]
+__all__ = ["Splitter", "decode", "encode", "encode_message", "encode_publish", "message_head"]
 
 _TOPIC_REMEMBERED_BYTES: Final = 256
 _FILTERS_MAX: Final = 64
@@ -140,18 +140,21 @@ class Splitter:
         rest, self._buffer = bytes(self._buffer), bytearray()
         return rest
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+    def feed(self, data: bytes | memoryview) -> Iterator[tuple[int, bytes]]:
         """Yield the first byte and the body of each packet that is complete."""
         buffer = self._buffer
-        buffer += data
-        start, size = 0, len(buffer)
+        waits = bool(buffer)
+        if waits:
+            buffer += data
+        whole: bytes | bytearray = buffer if waits else bytes(data)
+        start, size = 0, len(whole)
         try:
             while start < size:
                 length, at, shift = 0, start + 1, 0
                 while True:
                     if at >= size:
                         return
-                    byte = buffer[at]
+                    byte = whole[at]
                     length |= (byte & 0x7F) << shift
                     at, shift = at + 1, shift + 7
                     if byte < 0x80:
@@ -165,11 +168,14 @@ class Splitter:
                     raise MqttViolation(problem, Reason.PACKET_TOO_LARGE)
                 if at + length > size:
                     return
-                first, body = buffer[start], bytes(memoryview(buffer)[at : at + length])
+                first, body = whole[start], bytes(whole[at : at + length])
                 start = at + length
                 yield first, body
         finally:
-            del buffer[:start]
+            if waits:
+                del buffer[:start]
+            else:
+                buffer += whole[start:]
 
 
 def _text(data: bytes) -> str:
@@ -430,16 +436,24 @@ def encode(packet: Packet, version: int) -> bytes:
 
 
 def encode_publish(packet: Publish, *, is_5: bool) -> bytes:
-    """Return a message as it travels to a client; most of what is sent is one."""
-    packet_id, payload = packet.packet_id, packet.payload
-    name = packet.topic
-    body = _written_topic(name) if len(name) <= _TOPIC_REMEMBERED_BYTES else _short(name.encode())
-    if packet_id is not None:
-        body += packet_id.to_bytes(2, "big")
-    if is_5:
-        body += _properties(packet.properties)
+    """Return a message as it travels to a client."""
     first = 0x30 | (8 if packet.duplicate else 0) | packet.qos << 1 | packet.retain
-    return b"%c%b%b%b" % (first, _varint(len(body) + len(payload)), body, payload)
+    properties = packet.properties if is_5 else None
+    return encode_message(first, message_head(packet.topic, properties), packet.packet_id, packet.payload)
+
+
+def message_head(topic: str, properties: Properties | None) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the packet identifier of a message; 3.1.1 has no properties."""
+    name = _written_topic(topic) if len(topic) <= _TOPIC_REMEMBERED_BYTES else _short(topic.encode())
+    return name, b"" if properties is None else _properties(properties)
+
+
+def encode_message(first: int, head: tuple[bytes, bytes], packet_id: int | None, payload: bytes) -> bytes:
+    """Return a message by its parts; most of what is sent is one."""
+    name, properties = head
+    number = b"" if packet_id is None else packet_id.to_bytes(2, "big")
+    size = len(name) + len(number) + len(properties) + len(payload)
+    return b"%c%b%b%b%b%b" % (first, _varint(size), name, number, properties, payload)
 
 
 @lru_cache(maxsize=256)
@@ -447,6 +461,7 @@ def _written_topic(topic: str) -> bytes:
     return _short(topic.encode())
 
 
+@lru_cache(maxsize=1024)
 def _varint(number: int) -> bytes:
     if number < 0x80:
         return b"%c" % number

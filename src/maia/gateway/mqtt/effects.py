@@ -5,16 +5,16 @@ The session (`session.py`) takes inputs and returns effects; the server performs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 
 from maia.errors import MaiaError
-from maia.events import Instant, Value
+from maia.events import Instant
 from maia.gateway.mqtt.packets import Connect, Reason, SubscribeOptions
-from maia.gateway.topic_table import Interest
+from maia.gateway.topic_table import Columns, Interest
 
 __all__ = [
     "Acknowledge",
@@ -25,7 +25,6 @@ __all__ = [
     "Effect",
     "Input",
     "Lost",
-    "Message",
     "Messages",
     "MqttLimits",
     "OpenSubscription",
@@ -89,7 +88,7 @@ class Attached:
 class Received:
     """Bytes of the client."""
 
-    data: bytes
+    data: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +106,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswered:
-    """The broker has taken events on, or not."""
+    """The broker has taken events on, or not: of each handle so many more, in order, and why not."""
 
-    handles: tuple[int, ...]
-    problem: MaiaError | None = None
+    answers: Sequence[tuple[int, int, MaiaError | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +127,17 @@ class SubscriptionEnded:
     problem: MaiaError
 
 
-class Message(msgspec.Struct, frozen=True):
-    """An event for a subscription of this client; `token` names it to the broker's side."""
+class Messages(msgspec.Struct, frozen=True):
+    """Events for a subscription of this client, as many as it has room for or fewer.
+
+    Each is a topic, a payload and its content type; `token` names each of them to the broker's side.
+    """
 
     number: int
-    topic: str
-    payload: bytes
-    content_type: str | None
+    messages: Sequence[tuple[str, bytes, str | None]]
     is_retained: bool
     is_own: bool
     token: object = None
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Several of them, for as many as the client has room."""
-
-    messages: Sequence[Message]
 
 
 Input: TypeAlias = (
@@ -170,11 +162,12 @@ class CloseConnection:
 
 
 class ToBroker(msgspec.Struct, frozen=True):
-    """Publish an event as the client's principal; `BrokerAnswered` is to follow if there is a handle."""
+    """Publish events of one row as the client's principal; `BrokerAnswered` is to follow."""
 
-    handle: int | None
+    handle: int
     row: int
-    event: Mapping[str, Value]
+    columns: Columns
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +195,10 @@ class CloseSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """The client has taken a message over for good."""
+    """The client has taken so many messages over for good."""
 
     token: object
+    messages: int = 1
 
 
 @dataclass(frozen=True, slots=True)

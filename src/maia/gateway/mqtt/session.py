@@ -12,12 +12,13 @@ after the subscriber has.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, seconds_after
-from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_publish
+from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_message, message_head
 from maia.gateway.mqtt.effects import (
     Acknowledge,
     Attached,
@@ -27,7 +28,6 @@ from maia.gateway.mqtt.effects import (
     Effect,
     Input,
     Lost,
-    Message,
     Messages,
     MqttLimits,
     OpenSubscription,
@@ -67,6 +67,7 @@ from maia.gateway.mqtt.packets import (
 )
 from maia.gateway.topic_table import (
     BadTopic,
+    Columns,
     Interest,
     NotDeclared,
     TopicTable,
@@ -79,6 +80,11 @@ _PACKET_IDS: Final = 65_535
 _FOR_EVER: Final = 0xFFFFFFFF
 _UNANSWERED_MAX: Final = 1024
 """Messages of a client that the broker has not answered for, before the client is not read any more."""
+_ALIKE: Final = (0x30, 0x31, 0x32, 0x33)
+"""How messages of QoS 0 and 1 begin that are not sent again."""
+_PUBACK: Final = Type.PUBACK << 4
+_RUN_MAX: Final = 256
+_RUN_BYTES: Final = 512 << 10
 _CLOSING_3: Final = {
     Reason.UNSUPPORTED_VERSION: 1,
     Reason.BAD_CLIENT_ID: 2,
@@ -99,6 +105,16 @@ class _Outgoing:
 
     publish: Publish | None
     token: object
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    """Messages of the client that the broker has not answered for."""
+
+    qos: int
+    rows: int
+    packet_ids: list[int]
+    """Of those with QoS 1 or 2, in order."""
 
 
 @dataclass(slots=True)
@@ -129,8 +145,10 @@ class MqttSession:
         self._out = bytearray()
         self._numbers = 0
         self._handles = 0
-        self._answers: dict[int, Publish] = {}
-        """Messages of the client that the broker has not answered for, by their handles."""
+        self._answers: dict[int, _Unanswered] = {}
+        """By their handles."""
+        self._unanswered = 0
+        """How many messages that are."""
         self._unacknowledged = 0
         """How many of them have QoS 1 or 2."""
         self._received: dict[int, bool] = {}
@@ -155,7 +173,7 @@ class MqttSession:
     @property
     def wants_input(self) -> bool:
         """Say whether the client should be read from; QoS 0 and 3.1.1 know no other limit."""
-        return len(self._answers) < _UNANSWERED_MAX
+        return self._unanswered < _UNANSWERED_MAX
 
     @property
     def has_will(self) -> bool:
@@ -179,23 +197,19 @@ class MqttSession:
 
     # -------------------------------------------------------- one input
 
-    def handle(self, happened: Input, now: Instant) -> list[Effect]:  # noqa: PLR0912 - one case an input
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on."""
         effects: list[Effect] = []
         try:
             match happened:
                 case Received(data):
                     self._heard_at = now
-                    for first, body in self._splitter.feed(data):
-                        if not self.is_connected:
-                            break
-                        self._packet(decode(first, body, self._version), now, effects)
-                case Messages(messages):
-                    for message in messages:
-                        self._deliver(message, effects)
-                case BrokerAnswered(handles, problem):
-                    for handle in handles:
-                        self._broker_answered(handle, problem, now, effects)
+                    self._receive(data, now, effects)
+                case Messages():
+                    self._deliver(happened, effects)
+                case BrokerAnswered(answers):
+                    for handle, rows, problem in answers:
+                        self._broker_answered(handle, rows, problem, now, effects)
                 case SubscriptionAnswered():
                     self._subscription_answered(happened, effects)
                 case SubscriptionEnded(number, problem):
@@ -237,7 +251,7 @@ class MqttSession:
         self._aliases.clear()
         self._subscribing.clear()
         self._answers.clear()
-        self._unacknowledged = 0
+        self._unanswered = self._unacknowledged = 0
         self._will, self._will_at, self.ends_at = connect.will, None, None
         self._keep_alive_s, self._heard_at = connect.keep_alive_s * 1.5, now
         asked = int(connect.properties.get(Property.SESSION_EXPIRY, 0))  # type: ignore[arg-type]  # a number
@@ -318,13 +332,13 @@ class MqttSession:
         """Publish it as the client would: the broker checks the right that its principal has now (A38)."""
         said = will.properties.get(Property.CONTENT_TYPE)
         try:
-            row, event = self.table.event_of(
-                will.topic, will.payload, said if isinstance(said, str) else None
+            row, columns = self.table.columns_of(
+                will.topic, [will.payload], said if isinstance(said, str) else None
             )
         except BadInput:
             return  # a client learns of a mistake in its will from no packet
         self._note_retained(will.retain, row)
-        effects.append(ToBroker(None, row, event))
+        effects.append(ToBroker(0, row, columns, 1))
 
     def _silent_at(self) -> Instant:
         assert self._heard_at is not None  # noqa: S101 - set when the connection began
@@ -340,7 +354,31 @@ class MqttSession:
         self._asked_at = wanted
         effects.append(WakeAt(wanted))
 
-    # -------------------------------------------------------- a packet of the client
+    # -------------------------------------------------------- packets of the client
+
+    def _receive(self, data: bytes | memoryview, now: Instant, effects: list[Effect]) -> None:
+        """Take packets on, one after the other; messages that begin alike together."""
+        alike, run, size = (-1, b""), list[bytes](), 0
+        try:
+            for first, body in self._splitter.feed(data):
+                if run:
+                    size += len(body)
+                    is_full = len(run) == _RUN_MAX or size > _RUN_BYTES
+                    if first == alike[0] and not is_full and body.startswith(alike[1]):
+                        run.append(body)
+                        continue
+                    self._publish_run(alike[0], run, now, effects)
+                    run = []
+                if not self.is_connected:
+                    break
+                if first in _ALIKE:
+                    topic_ends = 2 + int.from_bytes(body[:2], "big")
+                    alike, run, size = (first, body[:topic_ends]), [body], len(body)
+                elif first != _PUBACK or not self._end_message(body, effects):
+                    self._packet(decode(first, body, self._version), now, effects)
+        finally:
+            if run:
+                self._publish_run(alike[0], run, now, effects)
 
     def _packet(self, packet: Packet, now: Instant, effects: list[Effect]) -> None:
         match packet:
@@ -369,6 +407,40 @@ class MqttSession:
 
     # -------------------------------------------------------- messages of the client
 
+    def _publish_run(self, first: int, run: list[bytes], now: Instant, effects: list[Effect]) -> None:
+        """Take messages of one topic and QoS on; together if none of them needs an answer of its own."""
+        if not self.is_connected:
+            return
+        begins = 2 + int.from_bytes(run[0][:2], "big") + (2 if first & 2 else 0)
+        is_5 = self._version == V5
+        has_room = not (is_5 and first & 2) or self._unacknowledged + len(run) <= self._limits.receive_maximum
+        if len(run) > 1 and has_room and all(len(body) > begins for body in run):
+            packet_ids = (
+                [int.from_bytes(body[begins - 2 : begins], "big") for body in run] if first & 2 else []
+            )
+            if all(packet_ids) and not (is_5 and any(body[begins] for body in run)):
+                one = decode(first, run[0], self._version)
+                assert isinstance(one, Publish)  # noqa: S101 - by its first byte
+                payloads = [body[begins + is_5 :] for body in run]
+                with suppress(BadInput):
+                    row, columns = self.table.columns_of(self._named(one), payloads, None)
+                    waiting = _Unanswered(one.qos, len(run), packet_ids)
+                    self._to_broker(row, columns, waiting, retain=one.retain, effects=effects)
+                    return
+        for body in run:
+            if self.is_connected:
+                self._packet(decode(first, body, self._version), now, effects)
+
+    def _to_broker(
+        self, row: int, columns: Columns, waiting: _Unanswered, *, retain: bool, effects: list[Effect]
+    ) -> None:
+        self._note_retained(retain, row)
+        self._handles += 1
+        self._unanswered += waiting.rows
+        self._unacknowledged += len(waiting.packet_ids)
+        self._answers[self._handles] = waiting
+        effects.append(ToBroker(self._handles, row, columns, waiting.rows))
+
     def _publish(self, packet: Publish, now: Instant, effects: list[Effect]) -> None:
         topic = self._named(packet)
         packet_id, qos = packet.packet_id, packet.qos
@@ -382,18 +454,16 @@ class MqttSession:
                 problem = f"more than {self._limits.receive_maximum} messages wait for an answer"
                 raise MqttViolation(problem, Reason.RECEIVE_MAXIMUM_EXCEEDED)
         said = packet.properties.get(Property.CONTENT_TYPE)
+        content_type = said if isinstance(said, str) else None
         try:
-            row, event = self.table.event_of(topic, packet.payload, said if isinstance(said, str) else None)
+            row, columns = self.table.columns_of(topic, [packet.payload], content_type)
         except BadInput as problem:
-            self._refuse(packet, problem, now, effects)
+            self._refuse(qos, packet_id, problem, now, effects)
             return
-        self._note_retained(packet.retain, row)
-        self._handles += 1
         if qos == 2 and packet_id is not None:
             self._received[packet_id] = False
-        self._unacknowledged += qos > 0
-        self._answers[self._handles] = packet
-        effects.append(ToBroker(self._handles, row, event))
+        waiting = _Unanswered(qos, 1, [] if packet_id is None else [packet_id])
+        self._to_broker(row, columns, waiting, retain=packet.retain, effects=effects)
 
     def _named(self, packet: Publish) -> str:
         alias = packet.properties.get(Property.TOPIC_ALIAS)
@@ -414,73 +484,103 @@ class MqttSession:
             self.has_published_retained = True
 
     def _broker_answered(
-        self, handle: int, problem: MaiaError | None, now: Instant, effects: list[Effect]
+        self, handle: int, rows: int, problem: MaiaError | None, now: Instant, effects: list[Effect]
     ) -> None:
-        packet = self._answers.pop(handle, None)
-        if packet is None:
-            return  # of an earlier connection
-        self._unacknowledged -= packet.qos > 0
+        waiting = self._answers.get(handle)
+        if waiting is None:
+            return  # a will, or of an earlier connection
+        waiting.rows -= rows
+        self._unanswered -= rows
+        if waiting.rows == 0:
+            del self._answers[handle]
+        packet_ids, waiting.packet_ids = waiting.packet_ids[:rows], waiting.packet_ids[rows:]
+        self._unacknowledged -= len(packet_ids)
         if problem is not None:
-            self._refuse(packet, problem, now, effects)
-        elif packet.packet_id is not None and packet.qos == 1:
-            if self.is_connected:
-                self._send(Ack(Type.PUBACK, packet.packet_id))
-        elif packet.packet_id is not None and packet.qos == 2:
-            self._received[packet.packet_id] = True
-            if self.is_connected:
-                self._send(Ack(Type.PUBREC, packet.packet_id))
+            for packet_id in packet_ids:
+                self._refuse(waiting.qos, packet_id, problem, now, effects)
+            return
+        if waiting.qos == 2:
+            self._received |= dict.fromkeys(packet_ids, True)
+        if self.is_connected:
+            kind = b"\x40\x02" if waiting.qos == 1 else b"\x50\x02"
+            self._out += b"".join([kind + one.to_bytes(2, "big") for one in packet_ids])
 
-    def _refuse(self, packet: Publish, problem: MaiaError, now: Instant, effects: list[Effect]) -> None:
+    def _refuse(
+        self, qos: int, packet_id: int | None, problem: MaiaError, now: Instant, effects: list[Effect]
+    ) -> None:
         """Answer for a message that was not published: 3.1.1 cannot say so, and its connection ends."""
-        if packet.packet_id is None:
+        if packet_id is None:
             return  # at most once: the client asked for no answer
-        self._received.pop(packet.packet_id, None)
+        self._received.pop(packet_id, None)
         if not self.is_connected:
             return
         if self._version != V5:
             self._end_connection(None, problem, now, effects)
             return
-        kind = Type.PUBACK if packet.qos == 1 else Type.PUBREC
-        self._send(Ack(kind, packet.packet_id, _reason_of(problem), explained(problem)))
+        kind = Type.PUBACK if qos == 1 else Type.PUBREC
+        self._send(Ack(kind, packet_id, _reason_of(problem), explained(problem)))
 
     # -------------------------------------------------------- messages to the client
 
-    def _deliver(self, message: Message, effects: list[Effect]) -> None:
-        subscribed = self.subscriptions.get(message.number)
-        if subscribed is None or (subscribed.options.no_local and message.is_own):
-            effects.append(Acknowledge(message.token))
+    def _deliver(self, given: Messages, effects: list[Effect]) -> None:
+        subscribed, token, count = self.subscriptions.get(given.number), given.token, len(given.messages)
+        if subscribed is None or (subscribed.options.no_local and given.is_own):
+            effects.append(Acknowledge(token, count))
             return
         qos = subscribed.granted
         if not self.is_connected:
             if qos == 0 or not subscribed.is_durable:
-                effects.append(Acknowledge(message.token))
+                effects.append(Acknowledge(token, count))
             return  # a durable one comes again
+        first, done, packet_id = 0x30 | qos << 1 | given.is_retained, 0, None
+        heads: dict[tuple[str, str | None], tuple[Properties, tuple[bytes, bytes]]] = {}
+        for topic, payload, content_type in given.messages:
+            known = heads.get((topic, content_type))
+            if known is None:
+                properties = self._properties_for(content_type, subscribed.identifier)
+                is_5 = self._version == V5
+                known = (properties, message_head(topic, properties if is_5 else None))
+                heads[topic, content_type] = known
+            if qos:
+                packet_id = self._free_id()
+            written = encode_message(first, known[1], packet_id, payload)
+            if self._packet_most and len(written) > self._packet_most:
+                done += 1  # as if it had been sent (MQTT 5.0, 3.1.2.11.4)
+                continue
+            self._out += written
+            if packet_id is None:
+                done += 1
+            else:
+                publish = Publish(topic, payload, qos, given.is_retained, False, packet_id, known[0])
+                self._in_flight[packet_id] = _Outgoing(publish, token)
+        if done and token is not None:
+            effects.append(Acknowledge(token, done))
+
+    def _properties_for(self, content_type: str | None, identifier: int | None) -> Properties:
         properties: dict[int, str | tuple[int, ...]] = {}
         if self._version == V5:
-            if message.content_type is not None:
-                properties[Property.CONTENT_TYPE] = message.content_type
-            if subscribed.identifier is not None:
-                properties[Property.SUBSCRIPTION_ID] = (subscribed.identifier,)
-        packet_id = self._free_id() if qos else None
-        publish = Publish(
-            message.topic, message.payload, qos, message.is_retained, False, packet_id, properties
-        )
-        written = encode_publish(publish, is_5=self._version == V5)
-        if self._packet_most and len(written) > self._packet_most:
-            effects.append(Acknowledge(message.token))  # as if it had been sent (MQTT 5.0, 3.1.2.11.4)
-            return
-        self._out += written
-        if packet_id is None:
-            if message.token is not None:
-                effects.append(Acknowledge(message.token))
-        else:
-            self._in_flight[packet_id] = _Outgoing(publish, message.token)
+            if content_type is not None:
+                properties[Property.CONTENT_TYPE] = content_type
+            if identifier is not None:
+                properties[Property.SUBSCRIPTION_ID] = (identifier,)
+        return properties
 
     def _free_id(self) -> int:
         while True:
             self._next_id = self._next_id % _PACKET_IDS + 1
             if self._next_id not in self._in_flight:
                 return self._next_id
+
+    def _end_message(self, body: bytes, effects: list[Effect]) -> bool:
+        """Take a PUBACK on that says no more than that a message with QoS 1 has arrived; False if not so."""
+        packet_id = int.from_bytes(body, "big") if len(body) == 2 else 0
+        outgoing = self._in_flight.get(packet_id)
+        if outgoing is None or outgoing.publish is None or outgoing.publish.qos != 1:
+            return False
+        del self._in_flight[packet_id]
+        if outgoing.token is not None:
+            effects.append(Acknowledge(outgoing.token))
+        return True
 
     def _acknowledged(self, packet: Ack, effects: list[Effect]) -> None:
         packet_id = packet.packet_id

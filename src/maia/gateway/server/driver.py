@@ -7,9 +7,8 @@ to the session and performs the effects: bytes to the socket, events to the brok
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from itertools import groupby
-from typing import Final, Protocol, assert_never
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 from maia.clock import system_now
 from maia.errors import MaiaError
@@ -23,7 +22,6 @@ from maia.gateway.mqtt.effects import (
     Effect,
     Input,
     Lost,
-    Message,
     Messages,
     OpenSubscription,
     QueryState,
@@ -40,10 +38,13 @@ from maia.gateway.mqtt.packets import Connect, Reason
 from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.upstream import Progress, Upstream
 
+if TYPE_CHECKING:
+    from maia.gateway.server.connections import Connection
+
 __all__ = ["Driver", "Household"]
 
-
-_WRITTEN_TOGETHER: Final = 64 << 10
+_UNREAD_BYTES: Final = 256 << 10
+"""How much of what a client is answered may wait for it to be read before the client is not read either."""
 
 
 class Household(Protocol):
@@ -85,30 +86,29 @@ class Driver:
         self.household, self.account, self.session = household, account, session
         self.upstream: Upstream | None = None
         self.progress: dict[str, Progress] = {}
-        self.transport: asyncio.Transport | None = None
+        self.connection: Connection | None = None
         self.is_over = False
-        self._room, self._writable = asyncio.Event(), True
+        self._has_room, self._writable = asyncio.Event(), True
         self._is_reading = True
-        self._unwritten = bytearray()
-        self._answered: list[tuple[int, MaiaError | None]] = []
-        self._is_flushing = False
+        self._unwritten: list[bytes] = []
+        self._unsent: dict[Upstream, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -------------------------------------------------------- the connection's side
 
-    def attach(self, transport: asyncio.Transport, connect: Connect, assigned_id: str | None) -> None:
+    def attach(self, connection: Connection, connect: Connect, assigned_id: str | None) -> None:
         """Go on with a connection whose client has proved who it is."""
-        self.transport, self._writable, self._is_reading = transport, True, False
+        self.connection, self._writable, self._is_reading = connection, True, False
         self.feed(Attached(connect, assigned_id))
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes | memoryview) -> None:
         """Take bytes of the client."""
         self.feed(Received(data))
 
-    def lost(self, transport: asyncio.Transport, reason: Reason | None = None) -> None:
+    def lost(self, connection: Connection, reason: Reason | None = None) -> None:
         """Take note that a connection is gone, unless another has taken its place."""
-        if transport is self.transport:
+        if connection is self.connection:
             self.feed(Lost(reason))
 
     def writable(self, is_writable: bool) -> None:
@@ -122,23 +122,25 @@ class Driver:
 
     # -------------------------------------------------------- the broker's side
 
-    async def room(self) -> int:
-        """Return how many messages the client can take, when it can take any."""
-        while not self.has_room:
-            self._room.clear()
-            await self._room.wait()
-        return self.session.room
-
     @property
-    def has_room(self) -> bool:
-        """Say whether the client can take another message now."""
-        return self._writable and self.session.room > 0
+    def room(self) -> int:
+        """Return how many messages the client can take now."""
+        return self.session.room if self._writable else 0
 
-    def take(self, messages: Sequence[Message]) -> None:
+    async def until_room(self) -> None:
+        """Wait until the client can take a message."""
+        while self.room <= 0:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def take(self, messages: Messages) -> None:
         """Hand messages to the session, and what it makes of them to the client, in one write."""
-        self.household.delivered += len(messages)
-        self.feed(Messages(messages))
-        self._write_now()
+        self.household.delivered += len(messages.messages)
+        self.feed(messages)
+
+    def answered(self, answers: list[tuple[int, int, MaiaError | None]]) -> None:
+        """Take note of what the broker answered for messages of the client."""
+        self.feed(BrokerAnswered(answers))
 
     def ended(self, number: int, problem: MaiaError) -> None:
         """Take note that the broker has ended a subscription."""
@@ -151,6 +153,9 @@ class Driver:
         before = len(self.session.subscriptions)
         effects = self.session.handle(happened, system_now())
         self._perform(effects)
+        self._write_now()
+        while self._unsent:  # after all messages of one read
+            self._unsent.popitem()[0].send()
         self._check_room()
         session = self.session
         is_changed = len(session.subscriptions) != before or not session.is_connected
@@ -171,46 +176,26 @@ class Driver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _check_room(self) -> None:
-        if self.has_room:
-            self._room.set()
-        transport, wanted = self.transport, self.session.wants_input
-        if wanted is not self._is_reading and transport is not None and not transport.is_closing():
-            self._is_reading = wanted
-            if wanted:
-                transport.resume_reading()
-            else:
-                transport.pause_reading()
-
-    # Many messages come with one read, and many answers with one frame: what follows is written together.
-    def _flush_soon(self) -> None:
-        if not self._is_flushing:
-            self._is_flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flushing = False
-        while self._answered:
-            answered, self._answered = self._answered, []
-            for problem, same in groupby(answered, key=lambda one: one[1]):
-                self.feed(BrokerAnswered(tuple(handle for handle, _ in same), problem))
-        self._write_now()
+        if self.room > 0:
+            self._has_room.set()
+        if self.connection is not None:
+            wanted = self.session.wants_input and self.connection.unread < _UNREAD_BYTES
+            if wanted is not self._is_reading:
+                self._is_reading = wanted
+                self.connection.read_on(wanted)
 
     def _write_now(self) -> None:
-        if self._unwritten and self.transport is not None:
-            self.transport.write(bytes(self._unwritten))
+        if self._unwritten and self.connection is not None:
+            self.connection.write(b"".join(self._unwritten))
         self._unwritten.clear()
 
     def _perform(self, effects: Iterable[Effect]) -> None:  # noqa: PLR0912 - one case an effect
         for effect in effects:
             match effect:
                 case Write(data):
-                    self._unwritten += data
-                    if len(self._unwritten) > _WRITTEN_TOGETHER:
-                        self._write_now()
-                    else:
-                        self._flush_soon()
-                case Acknowledge(token):
-                    Upstream.acknowledge(token)
+                    self._unwritten.append(data)
+                case Acknowledge(token, messages):
+                    Upstream.acknowledge(token, messages)
                 case ToBroker():
                     self._publish(effect)
                 case CloseConnection(problem):
@@ -234,18 +219,12 @@ class Driver:
                     assert_never(effect)
 
     def _publish(self, effect: ToBroker) -> None:
-        handle = effect.handle
-
-        def answered(problem: MaiaError | None) -> None:
-            if handle is not None:
-                self._answered.append((handle, problem))
-                self._flush_soon()
-
         row = self.session.table.rows[effect.row]
         upstream = self.household.retainer(self) if row.is_retained else self.upstream
         if upstream is not None:
-            self.household.published += 1
-            upstream.publish(effect.row, effect.event, answered)
+            self.household.published += effect.rows
+            upstream.publish(effect.row, effect.columns, effect.rows, effect.handle, self.answered)
+            self._unsent[upstream] = None
 
     def _open(self, effect: OpenSubscription) -> None:
         if effect.subscribed.group is not None:
@@ -267,9 +246,9 @@ class Driver:
 
     def _close(self, problem: MaiaError | None) -> None:
         self._write_now()
-        if self.transport is not None:
-            self.transport.close()
-            self.transport = None
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
         self.household.leave(self, None)
         if problem is not None:
             self.household.note("closing", {"account": self.account, **problem.as_record()})

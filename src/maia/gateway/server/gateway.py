@@ -9,42 +9,42 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
 from maia.errors import MaiaError, Refusal, Unavailable
-from maia.gateway.mqtt.codec import Splitter, decode
 from maia.gateway.mqtt.effects import (
     Lost,
-    Message,
+    Messages,
     OpenSubscription,
     Subscribed,
     SubscriptionAnswered,
     SubscriptionEnded,
 )
-from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation, Reason
-from maia.gateway.mqtt.session import MqttSession, refused_connection
+from maia.gateway.mqtt.packets import V5, Connect, Reason
+from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.driver import Driver
 from maia.gateway.server.upstream import Progress, Upstream
 from maia.net.observer import Records
-from maia.net.tls import principal_of_leaf
 from maia.private_files import create_private, make_private_folder
 
-__all__ = ["Connection", "Gateway"]
+if TYPE_CHECKING:
+    from maia.gateway.server.connections import Connection
 
-_FIRST_PACKET_MAX: Final = 80 << 10
-"""The longest CONNECT: a will of 64 KiB fits."""
+__all__ = ["BadClientId", "Gateway"]
+
 _ROOM_S: Final = 0.005
+_HANG_UP_S: Final = 1.0
 
 
 class _KeptSession(msgspec.Struct):
@@ -68,125 +68,6 @@ class BadClientId(Refusal):
     code = "REFUSED-MQTT-CLIENT-ID"
 
 
-# ------------------------------------------------------------ one connection
-
-
-class Connection(asyncio.Protocol):
-    """One TCP or TLS connection of an MQTT client."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._splitter = Splitter(_FIRST_PACKET_MAX)
-        self._early = bytearray()
-        self._driver: Driver | None = None
-        self._welcoming: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the CONNECT, not for long."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
-        self.transport = transport
-        seconds = self._gateway.config.connect_s
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
-        self._gateway.admitted(self)
-
-    def drop(self) -> None:
-        """Close without a word."""
-        if self.transport is not None:
-            self.transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Hand bytes to the session, once there is one."""
-        if self._driver is not None:
-            self._driver.received(data)
-            return
-        if self._welcoming is not None:
-            self._early += data  # reading is paused, and this was under way
-            if len(self._early) > _FIRST_PACKET_MAX:
-                self.drop()
-            return
-        version = 0
-        try:
-            first = next(self._splitter.feed(data), None)
-            if first is None:
-                return
-            packet = decode(*first, version)
-            if not isinstance(packet, Connect):
-                raise MqttViolation("the first packet is not a CONNECT", Reason.PROTOCOL_ERROR)
-        except MqttViolation as problem:
-            said = V5 if problem.reason is not Reason.UNSUPPORTED_VERSION else V3
-            self.refuse(said, problem.reason, problem)
-            return
-        assert self.transport is not None  # noqa: S101 - set when it was made
-        self.transport.pause_reading()
-        self._welcoming = asyncio.create_task(self._welcome(packet))
-
-    async def _welcome(self, packet: Connect) -> None:
-        assert self.transport is not None  # noqa: S101 - set when it was made
-        try:
-            driver, assigned = await self._gateway.session_for(packet, self._proved())
-        except (MaiaError, OSError) as problem:
-            self.refuse(packet.version, _connack_reason(problem), problem)
-            return
-        self._gateway.welcomed(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.transport.is_closing():
-            driver.let_go()
-            return
-        self._driver = driver
-        driver.attach(self.transport, packet, assigned)
-        rest = self._splitter.take_rest() + self._early
-        if rest:
-            driver.received(rest)
-
-    def _proved(self) -> Principal | None:
-        """Return whose key the client has proved in the TLS handshake, if it has shown one."""
-        assert self.transport is not None  # noqa: S101 - set when it was made
-        tls = self.transport.get_extra_info("ssl_object")
-        leaf = None if tls is None else tls.getpeercert(binary_form=True)
-        return None if leaf is None else principal_of_leaf(leaf)
-
-    def refuse(self, version: int, reason: Reason, problem: Exception) -> None:
-        """Answer that there is no session for this client, and close."""
-        known = problem if isinstance(problem, MaiaError) else None
-        if self.transport is not None:
-            self.transport.write(refused_connection(version, reason, known))
-            self.transport.close()
-        if known is not None:
-            self._gateway.note("refused", known.as_record())
-
-    def pause_writing(self) -> None:
-        """Stop sending: the client does not read."""
-        if self._driver is not None and self._driver.transport is self.transport:
-            self._driver.writable(False)
-
-    def resume_writing(self) -> None:
-        """Go on."""
-        if self._driver is not None and self._driver.transport is self.transport:
-            self._driver.writable(True)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Let the session know."""
-        del exc
-        if self._timer is not None:
-            self._timer.cancel()
-        self._gateway.gone(self)
-        if self._driver is not None and self.transport is not None:
-            self._driver.lost(self.transport)
-
-
-def _connack_reason(problem: Exception) -> Reason:
-    match problem:
-        case BadClientId():
-            return Reason.BAD_CLIENT_ID
-        case Unavailable() | OSError():
-            return Reason.SERVER_UNAVAILABLE
-        case _:
-            return Reason.NOT_AUTHORIZED
-
-
 # ------------------------------------------------------------ share groups
 
 
@@ -202,19 +83,23 @@ class _Group:
     opened: asyncio.Task[tuple[MaiaError | None, ...]] | None = None
     members: list[tuple[Driver, int]] = field(default_factory=list)
 
-    async def room(self) -> int:
-        """Return when one of the members can take a message: one at a time, so that all get some."""
-        while not any(driver.has_room for driver, _ in self.members):
-            await asyncio.sleep(_ROOM_S)
-        return 1
+    @property
+    def room(self) -> int:
+        """Return how many messages can be taken now: one at a time, so that all members get some."""
+        return int(any(driver.room > 0 for driver, _ in self.members))
 
-    def take(self, messages: Sequence[Message]) -> None:
+    async def until_room(self) -> None:
+        """Wait until one of the members can take a message."""
+        while not self.room:
+            await asyncio.sleep(_ROOM_S)
+
+    def take(self, messages: Messages) -> None:
         """Hand a message to the member whose turn it is, of those that have room."""
         for _ in range(len(self.members)):
             driver, number = member = self.members.pop(0)
             self.members.append(member)
-            if driver.has_room:
-                driver.take([msgspec.structs.replace(one, number=number) for one in messages])
+            if driver.room > 0:
+                driver.take(msgspec.structs.replace(messages, number=number))
                 return
 
     def ended(self, number: int, problem: MaiaError) -> None:
@@ -507,6 +392,13 @@ class Gateway:
                 timer.cancel()
             self._spawn(upstream)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HANG_UP_S):
+                while self._connections:  # until clients have read why
+                    await asyncio.sleep(_ROOM_S)
+        for connection in list(self._connections):
+            connection.drop()
+        await asyncio.sleep(0)
 
     def status(self) -> dict[str, object]:
         """Return how much there is, without names."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from maia.errors import MaiaError
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
-from maia.gateway.server.gateway import Connection, Gateway
+from maia.gateway.server.connections import accept_clients
+from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.upstream import Upstream
 from maia.net.addresses import bind
 from maia.net.data_folder import own_folder
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Listening", "serve", "show_new_certificates"]
 
-_HANDSHAKE_S: Final = 10.0
 _LOOK_S: Final = 5.0
 """How often account folders are looked at for new certificates."""
 
@@ -74,13 +74,8 @@ async def serve(
             stack.push_async_callback(door.stop)  # before the listener waits for its streams to end
         if mqtt:
             taken, address = bind(config.listen)
-            server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(gateway),
-                sock=taken,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
-            )
-            stack.callback(server.close)
+            accepting = asyncio.create_task(accept_clients(gateway, taken, context))
+            stack.callback(accepting.cancel)
 
         def upstreams() -> Iterator[tuple[str, Upstream]]:
             yield from gateway.upstreams()

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
-from maia.client import RowsRefused
+from maia.client import Delivered, RowsRefused
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
+from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, rows_per_frame
 from maia.client.errors import ClientClosed
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
-from maia.events import Value
-from maia.gateway.mqtt.effects import Message, Subscribed
+from maia.events import Kind
+from maia.gateway.mqtt.effects import Messages, Subscribed
 from maia.gateway.refused_rows import refused_rows
-from maia.gateway.topic_table import Interest, Row, TopicTable, matches
+from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition
 
@@ -55,11 +56,15 @@ class UpstreamSettings:
 class Receiver(Protocol):
     """Where messages of a subscription go."""
 
-    async def room(self) -> int:
-        """Return how many messages can be taken, when it is one at least."""
+    @property
+    def room(self) -> int:
+        """Return how many messages can be taken now."""
         ...
 
-    def take(self, messages: Sequence[Message]) -> None:
+    async def until_room(self) -> None:
+        """Wait until a message can be taken."""
+
+    def take(self, messages: Messages) -> None:
         """Take as many messages as there is room for, or fewer."""
 
     def ended(self, number: int, problem: MaiaError) -> None:
@@ -105,15 +110,39 @@ class Progress:
 
 
 @dataclass(slots=True)
+class _Frame:
+    """A delivered frame as messages, and how many of them were handed on."""
+
+    messages: list[tuple[str, bytes, str | None]]
+    unwanted: frozenset[str]
+    """Topics that the filter does not admit."""
+    is_own: bool
+    position: bytes | None
+    place: _Position | None
+    at: int
+
+
+@dataclass(slots=True)
 class _Served:
     """One Maia subscription: an interest of an MQTT filter; `progress` if it is durable."""
 
+    number: int
+    subscribed: Subscribed
+    row: Row
+    receiver: Receiver
     subscription: Subscription
     progress: Progress | None
+    frame: _Frame | None = None
+    is_handing_on: bool = False
+    """True while it hands on, or waits for room to."""
     position: bytes | None = None
     """The recorded frame whose events it is taking."""
     to_skip: int = 0
     """How many more of them were handed to the session before a reconnection."""
+
+
+OnAnswers: TypeAlias = Callable[[list[tuple[int, int, MaiaError | None]]], None]
+"""Called with what the broker has answered: of each handle so many more events, in order, and why not."""
 
 
 class Upstream:
@@ -139,7 +168,7 @@ class Upstream:
         self._running: asyncio.Task[None] | None = None
         self._lanes: dict[int, _Lane] = {}
         self._served: dict[int, list[_Served]] = {}
-        self._tasks: dict[int, list[asyncio.Task[None]]] = {}
+        self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         self._progress = progress
         self.own_streams: set[bytes] = set()
 
@@ -206,7 +235,7 @@ class Upstream:
                 async with asyncio.timeout(_CLOSE_S):
                     await self.close(number, forget=forget)
         tasks = [task for some in self._tasks.values() for task in some]
-        tasks += [lane.task for lane in self._lanes.values()]
+        tasks += [lane.advertising for lane in self._lanes.values() if lane.advertising is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -216,14 +245,17 @@ class Upstream:
 
     # -------------------------------------------------------- publish
 
-    def publish(
-        self, row: int, event: Mapping[str, Value], answered: Callable[[MaiaError | None], None]
-    ) -> None:
-        """Publish an event; `answered` is called when the broker has taken it on, or why it has not."""
+    def publish(self, row: int, columns: Columns, rows: int, handle: int, answered: OnAnswers) -> None:
+        """Put events of one row behind those that wait; `send` sends them, and `answered` is called."""
         lane = self._lanes.get(row)
         if lane is None:
             lane = self._lanes[row] = _Lane(self, self._settings.table.rows[row])
-        lane.put(event, answered)
+        lane.put(columns, rows, handle, answered)
+
+    def send(self) -> None:
+        """Send what waits, as far as there is room for it; the rest follows by itself."""
+        for lane in self._lanes.values():
+            lane.send()
 
     async def advertise(self, row: Row, on_answer: Callable[[int, int, MaiaError | None], None]) -> Publisher:
         """Ask for the right to publish on a row's type."""
@@ -232,13 +264,13 @@ class Upstream:
         self.own_streams.add(publisher.stream)
         return publisher
 
-    def refused_rows(
-        self, events: Sequence[Mapping[str, Value]], refused: int, row: Row
-    ) -> frozenset[int] | None:
+    def refused_rows(self, rows: int, columns: Columns, refused: int, row: Row) -> frozenset[int] | None:
         """Return which of some events the broker has refused; None if that cannot be told."""
         constitutions = self._settings.constitutions
         principal, now = self._key.principal, system_now()
-        return refused_rows(events, refused, row.event_type, principal, self._credentials, constitutions, now)
+        return refused_rows(
+            rows, columns, refused, row.event_type, principal, self._credentials, constitutions, now
+        )
 
     # -------------------------------------------------------- subscribe
 
@@ -247,7 +279,7 @@ class Upstream:
     ) -> tuple[MaiaError | None, ...]:
         """Subscribe to everything that a filter wants; return what was refused, interest by interest."""
         problems: list[MaiaError | None] = []
-        self._served[number], self._tasks[number] = [], []
+        self._served[number] = []
         for interest in subscribed.interests:
             row = self._settings.table.rows[interest.row]
             name = (
@@ -272,12 +304,9 @@ class Upstream:
             subscription.acknowledges_itself = False
             if progress is not None:
                 progress.subscription = subscription
-            served = _Served(subscription, progress)
+            served = _Served(number, subscribed, row, receiver, subscription, progress)
             self._served[number].append(served)
-            serving = self._serve(
-                number, subscribed, row, served, receiver, is_state=asks_state and name is None
-            )
-            self._tasks[number].append(asyncio.create_task(serving))
+            self._spawn(number, self._serve(served, is_state=asks_state and name is None))
             if asks_state and name is not None:
                 self.query_state(number, subscribed, receiver)
         return tuple(problems)
@@ -294,7 +323,13 @@ class Upstream:
                         await self._take_state(number, subscribed, row, beside, receiver)
                         await beside.unsubscribe()
 
-        self._tasks.setdefault(number, []).append(asyncio.create_task(bring()))
+        self._spawn(number, bring())
+
+    def _spawn(self, number: int, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks = self._tasks.setdefault(number, set())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def forget(self, client_id: str, subscriptions: Iterable[Subscribed]) -> None:
         """End what a session left at the broker that has ended while its client was away."""
@@ -312,6 +347,7 @@ class Upstream:
         for task in self._tasks.pop(number, ()):
             task.cancel()
         for served in self._served.pop(number, ()):
+            served.subscription.on_arrival = None
             with suppress(MaiaError):
                 await served.subscription.unsubscribe(forget=forget and served.progress is not None)
 
@@ -324,38 +360,62 @@ class Upstream:
             row.event_type.name, predicate, durable=durable, after=after, state=state
         )
 
-    async def _serve(
-        self,
-        number: int,
-        subscribed: Subscribed,
-        row: Row,
-        served: _Served,
-        receiver: Receiver,
-        *,
-        is_state: bool,
-    ) -> None:
-        """Hand on what arrives until the subscription ends; an end that was not asked for is reported."""
-        try:
-            if is_state:
-                await self._take_state(number, subscribed, row, served.subscription, receiver)
-            while events := await served.subscription.some(_EVENTS_AT_A_TIME):
-                await self._hand_on(number, subscribed, row, served, events, receiver)
-        except ClientClosed:
-            return
-        except MaiaError as problem:
-            receiver.ended(number, problem)
+    async def _serve(self, served: _Served, *, is_state: bool) -> None:
+        """Hand the state on, and from then on what arrives when it arrives."""
+        if is_state:
+            try:
+                await self._take_state(
+                    served.number, served.subscribed, served.row, served.subscription, served.receiver
+                )
+            except MaiaError as problem:
+                served.receiver.ended(served.number, problem)
+                return
+        served.subscription.on_arrival = lambda: self._hand_on(served)
+        self._hand_on(served)
 
-    async def _hand_on(  # noqa: PLR0912 - which messages, and how far that brings the client
-        self,
-        number: int,
-        subscribed: Subscribed,
-        row: Row,
-        served: _Served,
-        events: list[ReceivedEvent],
-        receiver: Receiver,
-    ) -> None:
-        delivered, progress, place, skipped = events[0].delivered, served.progress, None, 0
-        position = delivered.position
+    def _hand_on(self, served: _Served) -> None:
+        """Hand on what has arrived while there is room; an end that was not asked for is reported."""
+        if served.is_handing_on:
+            return
+        served.is_handing_on = True
+        receiver = served.receiver
+        while True:
+            frame = served.frame
+            if frame is None:
+                delivered = served.subscription.next_frame()
+                if delivered is None:
+                    break
+                frame = served.frame = self._begin(served, delivered)
+            while frame.at < len(frame.messages):
+                room = receiver.room
+                if room <= 0:
+                    self._spawn(served.number, self._hand_on_later(served))
+                    return
+                self._hand_on_part(served, frame, room)
+            self._end_frame(served, frame)
+        served.is_handing_on = False
+        problem = served.subscription.problem
+        if problem is not None and not isinstance(problem, ClientClosed):
+            served.subscription.on_arrival = None
+            receiver.ended(served.number, problem)
+
+    async def _hand_on_later(self, served: _Served) -> None:
+        await served.receiver.until_room()
+        served.is_handing_on = False
+        self._hand_on(served)
+
+    def _begin(self, served: _Served, delivered: Delivered) -> _Frame:
+        frame, progress, position = delivered.frame, served.progress, delivered.position
+        columns = {
+            one.name: frame.columns[one.uid].values
+            for one in served.subscription.event_type.attributes
+            if one.uid in frame.columns
+        }
+        messages = served.row.messages_of(columns, frame.rows)
+        topics = {one[0] for one in messages}
+        wanted = served.subscribed.levels
+        unwanted = frozenset(one for one in topics if not matches(wanted, one.split("/")))
+        place, skipped = None, 0
         if progress is not None and position is not None:
             # What was handed to the session before a reconnection is sent again by the session itself.
             place = progress.place(position)
@@ -364,47 +424,45 @@ class Upstream:
                 if position != progress.position:
                     progress.done, progress.position, progress.rows = progress.position, position, 0
                     served.to_skip = 0
-            skipped = min(served.to_skip, len(events))
+            skipped = min(served.to_skip, frame.rows)
             served.to_skip -= skipped
             if place is not None:
                 place.outstanding += 1  # until all of the frame was handed on
         is_own = delivered.stream in self.own_streams
-        token = (progress, place) if progress is not None and place is not None else None
-        wanted: dict[str, bool] = {}
-        at = skipped
-        while at < len(events):
-            room = await receiver.room()
-            messages: list[Message] = []
-            part = events[at : at + room]
-            for event in part:
-                levels, payload, content_type = row.message_of(event)
-                topic = "/".join(levels)
-                is_wanted = wanted.get(topic)
-                if is_wanted is None:
-                    is_wanted = wanted[topic] = matches(subscribed.levels, levels)
-                if is_wanted:
-                    messages.append(Message(number, topic, payload, content_type, False, is_own, token))
-            at += len(part)
-            if place is not None:
-                place.outstanding += len(messages)
-            if progress is not None:
-                progress.rows += len(part)
-            if messages:
-                receiver.take(messages)
-        if progress is not None and place is not None:
-            place.outstanding -= 1
+        return _Frame(messages, unwanted, is_own, position, place, skipped)
+
+    @staticmethod
+    def _hand_on_part(served: _Served, frame: _Frame, room: int) -> None:
+        progress, place = served.progress, frame.place
+        part = frame.messages[frame.at : frame.at + room]
+        frame.at += len(part)
+        if progress is not None:
+            progress.rows += len(part)
+        if frame.unwanted:
+            part = [one for one in part if one[0] not in frame.unwanted]
+        if place is not None:
+            place.outstanding += len(part)
+        if part:
+            token = None if progress is None or place is None else (progress, place)
+            served.receiver.take(Messages(served.number, part, False, frame.is_own, token))
+
+    @staticmethod
+    def _end_frame(served: _Served, frame: _Frame) -> None:
+        served.frame, progress = None, served.progress
+        if progress is not None and frame.place is not None:
+            frame.place.outstanding -= 1
             progress.settle()
-        elif progress is not None and not progress.places and position is not None:
-            served.subscription.acknowledge(position)
+        elif progress is not None and not progress.places and frame.position is not None:
+            served.subscription.acknowledge(frame.position)
 
     async def _take_state(
         self, number: int, subscribed: Subscribed, row: Row, subscription: Subscription, receiver: Receiver
     ) -> None:
         for event in await self.newest_state(row, subscription):
-            levels, payload, content_type = row.message_of(event)
-            if payload and matches(subscribed.levels, levels):
-                await receiver.room()
-                receiver.take([Message(number, "/".join(levels), payload, content_type, True, False)])
+            topic, payload, content_type = row.message_of(event)
+            if payload and matches(subscribed.levels, topic.split("/")):
+                await receiver.until_room()
+                receiver.take(Messages(number, [(topic, payload, content_type)], True, False))
 
     async def newest_state(self, row: Row, subscription: Subscription) -> list[ReceivedEvent]:
         """Return the retained event of each topic: of several publishers, the latest."""
@@ -412,17 +470,17 @@ class Upstream:
         newest: dict[str, ReceivedEvent] = {}
         while subscription.waiting:
             for event in await subscription.some(_EVENTS_AT_A_TIME):
-                topic = "/".join(row.message_of(event)[0])
+                topic = row.message_of(event)[0]
                 if topic not in newest or event.published_at >= newest[topic].published_at:
                     newest[topic] = event
         return list(newest.values())
 
     @staticmethod
-    def acknowledge(token: object) -> None:
-        """Take note that the MQTT client has a message for good."""
+    def acknowledge(token: object, messages: int) -> None:
+        """Take note that the MQTT client has so many messages for good."""
         match token:
             case (Progress() as progress, _Position() as place):
-                place.outstanding -= 1
+                place.outstanding -= messages
                 progress.settle()
 
 
@@ -433,62 +491,122 @@ def _durable_name(client_id: str, subscribed: Subscribed, interest: Interest) ->
     return f"mqtt-{sha256(what.encode()).hexdigest()[:40]}"
 
 
+@dataclass(slots=True)
+class _Outgoing:
+    """A frame on its way to the broker, and whose events are in it, in order."""
+
+    columns: dict[str, list[object]]
+    rows: int = 0
+    size: int = 0
+    parts: list[tuple[OnAnswers, int, int]] = field(default_factory=list)
+    """Who is to be answered, under which handle, for how many events."""
+
+
 class _Lane:
     """The events of one row on their way to the broker, in order."""
 
     def __init__(self, upstream: Upstream, row: Row) -> None:
         self._upstream, self._row = upstream, row
-        self._queue: deque[tuple[Mapping[str, Value], Callable[[MaiaError | None], None]]] = deque()
-        self._sent: deque[tuple[Mapping[str, Value], Callable[[MaiaError | None], None]]] = deque()
-        self._woken, self._empty = asyncio.Event(), asyncio.Event()
+        self._rows_max = min(_EVENTS_TOGETHER, rows_per_frame(row.event_type))
+        self._long = [one.name for one in row.event_type.attributes if one.kind in (Kind.STRING, Kind.BYTES)]
+        self._queue: deque[_Outgoing] = deque()
+        self._sent: deque[_Outgoing] = deque()
+        self._empty = asyncio.Event()
         self._publisher: Publisher | None = None
-        self.task = asyncio.create_task(self._run())
+        self.advertising: asyncio.Task[None] | None = None
 
-    def put(self, event: Mapping[str, Value], answered: Callable[[MaiaError | None], None]) -> None:
-        self._queue.append((event, answered))
+    def put(self, columns: Columns, rows: int, handle: int, answered: OnAnswers) -> None:
+        if rows > self._rows_max:
+            for start in range(0, rows, self._rows_max):
+                end = min(rows, start + self._rows_max)
+                some = {name: values[start:end] for name, values in columns.items()}
+                self.put(some, end - start, handle, answered)
+            return
+        size = sum(
+            sum(map(len, filter(None, columns[name])))  # type: ignore[arg-type,misc]  # texts and bytes
+            for name in self._long
+            if name in columns
+        )
+        frame = self._queue[-1] if self._queue else None
+        if frame is None or frame.rows + rows > self._rows_max or frame.size + size > FRAME_BYTES:
+            frame = _Outgoing({one.name: [] for one in self._row.event_type.attributes})
+            self._queue.append(frame)
+        for name, values in frame.columns.items():
+            values.extend(columns.get(name) or (None,) * rows)
+        frame.rows += rows
+        frame.size += size
+        frame.parts.append((answered, handle, rows))
         self._empty.clear()
-        self._woken.set()
 
     async def drained(self) -> None:
         """Return when the broker has answered for everything."""
         if self._queue or self._sent:
             await self._empty.wait()
 
-    async def _run(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            while self._queue:
-                some = [self._queue.popleft() for _ in range(min(len(self._queue), _EVENTS_TOGETHER))]
-                unsent = some
-                try:
-                    if self._publisher is None:
-                        self._publisher = await self._upstream.advertise(self._row, self._answer)
-                    self._sent.extend(unsent)
-                    unsent = []
-                    await self._publisher.publish_many([event for event, _ in some])
-                except MaiaError as problem:
-                    # Nothing of a frame with a mistake is sent. If the publisher has ended, all are answered.
-                    if not unsent and self._publisher is not None:
-                        unsent = [self._sent.pop() for _ in range(min(len(some), len(self._sent)))][::-1]
-                    for _, answered in unsent:
-                        answered(problem)
-                    self._check_empty()
+    def send(self) -> None:
+        """Send frames while there is room for one."""
+        while self._queue:
+            if self._publisher is None:
+                if self.advertising is None:
+                    self.advertising = asyncio.create_task(self._advertise())
+                return
+            frame = self._queue.popleft()
+            self._sent.append(frame)  # an answer may come before the call returns
+            try:
+                if frame.size > EVENT_BYTES_MAX:
+                    raise EventTooLarge(
+                        f"an event of {frame.size} characters is longer than {EVENT_BYTES_MAX}"
+                    )
+                if not self._publisher.offer_columns(frame.rows, frame.columns):
+                    self._queue.appendleft(self._sent.pop())
+                    return
+            except MaiaError as problem:
+                # Nothing of a frame with a mistake is sent. If the publisher has ended, all are answered.
+                if self._sent and self._sent[-1] is frame:
+                    self._settle([self._sent.pop()], 0, problem)
+
+    async def _advertise(self) -> None:
+        try:
+            publisher = await self._upstream.advertise(self._row, self._answer)
+        except MaiaError as problem:
+            waiting, self._queue = list(self._queue), deque()
+            self.advertising = None
+            self._settle(waiting, 0, problem)
+            return
+        publisher.on_room = self.send
+        self._publisher, self.advertising = publisher, None
+        self.send()
 
     def _answer(self, rows: int, refused: int, problem: MaiaError | None) -> None:
         if problem is not None:
             self._publisher = None
-            rows = len(self._sent)
-        some = [self._sent.popleft() for _ in range(min(rows, len(self._sent)))]
-        which: frozenset[int] | None = frozenset(range(len(some)))
-        if refused:
-            problem = RowsRefused(refused)
-            which = self._upstream.refused_rows([event for event, _ in some], refused, self._row)
-        for number, (_, answered) in enumerate(some):
-            # If it is not known which were refused, none is acknowledged: it might be lost.
-            answered(problem if which is None or number in which else None)
-        self._check_empty()
+            rows = sum(frame.rows for frame in self._sent)
+        answered: list[_Outgoing] = []
+        while rows > 0 and self._sent:
+            answered.append(self._sent.popleft())
+            rows -= answered[-1].rows
+        self._settle(answered, refused, problem)
+        if problem is not None:
+            self.send()
 
-    def _check_empty(self) -> None:
+    def _settle(self, frames: list[_Outgoing], refused: int, problem: MaiaError | None) -> None:
+        """Answer for frames: all of their events have this problem, or `refused` of them were refused."""
+        parts = [part for frame in frames for part in frame.parts]
+        if refused:
+            rows = sum(frame.rows for frame in frames)
+            columns = {
+                name: [value for frame in frames for value in frame.columns[name]]
+                for name in frames[0].columns
+            }
+            problem = RowsRefused(refused)
+            which = self._upstream.refused_rows(rows, columns, refused, self._row)  # type: ignore[arg-type]
+            if which is not None:  # else none is acknowledged: it might be lost
+                parts = [(answered, handle, 1) for answered, handle, count in parts for _ in range(count)]
+        by_client: dict[OnAnswers, list[tuple[int, int, MaiaError | None]]] = {}
+        for number, (answered, handle, rows) in enumerate(parts):
+            is_good = refused and which is not None and number not in which
+            by_client.setdefault(answered, []).append((handle, rows, None if is_good else problem))
+        for answered, answers in by_client.items():
+            answered(answers)
         if not self._queue and not self._sent:
             self._empty.set()

@@ -146,18 +146,20 @@ class HttpDoor:
         query = query_of(request, Publication)
         body = await caller.body(request, self._config.limits.packet_bytes)
         said = request.headers.get("content-type")
-        number, event = self._table.event_of(query.topic, body, None if said == _CURLS_OWN else said)
+        content_type = None if said == _CURLS_OWN else said
+        number, columns = self._table.columns_of(query.topic, [body], content_type)
         answer: asyncio.Future[MaiaError | None] = asyncio.get_running_loop().create_future()
 
-        def answered(problem: MaiaError | None) -> None:
+        def answered(answers: list[tuple[int, int, MaiaError | None]]) -> None:
             if not answer.done():
-                answer.set_result(problem)
+                answer.set_result(answers[0][2])
 
         async with self.callers.client_of(caller) as client:
             if self._table.rows[number].is_retained:
                 # Brokers remember a publisher's last events for as long as it is connected.
                 client.keep_s = float(self._config.retain_s)
-            client.upstream.publish(number, event, answered)
+            client.upstream.publish(number, columns, 1, 0, answered)
+            asyncio.get_running_loop().call_soon(client.upstream.send)  # with those of other calls
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     problem = await answer

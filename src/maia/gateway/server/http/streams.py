@@ -232,11 +232,11 @@ class EventStream:
             await self._chunks.put(b"".join(shown[at : at + _EVENTS_TOGETHER]))
 
     def _written(self, row: Row, event: ReceivedEvent, *, retained: bool) -> bytes:
-        levels, payload, content_type = row.message_of(event)
-        if not matches(self._levels, levels):
+        topic, payload, content_type = row.message_of(event)
+        if not matches(self._levels, topic.split("/")):
             return b""
         data = EventData(
-            "/".join(levels),
+            topic,
             str(event.delivered.publisher),
             str(event.published_at),
             content_type=None if content_type == "application/json" else content_type,
