@@ -13,20 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
+from typing import Any
 
 from broker_row import REF, Row, world_of
-from maia.broker.sealed import publication as sealed_publication
+from maia.broker.sealed import publication
 from maia.credentials import Principal
 from maia.events import Column, Frame, Kind
 from maia.predicates import ALWAYS, Predicate
-from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, SignatureChecks
-from maia.sealing.frames.blocks import Division
-from maia.sealing.frames.ciphers import Cipher
-from maia.sealing.frames.content import OpenPart
+from maia.sealing import OpenedFrame, Sealer, SignatureChecks
+from maia.sealing.frames import content, runs, sealer
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
-from maia.wire.messages import Deliver, Publish, Sealed, SealMark
+from maia.wire.messages import Deliver, Publish
 
 CHARACTERS = 30
 
@@ -55,19 +54,14 @@ class Setting:
     filter: Predicate = ALWAYS
 
 
-class Unproved(Sealer):
-    """Seals and says nothing about it: what signing costs is the difference. No reader would accept it."""
+class _Silence:
+    """Says the same of anything."""
 
-    __slots__ = ()
+    def __init__(self, _data: bytes = b"") -> None:
+        pass
 
-    def _said(
-        self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, divided: Division
-    ) -> list[list[bytes]]:
-        return [[bytes(32)]] * len(parts)
-
-    def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
-        """Leave the signature out."""
-        return [draft.frame for draft in drafts]
+    def digest(self) -> bytes:
+        return _SAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +70,19 @@ class _Believed:
     signer: Principal
 
 
-def _believe(opened: OpenedFrame, _keys: EpochKeys | None, _checks: SignatureChecks) -> _Believed:
-    return _Believed(opened, Principal(opened.frame.signer))
-
-
-def _believe_further(believed: _Believed, _opened: OpenedFrame, _keys: EpochKeys) -> _Believed:
-    return believed
+_SAID = bytes(32)
+_UNPROVED: Sequence[tuple[Any, str, object]] = (
+    (Sealer, "sign", lambda _self, drafts: [draft.frame for draft in drafts]),
+    (SignatureChecks, "check", lambda _self, frame, _root: Principal(frame.signer)),
+    (sealer, "sha256", _Silence),
+    (sealer, "frame_root", lambda _described, _columns: _SAID),
+    (runs, "sha256", _Silence),
+    (runs, "frame_root", lambda _described, _columns: _SAID),
+    (content, "sha256", _Silence),
+    (publication, "verify_frame", lambda one, _keys, _checks: _Believed(one, Principal(one.frame.signer))),
+    (publication, "verify_further", lambda believed, _opened, _keys: believed),
+)
+"""What leaves the proof out at either end: what it costs is measured. No reader would accept it."""
 
 
 class Line:
@@ -102,9 +103,6 @@ class Line:
         )
         self.published_at = int(self.row.now)
         self.sequence = count(0)
-        if setting.proof is Proof.NONE and setting.level is not None:
-            first = self.row.brokers[0]._state
-            first.seals.sealer = Unproved(first.key, random=first.random, process_id=lambda: 0)
 
     def carry(self) -> Sequence[Frame]:
         """Take the frames of one read from the publisher to the subscriber."""
@@ -116,15 +114,15 @@ class Line:
         return [self.receive(data) for data in self.row.at_last(sent)]
 
     def carry_unproved(self) -> Sequence[Frame]:
-        """Do the same where the last broker believes whatever it is told."""
-        proving = sealed_publication.verify_frame, sealed_publication.verify_further
-        # What proving costs is measured.
-        sealed_publication.verify_frame = _believe  # type: ignore[assignment]
-        sealed_publication.verify_further = _believe_further  # type: ignore[assignment]
+        """Do the same where nothing is proved."""
+        usual = [getattr(where, name) for where, name, _ in _UNPROVED]
         try:
+            for where, name, other in _UNPROVED:
+                setattr(where, name, other)
             return self.carry()
         finally:
-            sealed_publication.verify_frame, sealed_publication.verify_further = proving
+            for (where, name, _), was in zip(_UNPROVED, usual, strict=True):
+                setattr(where, name, was)
 
     def publish(self) -> bytes:
         """The publisher."""

@@ -185,7 +185,7 @@ class Broker:
         if plan is None:
             return len(data), None  # what keeps the first from it keeps most of a read
         run = run_of(plan, data)
-        together = take_together(state, plan, run, now) if len(run) > 1 else None
+        together = take_together(state, plan, run, data, now) if len(run) > 1 else None
         if together is None:
             return max(_ALONE, len(run)), None
         link.heard_at, link.silent_rounds = now, 0

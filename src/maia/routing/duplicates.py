@@ -167,19 +167,21 @@ class DuplicateMemory:
             self._bounded(known)
         return fresh
 
-    def are_new(self, publisher: bytes, stream: bytes, numbers: Sequence[int]) -> bool:
+    def are_new(self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes = b"") -> bool:
         """Say whether no row of some publications was here before; their numbers grow."""
-        known = self._streams.get((publisher, stream, b""))
+        known = self._streams.get((publisher, stream, signer))
         return known is None or known.follow(numbers) or not any(map(known.rows_of, numbers))
 
-    def remember_all(self, publisher: bytes, stream: bytes, numbers: Sequence[int]) -> None:
+    def remember_all(
+        self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes = b""
+    ) -> None:
         """Remember whole publications that are new; their numbers grow."""
-        known = self._stream((publisher, stream, b""))
+        known = self._stream((publisher, stream, signer))
         if known.follow(numbers):
             known.ends[known.starts[0]] = numbers[-1] + 1
             return
         for number in numbers:
-            self.remember(publisher, stream, number)
+            self.new_rows(publisher, stream, number, signer=signer)
 
     def unseen_rows(
         self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS, signer: bytes = b""

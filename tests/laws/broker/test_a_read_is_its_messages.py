@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from maia.broker import Broker
+from maia.broker.settings import LedgerSettings
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from maia.events import Instant, frame_of
+from maia.events import Instant, Kind, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator
-from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
-from maia.wire.effects import Close, Effect, LinkId, Received, Send
-from maia.wire.messages import Ping, Publish
+from maia.sealing.frames.content import whole_plaintext
+from maia.sealing.frames.proof import BadFrameProof
+from maia.types import SealingLevel
+from maia.wire.codec import decode, encode
+from maia.wire.columns import encode_column, frame_to_columns
+from maia.wire.effects import Close, Count, Disclose, Effect, LinkId, Received, Send
+from maia.wire.messages import Ping, Publish, Sealed
 from support.broker import NOW, Net
+from support.forging import reseal
+from support.random_cases import usually
+from support.sealed_net import EVERYTHING
+from support.sealed_publications import READ, WRITE, PublishingNet
 
 PLATES = ("AE05 XYZ", "LB02 KRT", None)
 NEAR, FAR = "CCS broker", "Met broker"
@@ -25,27 +36,44 @@ FILTERS = (
     Comparison(NUMBERPLATE, Operator.NE, PLATES[0]),
     Comparison(TIMESTAMP, Operator.GT, Instant(NOW + 3)),
 )
+SEALED = {"attributes": EVERYTHING, "events": EVERYTHING, "some keys": (None, NUMBERPLATE), "no keys": ()}
+"""Sealed types, by the keys of the broker in the middle."""
 
+worlds = st.sampled_from(["plain", "on record", *SEALED])
 # What comes next in a read: nearly always the next event.
 kinds = st.sampled_from(["event"] * 12 + ["two", "again", "gap", "ping", "unknown", "rubbish", "cut", "zero"])
 reads = st.lists(st.lists(st.tuples(kinds, st.sampled_from(PLATES)), min_size=1, max_size=24), max_size=3)
 wishes = st.lists(st.tuples(st.booleans(), st.sampled_from(FILTERS)), max_size=4)
+# What becomes of a read between two brokers: nearly always nothing.
+troubles = st.lists(
+    st.tuples(
+        st.sampled_from(["again", "swapped", "lost", "altered"]), st.integers(0, 23), st.integers(0, 999)
+    ),
+    max_size=2,
+)
 
 
 class World:
-    """A camera at one broker, readers at that one and at another."""
+    """A camera at one broker, readers at that one and at another; for a sealed type, one in the middle."""
 
-    def __init__(self, wanted: list[tuple[bool, object]]) -> None:
-        self.net, self.next = Net(), 1
-        self.near, self.far = self.net.broker(NEAR), self.net.broker(FAR, seeds=[NEAR])
+    def __init__(self, kind: str, wanted: list[tuple[bool, object]]) -> None:
+        self.next = 1
+        ledger = {"ledger": LedgerSettings(of_all_types=True)} if kind == "on record" else {}
+        self.net = Net(**ledger) if kind not in SEALED else _sealed_net(kind)
+        if kind not in SEALED:
+            self.net.broker(NEAR)
+            self.net.broker(FAR, seeds=[NEAR])
         here, there = self.net.client("billing office"), self.net.client("billing office", at=FAR)
         for is_near, one in wanted:
             (here if is_near else there).subscribe(one)
         self.camera = self.net.client("camera at Victoria")
         self.ref = self.camera.advertise()
-        (entry,) = self.near.broker._state.links[self.camera.link].advertisements.values()
+        (entry,) = self.broker(NEAR)._state.links[self.camera.link].advertisements.values()
         self.type_id = entry.right.event_type.type_id
         self.camera.publish(self.ref, event(0, PLATES[0]))
+
+    def broker(self, name: str) -> Broker:
+        return self.net.brokers[name].broker
 
     def read(self, given: list[tuple[str, str | None]]) -> list[bytes]:
         return [self._message(kind, plate) for kind, plate in given]
@@ -66,7 +94,7 @@ class World:
 
     def memory(self) -> list[object]:
         found: list[object] = []
-        for one in (self.near, self.far):
+        for one in self.net.brokers.values():
             state = one.broker._state
             lines = [state.retained.line(said.frame) for _, _, said in state.retained.of_type(self.type_id)]
             spilled = [
@@ -75,11 +103,29 @@ class World:
             ]
             order = list(state.routes.order._last.items())
             found += [lines, spilled, order, state.routes.seen.exported(), state.counters]
+            found += [state.seals.sealer._counter, state.seals.checks._good]
         return found
 
-    @property
-    def hop(self) -> tuple[LinkId, LinkId]:
-        return next((at[1], to[1]) for at, to in self.net.wires.items() if at[0] == NEAR)
+    def onward(self, name: str, effects: list[Effect]) -> Iterator[tuple[str, LinkId, list[bytes]]]:
+        """Yield what a broker has sent to others, by the broker and link where it arrives."""
+        for (here, link), (there, at) in self.net.wires.items():
+            if here == name and (sent := to(effects, link)):
+                yield there, at, sent
+
+
+def _sealed_net(kind: str) -> PublishingNet:
+    """Return a network of three brokers; that in the middle carries what it has no subscribers for."""
+    level = SealingLevel.EVENT if kind == "events" else SealingLevel.ATTRIBUTE
+    net = PublishingNet(level, share_plaintext=False)
+    net.entitle(NEAR, READ, WRITE)
+    net.entitle(FAR, READ)
+    if SEALED[kind]:
+        net.entitle(net.name_near_the_type(NEAR, FAR), READ)
+    near, middle, far = net.three()
+    net.hold(near, *EVERYTHING)
+    net.hold(far, *EVERYTHING)
+    net.hold(middle, *SEALED[kind])
+    return net
 
 
 def event(number: int, plate: str | None) -> dict:
@@ -88,49 +134,105 @@ def event(number: int, plate: str | None) -> dict:
 
 
 def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    return [effect for one in data for effect in broker.take_on(Received(link, one), NOW)]
+    return broker.signed([effect for one in data for effect in broker.take_on(Received(link, one), NOW)])
+
+
+def together(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
+    return broker.signed(broker.take_on_read(link, data, NOW))
 
 
 def to(effects: list[Effect], link: LinkId) -> list[bytes]:
     return [one.data for one in effects if type(one) is Send and one.link == link]
 
 
+def in_trouble(data: list[bytes], befalls: list[tuple[str, int, int]]) -> list[bytes]:
+    for what, number, byte in befalls:
+        at = number % len(data)
+        if what == "again":
+            data = [*data[: at + 1], *data[at:]]
+        elif what == "swapped":
+            data = [*data[at:], *data[:at]]
+        elif what == "lost":
+            data = [*data[:at], *data[at + 1 :]] or data
+        else:
+            one = bytearray(data[at])
+            one[byte % len(one)] ^= 1
+            data = [*data[:at], bytes(one), *data[at + 1 :]]
+    return data
+
+
+def with_examples(test: Callable[..., None]) -> Callable[..., None]:
+    """Try each trouble with each kind of world, in the middle of a read that is taken on together."""
+    read = [("event", plate) for plate in PLATES[:2]] * 6
+    for kind in ("plain", "attributes", "events", "no keys"):
+        for trouble in ("again", "swapped", "altered"):
+            test = example(kind, [(False, ALWAYS)], [read], [(trouble, 5, 400)])(test)
+    return test
+
+
 @pytest.mark.laws
-@settings(max_examples=30, deadline=None)
-@given(wishes, reads)
-def test_events_of_one_read_leave_as_if_they_had_come_one_by_one(wanted, given_reads):
-    quick, slow = World(wanted), World(wanted)
-    here, there = slow.hop
+@settings(max_examples=usually(24, laws=300), deadline=None)
+@given(worlds, wishes, reads, troubles)
+@with_examples
+def test_events_of_one_read_leave_as_if_they_had_come_one_by_one(kind, wanted, given_reads, befalls):
+    quick, slow = World(kind, wanted), World(kind, wanted)
     for given_read in given_reads:
         data = slow.read(given_read)
         assert quick.read(given_read) == data
-        left = one_by_one(slow.near.broker, slow.camera.link, data)
-        assert quick.near.broker.take_on_read(quick.camera.link, data, NOW) == left
-        carried = to(left, here)
-        arrived = one_by_one(slow.far.broker, there, carried)
-        assert quick.far.broker.take_on_read(there, carried, NOW) == arrived
-        if slow.camera.link in slow.near.broker._state.links and "rubbish" not in dict(given_read):
+        arrives = [(NEAR, slow.camera.link, data)]
+        while arrives:
+            name, link, data = arrives.pop()
+            left = one_by_one(slow.broker(name), link, data)
+            assert together(quick.broker(name), link, data) == left
+            arrives += [(*where, in_trouble(sent, befalls)) for *where, sent in slow.onward(name, left)]
+        if slow.camera.link in slow.broker(NEAR)._state.links and "rubbish" not in dict(given_read):
             assert quick.memory() == slow.memory()
 
 
-def test_events_of_one_read_are_taken_on_together(monkeypatch):
-    world = World([(True, ALWAYS), (False, FILTERS[1])])
-    here, there = world.hop
+@pytest.mark.parametrize("kind", ["plain", "on record", *SEALED])
+def test_events_of_one_read_are_taken_on_together(kind, monkeypatch):
+    world = World(kind, [(True, ALWAYS), (False, FILTERS[1])])
     monkeypatch.setattr(Broker, "take_on", None)  # the way of one by one
-    left = world.near.broker.take_on_read(
-        world.camera.link, world.read([("event", PLATES[0]), ("event", PLATES[1])] * 20), NOW
-    )
-    carried = to(left, here)
-    assert len(carried) == 20  # every other one: their numbers have gaps
-    assert world.far.broker.take_on_read(there, carried, NOW)
+    read = world.read([("event", PLATES[0]), ("event", PLATES[1])] * 20)
+    arrives, brokers = [(NEAR, world.camera.link, read)], []
+    while arrives:
+        name, link, data = arrives.pop()
+        left = together(world.broker(name), link, data)
+        assert any(isinstance(one, Disclose) for one in left) == (kind == "on record")
+        brokers.append(name)
+        arrives += world.onward(name, left)
+        # every other one is wanted: their numbers have gaps
+        assert all(len(sent) == 20 for _, _, sent in arrives)
+    assert len(brokers) == len(world.net.brokers)
 
 
 def test_what_no_key_can_have_published_costs_its_sender_the_link():
-    quick, slow = World([(False, ALWAYS)]), World([(False, ALWAYS)])
-    here, there = slow.hop
+    quick, slow = World("plain", [(False, ALWAYS)]), World("plain", [(False, ALWAYS)])
     data = slow.read([("event", PLATES[0])] * 2)
-    sent = to(one_by_one(slow.near.broker, slow.camera.link, data), here)
+    ((_, there, sent),) = slow.onward(NEAR, one_by_one(slow.broker(NEAR), slow.camera.link, data))
     forged = [one.replace(slow.camera.principal.key, bytes(32)) for one in sent]
-    ended = one_by_one(slow.far.broker, there, forged)
+    ended = one_by_one(slow.broker(FAR), there, forged)
     assert any(isinstance(one, Close) for one in ended)
-    assert quick.far.broker.take_on_read(there, forged, NOW) == ended
+    assert together(quick.broker(FAR), there, forged) == ended
+
+
+def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobody():
+    """A49: its broker holds the keys of the type, and put another value under the publisher's signature."""
+    quick, slow = World("attributes", [(False, ALWAYS)]), World("attributes", [(False, ALWAYS)])
+    data, found = slow.read([("event", PLATES[0])] * 8), []
+    for world, take in ((slow, one_by_one), (quick, together)):
+        ((middle, there, sent),) = world.onward(NEAR, take(world.broker(NEAR), world.camera.link, data))
+        frame = decode(sent[4])
+        assert isinstance(frame, Sealed)
+        keys = world.broker(FAR)._state.seals.keys(frame.type_id, frame.epoch)
+        at = [column.uid for column in frame.columns].index(NUMBERPLATE)
+        other = whole_plaintext(1, encode_column(Kind.STRING, (PLATES[1],)))
+        columns = list(frame.columns)
+        columns[at] = replace(columns[at], sealed=reseal(frame, NUMBERPLATE, other, keys))
+        sent[4] = encode(replace(frame, columns=columns))
+        ((far, there, sent),) = world.onward(middle, take(world.broker(middle), there, sent))
+        found.append(take(world.broker(far), there, sent))
+    assert found[0] == found[1]
+    delivered = [decode(one.data) for one in found[1] if type(one) is Send]
+    assert len(delivered) == 7
+    assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]

@@ -4,39 +4,47 @@ A busy publisher's events arrive many at a time, each a frame of its own. What t
 same for all of them, because nothing else happens in between: the right, the type, the router. This
 is looked at once (`plan_of`), and their values are checked, shaped and matched as one frame. What leaves is
 what leaves if they are taken on one after the other (`path.py`), byte by byte and in the same order;
-only where an index is asked may deliveries of one event to different classes change places.
+only where an index is asked may deliveries of one event to different classes change places. Events of
+a sealed type are sealed, or proved and opened, one after the other all the same (`sealed/batches.py`).
 
 Everything is looked at before anything is changed. Whatever is out of the ordinary, a number that was
-here before, a value that is refused, a sealed type, a ledger, is left to the path: None says so.
+here before, a value that is refused, a recorded type, is left to the path: None says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
+from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type
 from maia.broker.publication.retained import remember_passing
 from maia.broker.publication.retained_cache import REMEMBERED, RetainedFrame
 from maia.broker.publication.transit import Transit, check_kinds
 from maia.broker.routing.aggregation import note_arrival
+from maia.broker.sealed.batches import is_ordinary, keys_for_events, opened_events
+from maia.broker.sealed.forwarding import send_once_signed
 from maia.broker.sessions.links import Advertisement, Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import Seen, SubscriberGroup, deliveries
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant, Kinds
-from maia.routing.table.hops import LOCAL
+from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
+from maia.sealing import EpochKeys, Publication
+from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.types import Sealing
 from maia.wire.codec import decode, encode_known
 from maia.wire.columns import encode_column, events_to_frame, kind_to_number
 from maia.wire.effects import Count, Effect, LinkId, Send
-from maia.wire.messages import Carried, Column, Message, Publish, Published
+from maia.wire.messages import Carried, Column, Message, Publish, Published, Sealed
 
-__all__ = ["Plan", "may_go_together", "plan_of", "run_of", "take_together"]
+__all__ = ["Event", "Plan", "may_go_together", "plan_of", "run_of", "take_together"]
 
-_BEGINNINGS: Final = {Role.CLIENT: b"\x96\x14", Role.BROKER: b"\x99\x1e"}
-"""How the messages begin that may be taken on together: `Publish` of clients, `Carried` of brokers."""
+Event: TypeAlias = Publish | Carried | Sealed
+_BEGINNINGS: Final = {Role.CLIENT: (b"\x96\x14",), Role.BROKER: (b"\x99\x1e", b"\xdc\x00\x13\x1f")}
+"""How messages begin that may be taken on together: `Publish` of clients; `Carried`, `Sealed` of brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +59,23 @@ class Plan:
     """The kinds that a publisher's version has; None for what other brokers send, in any version."""
     entry: Advertisement | None = None
     """The advertisement of a publisher of this broker."""
+    sealing: Sealing | None = None
+    """How the type is sealed, as far as that is known here."""
+    signer: bytes = b""
+    """Who signs, or has signed, what is sealed; empty for what is not."""
+    epoch: int = 0
 
     def is_for(self, message: Message) -> bool:
         """Say whether a message is one event of the same stream."""
         if self.entry is not None:
             return type(message) is Publish and message.ref == self.entry.ref and message.rows == 1
+        if type(message) is Sealed:
+            is_signed_alike = message.signer == self.signer and message.epoch == self.epoch
+        else:
+            is_signed_alike = type(message) is Carried and not self.signer
         return (
-            type(message) is Carried
+            is_signed_alike
+            and isinstance(message, Carried | Sealed)
             and message.rows == 1
             and not message.kept
             and message.stream == self.stream
@@ -65,11 +83,16 @@ class Plan:
             and message.publisher == self.publisher.key
         )
 
+    @property
+    def key(self) -> TypeId:
+        """Return the type as the routing table names it."""
+        return book_key_of_sealed(self.type_id) if self.signer else self.type_id
+
 
 def may_go_together(link: Link, data: bytes) -> bool:
     """Say whether a message of a peer begins as one that may be taken on together with others."""
-    beginning = _BEGINNINGS.get(link.role)
-    return beginning is not None and data.startswith(beginning)
+    beginnings = _BEGINNINGS.get(link.role)
+    return beginnings is not None and data.startswith(beginnings)
 
 
 def plan_of(state: BrokerState, link: Link, data: bytes, now: Instant) -> Plan | None:
@@ -79,11 +102,11 @@ def plan_of(state: BrokerState, link: Link, data: bytes, now: Instant) -> Plan |
         first = decode(data)
         if type(first) is Publish:
             plan = _plan_of_publisher(state, link, first, now)
-        elif type(first) is Carried:
+        elif type(first) is Carried or type(first) is Sealed:
             plan = _plan_of_neighbour(state, link, first, now)
     except MaiaError:
         return None  # the path says what is wrong with it
-    return plan if plan is not None and plan.is_for(first) and _is_plain(state, plan.type_id) else None
+    return plan if plan is not None and plan.is_for(first) and _is_usual(state, plan) else None
 
 
 def _plan_of_publisher(state: BrokerState, link: Link, first: Publish, now: Instant) -> Plan | None:
@@ -93,30 +116,48 @@ def _plan_of_publisher(state: BrokerState, link: Link, first: Publish, now: Inst
     right = entry.right
     if not state.authoriser.holds(right, now) or right.basis.is_rated or entry.shaper.transform is not None:
         return None
-    return Plan(link, right.event_type.type_id, link.peer, entry.stream, entry.writes.kinds, entry)
+    type_id = right.event_type.type_id
+    sealing, waiting, signer = state.types.sealing(type_id), state.seals.publishing, b""
+    if sealing is not None:
+        if not state.seals.has_begun(type_id, now) or waiting.holds(type_id, (link.id, first.ref)):
+            return None
+        signer = state.principal.key
+    return Plan(link, type_id, link.peer, entry.stream, entry.writes.kinds, entry, sealing, signer)
 
 
-def _plan_of_neighbour(state: BrokerState, link: Link, first: Carried, now: Instant) -> Plan | None:
-    type_id = first.type_id
+def _plan_of_neighbour(state: BrokerState, link: Link, first: Carried | Sealed, now: Instant) -> Plan | None:
+    type_id, publisher = first.type_id, first.publisher
+    sealing = state.types.sealing(type_id)
+    if isinstance(first, Carried):
+        if sealing is not None:
+            return None
+        plan = Plan(link, type_id, principal_from_bytes(publisher), first.stream, None)
+    else:
+        stream = (publisher, first.stream, first.signer)
+        if state.blinded.is_id(type_id) or state.seals.carrying.holds(type_id, stream):
+            return None
+        if sealing is not None and first.level < LEVEL_NUMBERS[sealing.level]:
+            return None
+        whose = link, type_id, principal_from_bytes(publisher), first.stream
+        plan = Plan(*whose, None, None, sealing, first.signer, first.epoch)
     if not state.routes.is_current(link.id) or not is_known_type(state, type_id):
         return None
-    if not state.router.expects(link, type_id, now):
-        return None
-    return Plan(link, type_id, principal_from_bytes(first.publisher), first.stream, None)
+    return plan if state.router.expects(link, plan.key, now) else None
 
 
-def _is_plain(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether nothing but filters and Views decides what becomes of a type's events."""
-    types = state.types
-    is_recorded = state.recording is not None or state.disclosures is not None
-    is_special = types.sealing(type_id) is not None or types.holds_topics(type_id)
-    is_special = is_special or types.requires_ledger(type_id) or type_id in state.statements.streams
-    return not is_recorded and not is_special and state.router.asks_filters_alone
+def _is_usual(state: BrokerState, plan: Plan) -> bool:
+    """Say whether nothing but filters, Views and seals decides what becomes of a type's events."""
+    type_id, types = plan.type_id, state.types
+    if state.recording is not None or types.holds_topics(type_id) or type_id in state.statements.streams:
+        return False
+    _, refused = ledger_for(state, type_id)
+    is_sealed_as_usual = not plan.signer or is_ordinary(state, plan.sealing)
+    return refused is None and is_sealed_as_usual and state.router.asks_filters_alone
 
 
-def run_of(plan: Plan, data: Sequence[bytes]) -> list[Publish | Carried]:
+def run_of(plan: Plan, data: Sequence[bytes]) -> list[Event]:
     """Return the messages at the beginning of a read that are of the stream of the plan, in their order."""
-    run: list[Publish | Carried] = []
+    run: list[Event] = []
     for one in data:
         if not may_go_together(plan.link, one):
             break
@@ -124,7 +165,7 @@ def run_of(plan: Plan, data: Sequence[bytes]) -> list[Publish | Carried]:
             message = decode(one)
         except MaiaError:
             break  # the path says what is wrong with it
-        if not plan.is_for(message) or not isinstance(message, Publish | Carried):
+        if not plan.is_for(message) or not isinstance(message, Event):
             break
         if run and message.sequence <= run[-1].sequence:
             break
@@ -133,41 +174,78 @@ def run_of(plan: Plan, data: Sequence[bytes]) -> list[Publish | Carried]:
 
 
 def take_together(
-    state: BrokerState, plan: Plan, run: Sequence[Publish | Carried], now: Instant
+    state: BrokerState, plan: Plan, run: Sequence[Event], data: Sequence[bytes], now: Instant
 ) -> list[Effect] | None:
-    """Take events of one stream on, as the path would one by one; None if it has to."""
-    publisher, stream = plan.publisher.key, plan.stream
-    frame, seen, numbers = _read(state, plan, run), state.routes.seen, [one.sequence for one in run]
-    if frame is None or not seen.are_new(publisher, stream, numbers):
+    """Take events of one stream on, as the path would one by one; None if it has to.
+
+    `data` are the bytes in which they came, and more perhaps.
+    """
+    publisher, stream, signer = plan.publisher.key, plan.stream, plan.signer
+    seen, numbers = state.routes.seen, [one.sequence for one in run]
+    read = _read(state, plan, run, now)
+    if read is None or not seen.are_new(publisher, stream, numbers):
         return None
+    whole, missing, unjudged = read.whole, read.missing, b""
+    if plan.entry is None and signer:
+        # Frames of a signer that is not judged here use up its own numbers alone (A85).
+        unjudged = b"" if plan.type_id in state.audiences and not read.is_unread else signer
+        if not seen.are_new(publisher, stream, numbers, signer):
+            return None
     readers: list[list[SubscriberGroup]] = [[] for _ in run]
     audience = state.audiences.get(plan.type_id)
-    if audience is not None:
-        for key, rows in audience.matched(frame).items():
+    if audience is not None and not read.is_unread:
+        for key, rows in audience.matched(whole.frame).items():
             group = audience.classes[key]
+            if missing and not missing.isdisjoint(group.asks):
+                continue
             if group.shown is None or group.summaries is not None:
                 return None
             for row in rows:
                 readers[row].append(group)
-        if not state.routes.order.admit(publisher, stream, numbers[0]):
+        if not state.routes.order.admit(publisher, stream, numbers[0], signer):
             return None
-        state.routes.order.admit(publisher, stream, numbers[-1])
+        state.routes.order.admit(publisher, stream, numbers[-1], signer)
     # From here on nothing is refused any more.
-    seen.remember_all(publisher, stream, numbers)
+    seen.remember_all(publisher, stream, numbers, unjudged)
     if plan.entry is not None:
         plan.entry.last_sequence = numbers[-1]
     hops: list[list[LinkId]] = [[] for _ in run]
     source = plan.link.id if plan.entry is None else None
-    whole = Transit(plan.type_id, plan.publisher, stream, numbers[0], run[0].published_at, frame)
-    for link, rows in state.router.targets(plan.type_id, whole, source=source).items():
+    targets = state.router.targets(plan.key, whole, source=source, missing=missing, signer=signer)
+    for link, rows in targets.items():
         for row in rows:
             hops[row].append(link)
-    return _left(state, plan, run, whole, readers, hops, now)
+    leaving = list(zip(run, data, read.columns, readers, hops))  # noqa: B905 - there may be more data
+    return _left(state, plan, read, leaving, now)
 
 
-def _read(state: BrokerState, plan: Plan, run: Sequence[Publish | Carried]) -> Frame | None:
-    """Return the events as rows of one frame, as they will travel; None if one of them may not."""
-    frame, entry = events_to_frame([one.columns for one in run], plan.kinds), plan.entry
+class _Events(NamedTuple):
+    """Events that were read and may travel."""
+
+    whole: Transit
+    """All of them as the rows of one frame, with what was opened of them."""
+    columns: Sequence[Sequence[Column]]
+    """The columns of each in the clear, as they travel."""
+    missing: frozenset[AttributeUid] = frozenset()
+    """Attributes that were not opened."""
+    keys: EpochKeys | None = None
+    """With which a publisher's events are sealed."""
+    is_unread: bool = False
+    """Whether they are for others alone: this broker has no keys of their type."""
+
+
+def _read(state: BrokerState, plan: Plan, run: Sequence[Event], now: Instant) -> _Events | None:
+    """Return the events as they will travel; None if one of them may not."""
+    entry, sealing, first = plan.entry, plan.sealing, run[0]
+    about = plan.type_id, plan.publisher, plan.stream, first.sequence, first.published_at
+    if plan.signer and entry is None:
+        opened = opened_events(state, [one for one in run if isinstance(one, Sealed)], now)
+        if opened is None:
+            return None
+        whole = Transit(*about, opened.frame)
+        return _Events(whole, opened.columns, opened.missing, is_unread=opened.is_unread)
+    columns = [one.columns for one in run if not isinstance(one, Sealed)]
+    frame = events_to_frame(columns, plan.kinds)
     if frame is None:
         return None
     if entry is None:
@@ -175,75 +253,103 @@ def _read(state: BrokerState, plan: Plan, run: Sequence[Publish | Carried]) -> F
             check_kinds(frame, state.types.kinds(plan.type_id))
         except MaiaError:
             return None
-        return frame
+        return _Events(Transit(*about, frame), columns)
     shaped = entry.shaper.shape(frame)
-    is_repeated = entry.last_sequence is not None and run[0].sequence <= entry.last_sequence
-    return None if shaped.refused or is_repeated else shaped.frame
+    is_repeated = entry.last_sequence is not None and first.sequence <= entry.last_sequence
+    if shaped.refused or is_repeated:
+        return None
+    forced = _forced(shaped.frame, entry)
+    if forced or len(columns[0]) != len(shaped.frame.columns):
+        uids = tuple(shaped.frame.columns)
+        by_uid = [{column.uid: column for column in one} for one in columns]
+        columns = [[forced.get(uid) or one[uid] for uid in uids] for one in by_uid]
+    whole, keys = Transit(*about, shaped.frame), None
+    if sealing is not None:
+        moments = [one.published_at for one in run]
+        keys = keys_for_events(state, whole, columns, moments, now)
+        if keys is None:
+            return None
+    return _Events(whole, columns, keys=keys)
+
+
+_ONE_ROW: Final = range(1)
+_Leaving: TypeAlias = tuple[Event, bytes, Sequence[Column], Sequence[SubscriberGroup], Sequence[LinkId]]
+"""An event, its bytes as it came, its columns in the clear, and who gets it: subscribers, neighbours."""
 
 
 def _left(
-    state: BrokerState,
-    plan: Plan,
-    run: Sequence[Publish | Carried],
-    whole: Transit,
-    readers: Sequence[Sequence[SubscriberGroup]],
-    hops: Sequence[Sequence[LinkId]],
-    now: Instant,
+    state: BrokerState, plan: Plan, read: _Events, leaving: Sequence[_Leaving], now: Instant
 ) -> list[Effect]:
     """Return what leaves for each event: to subscribers, to neighbours, to its publisher."""
     effects: list[Effect] = []
-    forced = {} if plan.entry is None else _forced(whole, plan.entry)
-    retained_from = len(run) - REMEMBERED
-    for row, message in enumerate(run):
-        columns = message.columns
-        if forced or len(columns) != len(whole.frame.columns):
-            by_uid = {column.uid: column for column in columns}
-            columns = [forced.get(uid) or by_uid[uid] for uid in whole.frame.columns]
-        if readers[row]:
-            labels = whole.labels_of(message.sequence, message.published_at)
-            for group in readers[row]:
+    publisher, stream, _ = read.whole.identity
+    ledger, _ = ledger_for(state, plan.type_id)
+    retained_from = len(leaving) - REMEMBERED
+    for row, (message, data, columns, readers, hops) in enumerate(leaving):
+        if readers:
+            labels = read.whole.labels_of(message.sequence, message.published_at)
+            for group in readers:
                 assert group.shown is not None  # noqa: S101 - asked before
                 shown = [column for column in columns if column.uid in group.shown]
+                if ledger is not None:
+                    identity = publisher, stream, message.sequence
+                    ledger.record(state.links, [group.members], identity, {group.shown: _ONE_ROW}, now)
                 effects += deliveries(labels, Seen(1, shown, {}), [group.members])
-        carried = message if isinstance(message, Carried) else None
-        if hops[row] or row >= retained_from:
-            carried = carried or Carried(
-                plan.type_id,
-                plan.publisher.key,
-                plan.stream,
-                message.sequence,
-                message.published_at,
-                1,
-                [],
-                columns,
-            )
-            if row >= retained_from:
-                _retain(state, plan, carried, now)
-        if carried is not None and hops[row]:
-            data = encode_known(carried)
-            for link in hops[row]:
-                effects.append(Send(link, data))
+        if isinstance(message, Publish):
+            carried = None
+            if row >= retained_from and plan.entry is not None:
+                carried = _carried(plan, message, columns)
+                state.retained.remember(RetainedFrame(carried, now, LOCAL, plan.entry.right))
+            effects += _published(state, plan, read, message, columns, hops, carried)
+            continue
+        if row >= retained_from:
+            remember_passing(state, message, plan.link.id, now)
+        if read.is_unread:
+            effects.append(Count("maia_frames_unread_total"))
+        # What is passed on as it came has one form: the bytes in which it came.
+        effects += [Send(link, data) for link in hops]
+        if isinstance(message, Carried):
+            for link in hops:
                 state.routes.spill.of(link).sent_bytes += len(data)
-        if plan.entry is not None:
-            effects.append(Send(plan.link.id, encode_known(Published(plan.entry.ref, message.sequence, 0))))
-            effects.append(Count("maia_rows_published_total", 1))
-        elif carried is not None:
-            taken = 1 if readers[row] or hops[row] else 0
-            effects += note_arrival(state, plan.link, carried, rows=1, taken=taken)
+            taken = 1 if readers or hops else 0
+            effects += note_arrival(state, plan.link, message, rows=1, taken=taken)
     return effects
 
 
-def _forced(whole: Transit, entry: Advertisement) -> dict[AttributeUid, Column]:
+def _carried(plan: Plan, message: Publish, columns: Sequence[Column]) -> Carried:
+    whose, label = (plan.publisher.key, plan.stream), (message.sequence, message.published_at)
+    return Carried(plan.type_id, *whose, *label, 1, [], list(columns))
+
+
+def _published(
+    state: BrokerState,
+    plan: Plan,
+    read: _Events,
+    message: Publish,
+    columns: Sequence[Column],
+    hops: Sequence[LinkId],
+    carried: Carried | None,
+) -> list[Effect]:
+    """Return how an event of a publisher of this broker leaves for neighbours, and its answer."""
+    effects: list[Effect] = []
+    if hops and plan.sealing is None:
+        data = encode_known(carried or _carried(plan, message, columns))
+        for link in hops:
+            effects.append(Send(link, data))
+            state.routes.spill.of(link).sent_bytes += len(data)
+    elif hops and plan.sealing is not None and read.keys is not None:
+        about = Publication(plan.publisher, plan.stream, message.sequence, message.published_at, 1)
+        draft = state.seals.sealer.draft(columns, about, keys=read.keys, level=plan.sealing.level)
+        effects += [send_once_signed(state, link, draft.frame, draft) for link in hops]
+    effects.append(Send(plan.link.id, encode_known(Published(message.ref, message.sequence, 0))))
+    effects.append(Count("maia_rows_published_total", 1))
+    return effects
+
+
+def _forced(frame: Frame, entry: Advertisement) -> dict[AttributeUid, Column]:
     """Return the columns that are the same in every event, as they travel."""
     return {
         uid: Column(uid, kind_to_number(one.kind), encode_column(one.kind, one.values))
         for uid, one in entry.shaper.forced.items()
-        if uid in whole.frame.columns
+        if uid in frame.columns
     }
-
-
-def _retain(state: BrokerState, plan: Plan, carried: Carried, now: Instant) -> None:
-    if plan.entry is None:
-        remember_passing(state, carried, plan.link.id, now)
-    else:
-        state.retained.remember(RetainedFrame(carried, now, LOCAL, plan.entry.right))

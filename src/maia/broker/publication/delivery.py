@@ -15,7 +15,7 @@ from maia.ledger.records import Summarised
 from maia.types import VerifiedType
 from maia.wire.effects import Count, Effect
 
-__all__ = ["check_ledger", "close_periods", "deliver", "put_on_record", "schedule_closing"]
+__all__ = ["check_ledger", "close_periods", "deliver", "ledger_for", "put_on_record", "schedule_closing"]
 
 
 def deliver(
@@ -37,7 +37,7 @@ def deliver(
         return []
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence, signer):
         return [Count("maia_late_frames_total")]  # order comes first
-    ledger, refused = _ledger_for(state, transit.type_id)
+    ledger, refused = ledger_for(state, transit.type_id)
     if refused is not None:
         return [Count("maia_frames_refused_total", labels={"code": refused.code})]
     known = vouched_for(state.attached, transit, now)
@@ -45,7 +45,7 @@ def deliver(
         return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken))
 
     def record(members: Members, frame: Transit, seen: Seen) -> None:
-        ledger.record(state.links, members, frame, seen.shown, now)
+        ledger.record(state.links, members, frame.identity, seen.shown, now)
 
     return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record))
 
@@ -57,14 +57,14 @@ def put_on_record(
 
     Raise LedgerRequired if it may not be sent, because it cannot be put on record.
     """
-    ledger, refused = _ledger_for(state, entry.right.event_type.type_id)
+    ledger, refused = ledger_for(state, entry.right.event_type.type_id)
     if refused is not None:
         raise refused
     if ledger is not None:
-        ledger.record(state.links, [{entry.link: [entry.ref]}], transit, seen.shown, now)
+        ledger.record(state.links, [{entry.link: [entry.ref]}], transit.identity, seen.shown, now)
 
 
-def _ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:
+def ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:
     """Return where deliveries of a type go on record, if they do, and why they may not be made."""
     ledger, required = state.disclosures, state.types.requires_ledger(type_id)
     if ledger is None and required:
@@ -90,7 +90,7 @@ def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effe
     audience = state.audiences.get(type_id)
     if audience is None:
         return []
-    ledger, refused = _ledger_for(state, type_id)
+    ledger, refused = ledger_for(state, type_id)
     effects: list[Effect] = []
     for delivery in audience.close_periods(now):
         if refused is not None:
@@ -104,7 +104,7 @@ def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effe
             source = Summarised(
                 delivery.stream, delivery.number, int(period.start), int(period.ends), period.events
             )
-            ledger.record(state.links, [delivery.members], transit, shown, now, source)
+            ledger.record(state.links, [delivery.members], transit.identity, shown, now, source)
         effects += summary_deliveries(transit, delivery)
         effects.append(Count("maia_summaries_delivered_total", frame.rows))
     if left_out := audience.take_left_out():

@@ -17,7 +17,6 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.publication.transit import Transit
 from maia.broker.sessions.links import Link, Subscription
 from maia.credentials import Principal
 from maia.events import AttributeUid, Instant
@@ -90,13 +89,14 @@ class Disclosures:
         self,
         links: Mapping[LinkId, Link],
         members: Sequence[Mapping[LinkId, Sequence[int]]],
-        transit: Transit,
+        identity: tuple[bytes, bytes, int],
         shown: Mapping[frozenset[AttributeUid], Sequence[int]],
         now: Instant,
         source: Summarised | None = None,
     ) -> None:
         """Put rows of a frame on record: which of them show which attributes to these members.
 
+        `identity` says which frame it is, by publisher, stream and number.
         `source` says what the rows of a summary were made of.
         """
         records = self._records
@@ -124,12 +124,12 @@ class Disclosures:
             audience = single[1]
         if source is not None:
             records.append(source)
-        at, publisher, stream, sequence = +now, transit.publisher.key, transit.stream, transit.sequence
+        at = +now
         for attributes, rows in shown.items():
             known = self._shown.get(attributes)
             number = self._attributes(attributes, records) if known is None else known
             ranges = (rows[0], 0) if len(rows) == 1 else to_ranges(rows)
-            records.append(Disclosed(at, audience, number, publisher, stream, sequence, ranges))
+            records.append(Disclosed(at, audience, number, *identity, ranges))
 
     def _begin(self, now: Instant) -> Begin:
         self._grounds.clear()

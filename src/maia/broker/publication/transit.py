@@ -92,6 +92,11 @@ class Transit(msgspec.Struct, frozen=True):
         return b"" if self.author is None else self.author.requires
 
     @property
+    def identity(self) -> tuple[bytes, bytes, int]:
+        """Return what tells a frame from all others: its publisher's key, stream and number."""
+        return self.publisher.key, self.stream, self.sequence
+
+    @property
     def matched(self) -> Frame:
         """Return the frame as filters see it: with what the statement here says of its publisher."""
         if self.author is None or not self.author.statement:

@@ -14,6 +14,7 @@ in it counts, and cover ends where it is opened.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -57,14 +58,17 @@ from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.sealing.frames.opened_frame import drafted_frame, open_further, verify_further
 from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
-from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
+from maia.wire.messages import Column, OpenContent, Publish, Sealed, SealedWithPlaintext
 
 __all__ = [
     "carry_sealed",
     "carry_sealed_with_plaintext",
+    "check_sealed_size",
     "learn_what_is_at_hand",
+    "may_publish",
     "pass_on_overdue",
     "sealed_alone",
+    "sealing_keys",
     "send_cover",
     "send_sealed",
     "take_on_again",
@@ -195,6 +199,13 @@ def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: In
 
 def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
     """Return keys for all of a frame; refuse one that could not be sealed, or that no reader would open."""
+    keys = sealing_keys(state, transit, sealing, now)
+    check_sealed_size(transit.columns())
+    return keys
+
+
+def sealing_keys(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
+    """Return keys for all attributes of a frame at its moment, whatever size it has."""
     name = state.blinded.publishing_id(transit.type_id, now)
     if name is None:
         raise KeyMissing("this broker does not hold the key of the type's own group")
@@ -209,9 +220,13 @@ def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, n
             # The key server has not made it yet, as of an attribute that is new: the publisher tries again.
             raise KeysAwaited(f"the key of attribute `{lacking}` is not here yet")
         raise KeyMissing(f"this broker does not hold the key of attribute `{lacking or '*'}`")
-    if sum([len(column.data) for column in transit.columns()]) > _SEALED_BYTES_MAX:
-        raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
     return keys
+
+
+def check_sealed_size(columns: Iterable[Column]) -> None:
+    """Refuse a frame that is too long to be sealed."""
+    if sum([len(column.data) for column in columns]) > _SEALED_BYTES_MAX:
+        raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
 
 
 def _sealed(
@@ -389,9 +404,15 @@ def _is_entitled(
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
     signer = verify_further(arrived.verified, sealed.opened, keys).signer
     type_id = state.blinded.type_of(sealed.type_id)
+    return may_publish(state, type_id, signer, sealed.missing.union(sealed.part.frame.columns), now)
+
+
+def may_publish(
+    state: BrokerState, type_id: bytes, signer: Principal, uids: frozenset[AttributeUid], now: Instant
+) -> bool:
+    """Say whether a signer is known to be entitled to these attributes; refuse one that is not."""
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
-    uids = sealed.missing.union(sealed.part.frame.columns)
     answer = state.writers.judge(signer, state.types.versions(type_id), uids, now)
     if answer is False:
         raise SignerNotEntitled("a frame was signed by a principal that may not publish what is in it")

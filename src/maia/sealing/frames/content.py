@@ -45,10 +45,11 @@ __all__ = [
     "leaves_of_parts",
     "parts_of",
     "plaintext_of",
-    "plaintexts_of",
     "read_content",
     "read_plaintext",
     "read_whole_column",
+    "whole_head",
+    "whole_plaintext",
 ]
 
 LEVEL_NUMBERS: Final = {SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
@@ -141,17 +142,10 @@ def plaintext_of(part: OpenPart) -> bytes:
     return b"".join((head, lengths, column.data, _padding(length)))
 
 
-def plaintexts_of(parts: Sequence[OpenPart]) -> list[bytes]:
-    """Return the same for all parts of a frame."""
-    if parts and (not parts[0].uid or parts[0].columns[0].lengths):
-        return [plaintext_of(part) for part in parts]
-    # Most frames are one block. Their columns are written without a call for each.
-    return [
-        b"".join((_LENGTH_AND_KIND.pack(length, one.kind), one.data, _padding(length)))
-        for part in parts
-        for one in (part.columns[0].column,)
-        for length in (1 + len(one.data),)
-    ]
+def whole_plaintext(kind: int, data: bytes) -> bytes:
+    """Return the same for a column of one block."""
+    length = 1 + len(data)
+    return b"".join((_LENGTH_AND_KIND.pack(length, kind), data, _padding(length)))
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -162,8 +156,8 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
     return read_content(uid, plaintext[_LENGTH_BYTES:end], blocks=blocks, rows=rows)
 
 
-def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], start_bytes: int) -> OpenPart:
-    """Read the same for a column of a frame that was signed as one block, as most are.
+def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], start_bytes: int) -> Column:
+    """Read the one column that was sealed as one in a frame that was signed as one block, as most are.
 
     `starts` are those of `column_starts`, each of so many bytes.
     """
@@ -171,7 +165,7 @@ def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], s
     kind = starts.get(plaintext[_LENGTH_BYTES : _LENGTH_BYTES + start_bytes])
     if kind is None:
         raise BadContent("what was sealed is no column of its frame")
-    return OpenPart(uid, [OpenColumn(Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end]))])
+    return Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end])
 
 
 @lru_cache(maxsize=4096)
@@ -279,7 +273,7 @@ def leaves_of_parts(
         ]
     # Most frames are one block. Their columns are hashed without a call for each.
     return [
-        [sha256(b"".join((by.salt, counter, _whole_head(one.uid, one.kind), one.data[start:]))).digest()]
+        [sha256(b"".join((by.salt, counter, whole_head(one.uid, one.kind), one.data[start:]))).digest()]
         for part, by in zip(parts, ciphers, strict=True)
         for one in (part.columns[0].column,)
     ]
@@ -304,7 +298,8 @@ def _leaves_of_several(
 
 
 @lru_cache(maxsize=8192)
-def _whole_head(uid: str, kind: int) -> bytes:
+def whole_head(uid: str, kind: int) -> bytes:
+    """Return what is hashed between the salt of a column's only block and its values."""
     return _head(uid, kind) + _BLOCK_NUMBERS[0]
 
 

@@ -37,6 +37,7 @@ from maia.sealing.frames.blocks import (
 from maia.sealing.frames.ciphers import EpochKeys, description, frame_binding, nonce
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
+    OpenColumn,
     OpenPart,
     column_starts,
     content_of,
@@ -136,7 +137,7 @@ class VerifiedFrame(Proof):
 
 def closed_frame(frame: Sealed) -> OpenedFrame:
     """Return a frame of which nothing is opened; refuse one whose fields contradict each other."""
-    divided = _checked_shape(frame)
+    divided = check_shape(frame)
     return OpenedFrame(frame, description(frame), divided, divided.rows_left(frame.blocks), {})
 
 
@@ -144,6 +145,8 @@ def drafted_frame(draft: Draft) -> OpenedFrame:
     """Return a frame that was drafted here, and is to be signed, as what it is to its sealer: open."""
     frame = draft.frame
     parts = {part.uid: part for part in draft.parts}
+    if not parts:
+        parts = {column.uid: OpenPart(column.uid, [OpenColumn(column)]) for column in draft.columns}
     divided = division(frame.rows, frame.block_rows)
     # Who cuts a frame asks for the leaves of its blocks; one block is never cut.
     leaves = dict(zip(parts, draft.leaves, strict=True)) if divided.numbers else _NO_LEAVES
@@ -169,19 +172,20 @@ def open_further(
     starts, start_bytes = column_starts(rows)
     uids = tuple([column.uid for column in frame.columns])
     parts: dict[str, OpenPart] = {}
-    for column, cipher in zip(frame.columns, keys.ciphers(uids, frame.sealed_by.instance), strict=True):
-        uid = column.uid
+    for sealed, cipher in zip(frame.columns, keys.ciphers(uids, frame.sealed_by.instance), strict=True):
+        uid = sealed.uid
         if uid in known:
             parts[uid] = known[uid]
         elif cipher is not None and (only is None or not uid or uid in only):
             try:
-                plaintext = cipher.decrypt(number, column.sealed, binding + uid.encode())
+                plaintext = cipher.decrypt(number, sealed.sealed, binding + uid.encode())
             except InvalidTag:
                 raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
             if blocks or not uid:
                 parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
             else:
-                parts[uid] = read_whole_column(uid, plaintext, starts, start_bytes)
+                column = read_whole_column(uid, plaintext, starts, start_bytes)
+                parts[uid] = OpenPart(uid, [OpenColumn(column)])
     return replace(opened, parts=parts)
 
 
@@ -234,7 +238,7 @@ class SaidBySigner:
         said = [leaves[0] if len(leaves) == 1 else commitment_of(leaves) for leaves in self.leaves(parts)]
         for column, commitment in zip(columns, said, strict=True):
             if column.commitment != commitment:
-                raise _not_what_was_signed(column)
+                raise not_what_was_signed(column)
 
     def leaves(self, parts: Sequence[OpenPart]) -> list[list[bytes]]:
         """Return what is to be said of each block that is here, for each part."""
@@ -248,18 +252,19 @@ class SaidBySigner:
         here = dict(zip(self._opened.blocks or (0,), leaves, strict=True))
         tree = known_tree(here, count=len(self._opened.divided.counts), path=column.path)
         if top_of(tree) != column.commitment:
-            raise _not_what_was_signed(column)
+            raise not_what_was_signed(column)
         return tree
 
 
-def _not_what_was_signed(column: SealedColumn) -> BadFrameProof:
+def not_what_was_signed(column: SealedColumn) -> BadFrameProof:
+    """Return the refusal of a column of which the signer said something else."""
     return BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
 
 
 # ------------------------------------------------------------ the shape of a frame
 
 
-def _checked_shape(frame: Sealed) -> Division:
+def check_shape(frame: Sealed) -> Division:
     """Return how a frame is divided; refuse one whose fields contradict each other, before any is used."""
     kept, columns = frame.kept, frame.columns
     if kept and (len(kept) != frame.rows or any(b <= a for a, b in pairwise(kept))):
@@ -337,8 +342,10 @@ __all__ = [
     "BrokenSeal",
     "OpenedFrame",
     "VerifiedFrame",
+    "check_shape",
     "closed_frame",
     "drafted_frame",
+    "not_what_was_signed",
     "open_frame",
     "open_further",
     "verify_frame",

@@ -16,6 +16,7 @@ each, then `sign` them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Final, NoReturn
 
 import msgspec
@@ -28,12 +29,13 @@ from maia.sealing.frames.blocks import Division, array_header, commitment_of, di
 from maia.sealing.frames.ciphers import INSTANCE_BYTES, Cipher, EpochKeys, description, frame_binding, nonce
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
-    OpenColumn,
     OpenPart,
     column_to_seal,
     leaves_of_parts,
     parts_of,
-    plaintexts_of,
+    plaintext_of,
+    whole_head,
+    whole_plaintext,
 )
 from maia.sealing.frames.proof import BATCH_MAX, batch_of, frame_root
 from maia.types import SealingLevel
@@ -113,8 +115,10 @@ class Draft(msgspec.Struct, frozen=True):
     frame: Sealed
     described: bytes
     root: bytes
-    parts: Sequence[OpenPart]
-    leaves: Sequence[Sequence[bytes]]
+    columns: Sequence[WireColumn]
+    parts: Sequence[OpenPart] = ()
+    """What was sealed as one each, if that is not one column each in one block."""
+    leaves: Sequence[Sequence[bytes]] = ()
     """What was said of the blocks of each part."""
 
     def __repr__(self) -> str:
@@ -185,34 +189,29 @@ class Sealer:
         values: Mapping[AttributeUid, Column] | None = None,
     ) -> Draft:
         """Return a frame sealed, to be signed together with others."""
-        divided = about.divided()
-        parts = parts_of(_opened(columns, divided, values), level=level)
-        mark = self.next_mark()
+        divided, mark = about.divided(), self.next_mark()
         frame = _skeleton(about, divided, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
-        binding, number = frame_binding(described, mark, []), nonce(mark)
-        ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
-        said = self._said(parts, ciphers, mark, divided)
-        sealed = [
-            cipher.encrypt(number, plaintext, binding + part.uid.encode())
-            for part, cipher, plaintext in zip(parts, ciphers, plaintexts_of(parts), strict=True)
-        ]
-        frame.columns.extend(
-            [
-                SealedColumn(
-                    part.uid, ciphertext, leaves[0] if len(leaves) == 1 else commitment_of(leaves), b""
-                )
-                for part, ciphertext, leaves in zip(parts, sealed, said, strict=True)
-            ]
-        )
-        return Draft(frame, described, frame_root(described, frame.columns), parts, said)
-
-    def _said(
-        self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, divided: Division
-    ) -> list[list[bytes]]:
-        """Return what is said of the blocks of each part, and will be signed."""
+        binding, number, counter = frame_binding(described, mark, []), nonce(mark), counter_bytes(mark)
         start = len(array_header(divided.rows))
-        return leaves_of_parts(parts, ciphers, counter_bytes(mark), blocks=divided.numbers, start=start)
+        if level is SealingLevel.ATTRIBUTE and not divided.numbers:
+            # Most frames are one block. Their columns are sealed without a call for each step.
+            ciphers = ciphers_for(keys, tuple([column.uid for column in columns]), mark)
+            for column, cipher in zip(columns, ciphers, strict=True):
+                uid, kind, data = column.uid, column.kind, column.data
+                said = sha256(b"".join((cipher.salt, counter, whole_head(uid, kind), data[start:]))).digest()
+                sealed = cipher.encrypt(number, whole_plaintext(kind, data), binding + uid.encode())
+                frame.columns.append(SealedColumn(uid, sealed, said, b""))
+            return Draft(frame, described, frame_root(described, frame.columns), columns)
+        parts = parts_of(
+            [column_to_seal(one, _values(values, one.uid), divided) for one in columns], level=level
+        )
+        ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
+        blocks = leaves_of_parts(parts, ciphers, counter, blocks=divided.numbers, start=start)
+        for part, cipher, leaves in zip(parts, ciphers, blocks, strict=True):
+            sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
+            frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
+        return Draft(frame, described, frame_root(described, frame.columns), columns, parts, blocks)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
@@ -247,14 +246,6 @@ def ciphers_for(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> list[
 def counter_bytes(origin: SealMark) -> bytes:
     """Return what tells the leaves of one frame from those of the next."""
     return origin.counter.to_bytes(_COUNTER_BYTES, "big")
-
-
-def _opened(
-    columns: Sequence[WireColumn], divided: Division, values: Mapping[AttributeUid, Column] | None
-) -> list[OpenColumn]:
-    if not divided.numbers:
-        return list(map(OpenColumn, columns))
-    return [column_to_seal(one, _values(values, one.uid), divided) for one in columns]
 
 
 def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[Value] | None:

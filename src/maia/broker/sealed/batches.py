@@ -1,0 +1,100 @@
+"""How are single events of one sealed stream sealed or opened that arrive with one read?
+
+`publication/batches.py` takes such events on together, and asks here for what is sealed about them: the
+keys with which a publisher's events are sealed, and what a neighbour's frames show. The meaning is
+`sealed/publication.py`. What is asked there of each frame is asked here of all of them, once where the
+answer is the same. Whatever is refused or out of the ordinary is left to it: None says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from maia.broker.publication.transit import Transit, check_kinds
+from maia.broker.sealed.publication import check_sealed_size, may_publish, sealing_keys
+from maia.broker.state import BrokerState
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Frame, Instant
+from maia.routing.table.hops import book_key_of_sealed
+from maia.sealing import EpochKeys
+from maia.sealing.frames.runs import open_run
+from maia.types import Sealing
+from maia.wire.columns import events_to_frame
+from maia.wire.messages import Column, Sealed
+
+__all__ = ["OpenedEvents", "is_ordinary", "keys_for_events", "opened_events"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEvents:
+    """What single events from a neighbour show here, as the rows of one frame."""
+
+    frame: Frame = field(repr=False)
+    columns: Sequence[Sequence[Column]] = field(repr=False)
+    """The same for each event, as it travels in the clear."""
+    missing: frozenset[AttributeUid]
+    """Attributes that the events have, or may have, and that were not opened."""
+    is_unread: bool = False
+    """Whether they are for others alone: this broker has no keys of the type."""
+
+
+def is_ordinary(state: BrokerState, sealing: Sealing | None) -> bool:
+    """Say whether sealed frames go as they are, under the id of their type and at once."""
+    is_covered = sealing is not None and (sealing.blinded or sealing.cover is not None)
+    return not is_covered and not state.settings.share_plaintext
+
+
+# ------------------------------------------------------------ this broker's publishers
+
+
+def keys_for_events(
+    state: BrokerState,
+    whole: Transit,
+    columns: Sequence[Sequence[Column]],
+    moments: Sequence[int],
+    now: Instant,
+) -> EpochKeys | None:
+    """Return the keys with which events of these moments are sealed; `whole` has all of them as its rows."""
+    sealing = state.types.sealing(whole.type_id)
+    if sealing is None:
+        return None
+    try:
+        check_sealed_size([column for one in columns for column in one])
+        keys = sealing_keys(state, whole, sealing, now)
+    except MaiaError:
+        return None
+    # If readers accept an epoch for the earliest and for the latest moment, they do for those between.
+    found = [state.seals.sealing_keys(whole.type_id, Instant(at), now) for at in {min(moments), max(moments)}]
+    return keys if all(one is keys for one in found) else None
+
+
+# ------------------------------------------------------------ other brokers
+
+
+def opened_events(state: BrokerState, run: Sequence[Sealed], now: Instant) -> OpenedEvents | None:
+    """Prove and open what a neighbour sent, and judge its signer if a subscriber here is to have it."""
+    first, seals = run[0], state.seals
+    type_id, epoch, moments = first.type_id, first.epoch, [one.published_at for one in run]
+    ring, kinds = seals.ring_of(type_id), state.types.kinds(type_id)
+    try:
+        if ring is None:
+            closed = open_run(run, None, seals.checks, only=None).closed.difference([""])
+            missing = frozenset(map(AttributeUid, closed)).union(kinds)
+            return OpenedEvents(Frame(len(run), {}), [()] * len(run), missing, is_unread=True)
+        keys = seals.keys(type_id, epoch)
+        if keys is None or not all(ring.opens(epoch, Instant(at), now) for at in moments):
+            return None
+        is_read = type_id in state.audiences
+        asked = state.routes.book.asked_about(book_key_of_sealed(type_id))
+        opened = open_run(run, keys, seals.checks, only=None if is_read else asked)
+        frame = events_to_frame(opened.columns) if opened.columns[0] else Frame(len(run), {})
+        if frame is None:
+            return None
+        check_kinds(frame, kinds)
+        missing = frozenset(kinds) if "" in opened.closed else frozenset(map(AttributeUid, opened.closed))
+        if is_read and not may_publish(state, type_id, opened.signer, missing.union(frame.columns), now):
+            return None
+    except MaiaError:
+        return None
+    return OpenedEvents(frame, opened.columns, missing)
