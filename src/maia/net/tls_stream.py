@@ -321,8 +321,9 @@ class TlsStream(SocketStream):
         tls, incoming, plain = self.tls, self._incoming, self._memory.plain
         size, has_ended = 0, False
         try:
-            # Asking for a record that is not there costs an exception, so we look first.
-            while incoming.pending or tls.pending():
+            # Asking for a record that is not there costs an exception, so we look first. A read takes a whole
+            # record, so that OpenSSL never holds the rest of one that was opened.
+            while incoming.pending:
                 # With a buffer it returns how many bytes there were, which its stub does not say.
                 read: int = tls.read(_RECORD_BYTES, plain[size:])  # type: ignore[assignment]
                 if not read:
