@@ -122,15 +122,19 @@ class Broker:
 
     def signed(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of a turn: what it sealed under one signature, what it delivers on record."""
-        effects, ledger = signed(self._state, effects), self._state.disclosures
+        state = self._state
+        ledger = state.disclosures
+        if state.seals.unsigned:
+            effects = signed(state, effects)
         return effects if ledger is None else [*ledger.entries(), *effects]
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
         state = self._state
-        effects = self._all_the_rest(now) if state.rest else []
-        if state.timers.is_due(now) and not state.is_draining:  # then all links are closed
-            effects += run_expired_timers(state, now)
+        if state.rest:
+            return [*self._all_the_rest(now), *self.take_on(happened, now)]
+        is_due = state.timers.is_due(now) and not state.is_draining  # then all links are closed
+        effects = run_expired_timers(state, now) if is_due else []
         if type(happened) is Received and (link := state.links.get(happened.link)) is not None:
             effects += self._received(link, happened.data, now)  # nearly always
             return self._completed(effects, now)

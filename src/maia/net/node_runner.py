@@ -257,7 +257,7 @@ class NodeRunner:
             self._take_on_read = node.take_on_read
         self._store: Store = MemoryStore() if store is None else store
         self._records: Records = QuietRecords() if records is None else records
-        self._clock = clock
+        self._clock, self._now = clock, clock()
         self._after_inputs = after_inputs
         self._inputs: deque[Input] = deque()
         self._is_busy = False
@@ -388,7 +388,7 @@ class NodeRunner:
 
     def _rest(self) -> list[Effect] | None:
         try:
-            return self._go_on(self._clock())
+            return self._go_on(self._now)  # the moment of the input that it is the rest of
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded
             self._note_failure("Rest", problem)
             return []
@@ -405,10 +405,11 @@ class NodeRunner:
 
     def _handled(self, happened: Input, data: Sequence[bytes]) -> Sequence[Effect]:
         """Let the node take an input on, or all messages of one read."""
+        now = self._now = self._clock()
         try:
             if data and self._take_on_read is not None and type(happened) is Received:
-                return self._take_on_read(happened.link, data, self._clock())
-            return self._take_on(happened, self._clock())
+                return self._take_on_read(happened.link, data, now)
+            return self._take_on(happened, now)
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
             self._note_failure(type(happened).__name__, problem)
             if self._stops_when_it_fails:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Annotated, Final, TypeAlias, cast, get_args
 
@@ -60,6 +60,7 @@ __all__ = [
     "kind_from_number",
     "kind_to_number",
     "kinds_of_columns",
+    "layout_key",
     "layout_of",
     "single_event",
 ]
@@ -363,6 +364,7 @@ class Layout:
 
 
 _uid_and_kind: Final = attrgetter("uid", "kind")
+_data: Final = attrgetter("data")
 
 
 def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None) -> Frame | None:
@@ -391,12 +393,17 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
         return None
 
 
+def layout_key(columns: Sequence[WireColumn]) -> LayoutKey:
+    """Return what `layout_of` knows columns by."""
+    return tuple(map(_uid_and_kind, columns))
+
+
 def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[AttributeUid, Value] | None:
     """Return the values of one event, whose columns are as the layout says; null where there is none.
 
     Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at closer.
     """
-    data = [column.data for column in columns]
+    data = list(map(_data, columns))
     try:
         decoded = layout.single.decode(layout.header + b"".join(data))
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -406,10 +413,13 @@ def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[Attribut
     for at in layout.texts:
         if b"\0" in data[at] or len(data[at]) > STRING_BYTES_MAX:
             return None
+    event = dict(zip(layout.kinds, chain.from_iterable(decoded)))  # noqa: B905 - as many: counted
     for at, kind in layout.perhaps_odd:
-        if _may_hold_odd_values(kind, decoded[at], data[at]):
+        if kind is Kind.BYTES and len(data[at]) > STRING_BYTES_MAX:
             return None
-    event = {uid: value for uid, (value,) in zip(layout.kinds, decoded)}  # noqa: B905 - as many: counted
+        (value,) = decoded[at]
+        if type(value) is float and (not math.isfinite(value) or data[at].endswith(_MINUS_ZERO)):
+            return None
     for _, uid in layout.moments:
         if (moment := event[uid]) is not None:
             event[uid] = int.__new__(Instant, moment)

@@ -1,6 +1,11 @@
-"""Events that arrive in one read leave as if they had come one by one: the same bytes, the same memory."""
+"""However single events are taken on, what leaves is what leaves on the path: the same bytes and memory.
+
+They are taken on together where they arrive in one read, and on a shorter way where they come alone.
+"""
 
 from __future__ import annotations
+
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +17,7 @@ from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
-from maia.wire.effects import Close, Effect, LinkId, Received, Send
+from maia.wire.effects import Close, Count, Effect, LinkId, Received, Send
 from maia.wire.messages import Ping, Publish
 from support.broker import NOW, Net
 
@@ -39,6 +44,7 @@ class World:
         self.net, self.next = Net(), 1
         self.near, self.far = self.net.broker(NEAR), self.net.broker(FAR, seeds=[NEAR])
         here, there = self.net.client("billing office"), self.net.client("billing office", at=FAR)
+        self.reader = here
         for is_near, one in wanted:
             (here if is_near else there).subscribe(one)
         self.camera = self.net.client("camera at Victoria")
@@ -88,7 +94,17 @@ def event(number: int, plate: str | None) -> dict:
 
 
 def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    return [effect for one in data for effect in broker.take_on(Received(link, one), NOW)]
+    effects = [effect for one in data for effect in broker.take_on(Received(link, one), NOW)]
+    return [*effects, *broker._all_the_rest(NOW)]
+
+
+def on_the_path(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
+    with patch("maia.broker.node.publish_single", lambda *_: None):
+        return one_by_one(broker, link, data)
+
+
+def in_one_read(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
+    return [*broker.take_on_read(link, data, NOW), *broker._all_the_rest(NOW)]
 
 
 def to(effects: list[Effect], link: LinkId) -> list[bytes]:
@@ -98,19 +114,31 @@ def to(effects: list[Effect], link: LinkId) -> list[bytes]:
 @pytest.mark.laws
 @settings(max_examples=30, deadline=None)
 @given(wishes, reads)
-def test_events_of_one_read_leave_as_if_they_had_come_one_by_one(wanted, given_reads):
-    quick, slow = World(wanted), World(wanted)
+def test_events_leave_as_they_do_on_the_path(wanted, given_reads):
+    slow, others = World(wanted), {in_one_read: World(wanted), one_by_one: World(wanted)}
     here, there = slow.hop
     for given_read in given_reads:
         data = slow.read(given_read)
-        assert quick.read(given_read) == data
-        left = one_by_one(slow.near.broker, slow.camera.link, data)
-        assert quick.near.broker.take_on_read(quick.camera.link, data, NOW) == left
+        left = on_the_path(slow.near.broker, slow.camera.link, data)
         carried = to(left, here)
-        arrived = one_by_one(slow.far.broker, there, carried)
-        assert quick.far.broker.take_on_read(there, carried, NOW) == arrived
-        if slow.camera.link in slow.near.broker._state.links and "rubbish" not in dict(given_read):
-            assert quick.memory() == slow.memory()
+        arrived = on_the_path(slow.far.broker, there, carried)
+        for way, world in others.items():
+            assert world.read(given_read) == data
+            assert way(world.near.broker, world.camera.link, data) == left
+            assert way(world.far.broker, there, carried) == arrived
+            if slow.camera.link in slow.near.broker._state.links and "rubbish" not in dict(given_read):
+                assert world.memory() == slow.memory()
+
+
+def test_an_event_that_comes_alone_goes_the_shorter_way():
+    world = World([(True, FILTERS[1]), (True, FILTERS[2]), (False, ALWAYS)])
+    with patch("maia.broker.node.answer", None):  # the way of all other frames
+        left = one_by_one(world.near.broker, world.camera.link, world.read([("event", PLATES[0])] * 3))
+    *before, answered, counted = left[-4:]
+    # Subscribers and neighbours come before the publisher.
+    assert [one.link for one in before] == [world.reader.link, world.hop[0]]
+    assert answered.link == world.camera.link
+    assert isinstance(counted, Count)
 
 
 def test_events_of_one_read_are_taken_on_together(monkeypatch):
@@ -133,4 +161,4 @@ def test_what_no_key_can_have_published_costs_its_sender_the_link():
     forged = [one.replace(slow.camera.principal.key, bytes(32)) for one in sent]
     ended = one_by_one(slow.far.broker, there, forged)
     assert any(isinstance(one, Close) for one in ended)
-    assert quick.far.broker.take_on_read(there, forged, NOW) == ended
+    assert in_one_read(quick.far.broker, there, forged) == ended

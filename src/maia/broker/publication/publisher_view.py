@@ -25,7 +25,7 @@ from maia.types import VerifiedType
 from maia.types.topics import TOPIC, is_topic
 from maia.views import Test, to_python_test
 from maia.views.transforming_frames import SeeFrame, transforming_frames
-from maia.wire.columns import Layout, LayoutKey, layout_of
+from maia.wire.columns import Layout, LayoutKey, encode_column, layout_of
 
 __all__ = ["Shaped", "Shaper", "SingleEvents", "shaper_of"]
 
@@ -94,20 +94,29 @@ class SingleEvents:
     right: Authorisation
     event_type: VerifiedType
     shaper: Shaper
-    layouts: dict[LayoutKey, Layout] = field(default_factory=dict, repr=False)
-    """The columns that events came with: the right lets their publisher write all of them."""
+    layouts: dict[LayoutKey, tuple[Layout, tuple[tuple[int, bytes], ...]]] = field(
+        default_factory=dict, repr=False
+    )
+    """The columns that events came with: all may be written. Some may have to hold certain bytes."""
 
-    def new_layout(self, key: LayoutKey) -> Layout | None:
-        """Return the layout of columns that come for the first time; None if some may not be written."""
-        found = layout_of(key)
+    def new_layout(self, key: LayoutKey) -> tuple[Layout, tuple[tuple[int, bytes], ...]] | None:
+        """Return the layout of columns that come for the first time; None if not all may be written."""
+        found, shaper = layout_of(key), self.shaper
         if found is None or not found.kinds.items() <= self.event_type.kinds.items():
             return None
-        if not all(shows(self.shaper.window, uid) for uid in found.kinds):
+        if not shaper.forced.keys() <= found.kinds.keys() or any(
+            not shows(shaper.window, uid) and uid not in shaper.forced for uid in found.kinds
+        ):
             return None
         if len(self.layouts) >= _LAYOUTS_MAX:
             self.layouts.clear()
-        self.layouts[key] = found
-        return found
+        forced = tuple(
+            (at, encode_column(shaper.forced[uid].kind, shaper.forced[uid].values))
+            for at, uid in enumerate(found.kinds)
+            if uid in shaper.forced
+        )
+        made = self.layouts[key] = found, forced
+        return made
 
 
 def shaper_of(view: View, root: str | None = None, keys: TransformationKeys = NO_KEYS) -> Shaper:

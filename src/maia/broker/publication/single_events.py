@@ -23,7 +23,7 @@ from maia.broker.subscriptions.local_subscribers import Seen, deliveries
 from maia.events import Instant
 from maia.routing.table.hops import LOCAL
 from maia.wire.codec import encode_known
-from maia.wire.columns import single_event
+from maia.wire.columns import layout_key, single_event
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, Deliver, Publish, Published
 from maia.wire.stream_numbers import frame_label, stream_label
@@ -31,10 +31,13 @@ from maia.wire.stream_numbers import frame_label, stream_label
 __all__ = ["publish_single"]
 
 
-def _prepared(entry: Advertisement) -> SingleEvents | None:
+def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
+    """Work out what stays the same; None for what is never taken on here."""
+    if state.recording is not None or state.disclosures is not None or not state.router.asks_filters_alone:
+        return None
     shaper, right = entry.shaper, entry.right
     is_special = entry.projections or entry.requires or entry.written is not None or right.basis.is_rated
-    if is_special or shaper.forced or shaper.transform is not None or shaper.root is not None:
+    if is_special or shaper.transform is not None or shaper.root is not None:
         return None
     entry.single = SingleEvents(right, right.event_type, shaper)
     return entry.single
@@ -45,21 +48,27 @@ def publish_single(  # noqa: PLR0912 - one call in the place of many
 ) -> list[Effect] | None:
     """Take a frame of one event on as `publish` does; None if that has to."""
     entry = link.advertisements.get(message.ref)
-    if entry is None or link.statement or state.recording is not None or state.disclosures is not None:
+    if entry is None or link.statement:
         return None
     plan, right, last = entry.single, entry.right, entry.last_sequence
     if plan is None or plan.right is not right:
-        plan = _prepared(entry)
+        plan = _prepared(state, entry)
     if plan is None or not state.authoriser.holds(right, now):
         return None
     type_id, sequence, columns = plan.event_type.type_id, message.sequence, message.columns
     is_plain = state.types.is_plain(type_id) and type_id not in state.statements.streams
-    if not is_plain or not state.router.asks_filters_alone or (last is not None and sequence <= last):
+    if not is_plain or (last is not None and sequence <= last):
         return None
-    key = tuple([(column.uid, column.kind) for column in columns])
-    layout = plan.layouts.get(key) or plan.new_layout(key)
-    event = None if layout is None else single_event(columns, layout)
-    if layout is None or event is None or (plan.shaper.test is not None and not plan.shaper.test(event)):
+    key = layout_key(columns)
+    prepared = plan.layouts.get(key) or plan.new_layout(key)
+    if prepared is None:
+        return None
+    layout, forced = prepared
+    for at, only in forced:
+        if columns[at].data != only:
+            return None
+    event, test = single_event(columns, layout), plan.shaper.test
+    if event is None or (test is not None and not test(event)):
         return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
     readers = [] if audience is None else audience.readers_of(event, layout)
@@ -85,16 +94,16 @@ def publish_single(  # noqa: PLR0912 - one call in the place of many
         frame, written = layout.frame_of_one(event), written_as(columns)
         whole = Transit(type_id, link.peer, stream, sequence, message.published_at, frame, written=written)
         effects += forward(state, whole, source=None)
-    state.rest.append(Rest(link.id, partial(_answered, state, link, message, entry, now)))
+    state.rest.append(Rest(link.id, partial(_answered, state, link, message, entry, plan, now)))
     return effects
 
 
 def _answered(
-    state: BrokerState, link: Link, message: Publish, entry: Advertisement, now: Instant
+    state: BrokerState, link: Link, message: Publish, entry: Advertisement, plan: SingleEvents, now: Instant
 ) -> list[Effect]:
     """Remember an event that was taken on, and answer its publisher."""
-    type_id, number, moment = entry.right.event_type.type_id, message.sequence, message.published_at
+    type_id, number, moment = plan.event_type.type_id, message.sequence, message.published_at
     carried = Carried(type_id, link.peer.key, entry.stream, number, moment, 1, [], message.columns)
-    state.retained.remember(RetainedFrame(carried, now, LOCAL, entry.right))
+    state.retained.remember(RetainedFrame(carried, now, LOCAL, plan.right))
     published = Published(message.ref, number, 0)
     return [Send(link.id, encode_known(published)), Count("maia_rows_published_total", 1)]
