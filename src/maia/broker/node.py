@@ -18,6 +18,7 @@ from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
+from maia.broker.publication.single_events import publish_single
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
     certificates_without_statement,
@@ -33,7 +34,7 @@ from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.identities import show_own_identity
-from maia.broker.sessions.links import Link, Stage
+from maia.broker.sessions.links import Link, Role, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
@@ -67,7 +68,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye
+from maia.wire.messages import Bye, Message, Publish
 
 __all__ = ["Broker"]
 
@@ -121,15 +122,19 @@ class Broker:
 
     def signed(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of a turn: what it sealed under one signature, what it delivers on record."""
-        effects, ledger = signed(self._state, effects), self._state.disclosures
+        state = self._state
+        ledger = state.disclosures
+        if state.seals.unsigned:
+            effects = signed(state, effects)
         return effects if ledger is None else [*ledger.entries(), *effects]
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
         state = self._state
-        effects = self._all_the_rest(now) if state.rest else []
-        if state.timers.is_due(now) and not state.is_draining:  # then all links are closed
-            effects += run_expired_timers(state, now)
+        if state.rest:
+            return [*self._all_the_rest(now), *self.take_on(happened, now)]
+        is_due = state.timers.is_due(now) and not state.is_draining  # then all links are closed
+        effects = run_expired_timers(state, now) if is_due else []
         if type(happened) is Received and (link := state.links.get(happened.link)) is not None:
             effects += self._received(link, happened.data, now)  # nearly always
             return self._completed(effects, now)
@@ -159,7 +164,7 @@ class Broker:
 
     def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant) -> list[Effect]:
         """Take the messages of one read on, as if one after the other; `signed` has to see the effects."""
-        effects: list[Effect] = []
+        effects = self._all_the_rest(now)
         while data:
             count, together = self._taken_together(link, data, now)
             if together is None:
@@ -273,25 +278,28 @@ class Broker:
     def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
+        state = self._state
         try:
-            effects = self._said(link, data, now)
+            effects, message = self._sessions.receive(link, data, now)
+            if type(message) is Publish and message.rows == 1 and link.role is Role.CLIENT:
+                single = publish_single(state, link, message, now)
+                effects = answer(state, link, message, now) if single is None else single
+            elif message is not None:
+                effects += self._said(link, message, now, len(data))
         except MaiaError as problem:
             effects = self._blamed(link, problem, now)
-        intake = self._state.statements.intake
+        intake = state.statements.intake
         if not intake.shown_effects:
             return effects
         shown, intake.shown_effects = intake.shown_effects, []
         return [*shown, *effects]
 
-    def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
-        effects, message = self._sessions.receive(link, data, now)
-        if message is None:
-            return effects
+    def _said(self, link: Link, message: Message | Established, now: Instant, size: int) -> list[Effect]:
         if isinstance(message, Bye):
             return self._heard_bye(link, message, now)
         if isinstance(message, Established):
-            return [*effects, *self._sessions.ready(link, now)]
-        return answer(self._state, link, message, now, len(data))
+            return self._sessions.ready(link, now)
+        return answer(self._state, link, message, now, size)
 
     def _blamed(self, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
         """End a link on whose behalf something failed."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
@@ -65,7 +67,7 @@ ROUTE: Final = b""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
 
-class Rest(NamedTuple):
+class Rest(msgspec.Struct, frozen=True):
     """A part of the work on one input, for which no peer that was answered so far has to wait.
 
     It is done before anything else happens to the broker, so it finds what it

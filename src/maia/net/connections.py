@@ -104,6 +104,10 @@ class Connections:
         self._accepting = accepting_context(key)
         self._dialling = dialling_context(key)
         self._links: dict[LinkId, SocketLink] = {}
+        self.find: Callable[[LinkId], SocketLink | None] = self._links.get
+        """Return a connection, or None if it is gone."""
+        self.link_received: Callable[[SocketLink, list[bytes]], None] = owner.received
+        """Pass messages on: nothing is between a link and the runner, because every message goes there."""
         self._half_open: Places[asyncio.Task[None]] = Places(limits.half_open)
         self._being_dialled: set[str] = set()
         self._numbers = count(1)
@@ -127,10 +131,6 @@ class Connections:
             task.cancel()
         for link in list(self._links.values()):
             link.fail(ConnectionAbortedError("this node stops"))
-
-    def find(self, number: LinkId) -> SocketLink | None:
-        """Return a connection, or None if it is gone."""
-        return self._links.get(number)
 
     def read_on(self, wanted: bool) -> None:
         """Read on from all connections, or leave what arrives to TCP."""
@@ -186,10 +186,6 @@ class Connections:
         if oldest is not None:
             oldest.fail(SlowLink("the peer did not hang up, and another needs its place"))
         return oldest is not None
-
-    def link_received(self, link: SocketLink, messages: list[bytes]) -> None:
-        """Pass messages on."""
-        self._owner.received(link, messages)
 
     def link_closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Forget a connection; one that was never announced was refused."""

@@ -21,7 +21,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.net.tls_stream import SocketStream
 from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
-from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, length_prefix
+from maia.wire.framing import Splitter, length_prefix
 
 __all__ = ["SocketLink", "LinkLimits", "LinkOwner", "MessageTooSlow", "SlowLink"]
 
@@ -93,6 +93,7 @@ class SocketLink:
         self._is_paused = False
         self._is_closing = False
         self._has_sent = False
+        self._is_welcomed = False
         self._problem: Exception | None = None
         self._message_began: float | None = None
         self._closing_ends: float | None = None
@@ -119,10 +120,17 @@ class SocketLink:
         except MaiaError as problem:
             self.fail(problem)
             return
-        if messages or not self._splitter.held:
-            self._message_began = None
-        if messages:
-            self._hand_on(messages)
+        if not messages:
+            if not self._splitter.held:
+                self._message_began = None
+            return
+        self._message_began = None
+        # Only whoever dialled, and has said hello, waits for a welcome; otherwise it changes nothing.
+        waits_for_welcome = not self._is_welcomed and self.dialled is not None and self._has_sent
+        if waits_for_welcome and any(map(is_welcome, messages)):
+            self._is_welcomed = True
+            messages += self._splitter.raise_limit()
+        self._owner.link_received(self, messages)
 
     def connection_lost(self, problem: Exception | None) -> None:
         """Forget what waits, and say so."""
@@ -176,16 +184,27 @@ class SocketLink:
         self._outbox.append(length_prefix(message))
         self._outbox.append(message)
         self._waiting += len(message)
+        if self._is_welcomed:
+            return  # nearly always
         self._has_sent = True
         if self.dialled is None and is_welcome(message):
+            self._is_welcomed = True
             self._allow_longer_messages()
 
     def flush(self) -> None:
         """Write as much as the stream takes."""
-        stream = self._stream
-        while self._outbox and not self._is_paused and stream is not None:
-            stream.write(self._next_chunk())
-        if self._closing_ends is not None and not self._outbox and stream is not None:
+        stream, outbox = self._stream, self._outbox
+        if stream is None:
+            return
+        while outbox and not self._is_paused:
+            if self._waiting > _CHUNK:
+                stream.write(self._next_chunk())
+                continue
+            whole = b"".join(outbox)
+            outbox.clear()
+            self._waiting = 0
+            stream.write(whole)
+        if self._closing_ends is not None and not outbox:
             stream.close()
 
     def close(self, now: float) -> None:
@@ -226,13 +245,6 @@ class SocketLink:
 
     # -------------------------------------------------------- inside
 
-    def _hand_on(self, messages: list[bytes]) -> None:
-        # Only whoever dialled, and has said hello, waits for a welcome; otherwise it changes nothing.
-        waits_for_welcome = self.dialled is not None and self._has_sent
-        if waits_for_welcome and self._splitter.limit < MESSAGE_BYTES_MAX and any(map(is_welcome, messages)):
-            messages += self._splitter.raise_limit()
-        self._owner.link_received(self, messages)
-
     def _end_closing(self) -> None:
         if self._outbox or (self._stream is not None and self._stream.waiting):
             self.fail(SlowLink("the peer did not take its last messages in time"))
@@ -245,12 +257,7 @@ class SocketLink:
             asyncio.get_running_loop().call_soon(self._owner.link_received, self, late)
 
     def _next_chunk(self) -> bytes:
-        """Take the messages that are written next, as one piece."""
-        if self._waiting <= _CHUNK:
-            whole = b"".join(self._outbox)
-            self._outbox.clear()
-            self._waiting = 0
-            return whole
+        """Take some of the messages that wait, as one piece."""
         chunk: list[bytes] = []
         size = 0
         while self._outbox and size < _CHUNK:

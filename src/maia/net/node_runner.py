@@ -257,7 +257,7 @@ class NodeRunner:
             self._take_on_read = node.take_on_read
         self._store: Store = MemoryStore() if store is None else store
         self._records: Records = QuietRecords() if records is None else records
-        self._clock = clock
+        self._clock, self._now = clock, clock()
         self._after_inputs = after_inputs
         self._inputs: deque[Input] = deque()
         self._is_busy = False
@@ -364,6 +364,8 @@ class NodeRunner:
             self._flush()  # which may report a lost link to the node
         if not self._inputs:
             return self._rest()
+        if len(self._inputs) == 1:
+            return list(self._handled(self._inputs.popleft(), ()))
         effects: list[Effect] = []
         room = _BATCH
         while room > 0 and self._inputs:
@@ -386,7 +388,7 @@ class NodeRunner:
 
     def _rest(self) -> list[Effect] | None:
         try:
-            return self._go_on(self._clock())
+            return self._go_on(self._now)  # the moment of the input that it is the rest of
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded
             self._note_failure("Rest", problem)
             return []
@@ -403,10 +405,11 @@ class NodeRunner:
 
     def _handled(self, happened: Input, data: Sequence[bytes]) -> Sequence[Effect]:
         """Let the node take an input on, or all messages of one read."""
+        now = self._now = self._clock()
         try:
             if data and self._take_on_read is not None and type(happened) is Received:
-                return self._take_on_read(happened.link, data, self._clock())
-            return self._take_on(happened, self._clock())
+                return self._take_on_read(happened.link, data, now)
+            return self._take_on(happened, now)
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
             self._note_failure(type(happened).__name__, problem)
             if self._stops_when_it_fails:
@@ -427,15 +430,20 @@ class NodeRunner:
     # -------------------------------------------------------- effects
 
     def _perform(self, effects: Sequence[Effect]) -> None:
-        if not self._kept([effect for effect in effects if type(effect) is Keep]):
+        kinds = set(map(type, effects))
+        if Keep in kinds and not self._kept([effect for effect in effects if type(effect) is Keep]):
             return
         if self._ledger is not None and not self._put_on_record(
             [effect for effect in effects if type(effect) is Disclose], self._ledger
         ):
             return
+        find, unflushed = self.connections.find, self._unflushed
         for effect in effects:
             if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
-                self._send(self.connections.find(effect.link), effect.data)
+                link = find(effect.link)
+                if link is not None:
+                    link.send(effect.data)
+                    unflushed[link] = None
             elif type(effect) is Count:
                 self._uncounted.append(effect)  # no peer waits for it, and peers wait for what is sent
             else:
@@ -443,8 +451,6 @@ class NodeRunner:
 
     def _kept(self, wishes: Sequence[Keep]) -> bool:
         """Keep everything that is to be kept before anything leaves; say whether that worked."""
-        if not wishes:
-            return True
         changes = {wish.name: wish.data for wish in wishes}
         try:
             self._store.keep(changes)
@@ -467,8 +473,6 @@ class NodeRunner:
 
     def _perform_one(self, effect: Effect) -> None:
         match effect:
-            case Send(link=number, data=data):
-                self._send(self.connections.find(number), data)
             case WakeAt(at=at):
                 self._alarm.wake_at(at)
             case Note(event=event, fields=fields):
@@ -486,15 +490,10 @@ class NodeRunner:
             case ReadLog():
                 assert self._recorder is not None  # noqa: S101 - the same
                 self._recorder.read(effect)
-            case Keep() | Count() | Disclose():
+            case Send() | Keep() | Count() | Disclose():
                 pass  # done before, or after
             case _:
                 assert_never(effect)
-
-    def _send(self, link: SocketLink | None, data: bytes) -> None:
-        if link is not None:
-            link.send(data)
-            self._unflushed[link] = None
 
     def _close(self, link: SocketLink | None) -> None:
         if link is not None:
@@ -537,8 +536,10 @@ class NodeRunner:
 
     def received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Tell the node what was said."""
-        number = link.id
-        self.give(*[Received(number, data) for data in messages])
+        number, inputs = link.id, self._inputs
+        for data in messages:
+            inputs.append(Received(number, data))
+        self.give()
 
     def closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Tell the node who is gone; why goes to the log."""

@@ -53,6 +53,8 @@ class Telemetry:
         self._counters: dict[tuple[str, tuple[str, ...]], Counter] = {}
         self._label_sets: dict[str, set[tuple[str, ...]]] = {}
         self._gauges: dict[str, Gauge] = {}
+        self._unlabelled: dict[str, int] = {}
+        """What was added to metrics without labels since these were read: most counts, with every event."""
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Write one line; whatever names a problem is a warning."""
@@ -74,12 +76,13 @@ class Telemetry:
 
     def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
         """Add to a counter, which is made when it is first needed."""
-        names = tuple(sorted(labels)) if labels else ()
+        if not labels:
+            if amount >= 0 and (name in self._unlabelled or self._counter(name, ()) is not None):
+                self._unlabelled[name] = self._unlabelled.get(name, 0) + amount
+            return
+        names = tuple(sorted(labels))
         counter = self._counter(name, names)
         if counter is None or amount < 0:
-            return
-        if not names:
-            counter.inc(amount)
             return
         counter.labels(*self._bounded(name, [labels[one] for one in names])).inc(amount)
 
@@ -91,6 +94,11 @@ class Telemetry:
 
     def metrics(self) -> bytes:
         """Return every metric in the text format of Prometheus."""
+        for name, amount in self._unlabelled.items():
+            counter = self._counter(name, ())
+            if counter is not None:
+                counter.inc(amount)
+                self._unlabelled[name] = 0
         return generate_latest(self._registry)
 
     def _counter(self, name: str, labels: tuple[str, ...]) -> Counter | None:

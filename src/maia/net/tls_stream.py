@@ -314,20 +314,18 @@ class TlsStream(SocketStream):
     def start(self, owner: StreamOwner) -> None:
         """Tell `owner` what arrives from here on."""
         super().start(owner)
-        self._loop.call_soon(self._decrypt)  # what came right behind the handshake
+        self._loop.call_soon(self._open, b"")  # what came right behind the handshake
 
-    def _open(self, sealed: memoryview) -> None:
-        self._incoming.write(sealed)
-        self._decrypt()
-
-    def _decrypt(self) -> None:
+    def _open(self, sealed: memoryview | bytes) -> None:
         if self._is_lost:
             return
         tls, incoming, plain = self.tls, self._incoming, self._memory.plain
+        incoming.write(sealed)
         size, has_ended = 0, False
         try:
-            # Asking for a record that is not there costs an exception, so we look first.
-            while incoming.pending or tls.pending():
+            # Asking for a record that is not there costs an exception, so we look first. A read takes a whole
+            # record, so that OpenSSL never holds the rest of one that was opened.
+            while incoming.pending:
                 # With a buffer it returns how many bytes there were, which its stub does not say.
                 read: int = tls.read(_RECORD_BYTES, plain[size:])  # type: ignore[assignment]
                 if not read:

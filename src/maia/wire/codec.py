@@ -10,6 +10,8 @@ whatever it does not return a message for, and `encode` returns nothing that
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -102,17 +104,7 @@ def encode_known(
     return data
 
 
-def decode(data: bytes) -> Message:
-    """Return the message that these bytes are, strictly."""
-    return _decoded(data, _DECODER)
-
-
-def decode_recorded(data: bytes) -> Recorded:
-    """Return the frame that a log has kept in these bytes, as strictly."""
-    return _decoded(data, _RECORDED)
-
-
-def _decoded(data: bytes, decoder: msgspec.msgpack.Decoder[_Read]) -> _Read:
+def _decoded(decoder: msgspec.msgpack.Decoder[_Read], data: bytes) -> _Read:
     if len(data) > MESSAGE_BYTES_MAX:
         raise MessageTooLarge(
             f"a message of {len(data)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed"
@@ -125,6 +117,13 @@ def _decoded(data: bytes, decoder: msgspec.msgpack.Decoder[_Read]) -> _Read:
     if _ENCODER.encode(message) != data:
         raise AnotherForm(f"the `{type(message).__name__}` is not written in its one form")
     return message
+
+
+decode: Final[Callable[[bytes], Message]] = partial(_decoded, _DECODER)
+"""Return the message that these bytes are, strictly."""
+
+decode_recorded: Final[Callable[[bytes], Recorded]] = partial(_decoded, _RECORDED)
+"""Return the frame that a log has kept in these bytes, as strictly."""
 
 
 def is_welcome(data: bytes) -> bool:

@@ -11,12 +11,12 @@ value by value.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -49,6 +49,8 @@ __all__ = [
     "VALUES_MAX",
     "BadColumn",
     "BadColumns",
+    "Layout",
+    "LayoutKey",
     "TooManyValues",
     "columns_to_frame",
     "decode_column",
@@ -58,6 +60,9 @@ __all__ = [
     "kind_from_number",
     "kind_to_number",
     "kinds_of_columns",
+    "layout_key",
+    "layout_of",
+    "single_event",
 ]
 
 VALUES_MAX: Final = 1 << 20
@@ -333,27 +338,38 @@ def _check_values(rows: int, columns: int) -> None:
 # kinds is checked once for such a layout, and then all columns are one array of arrays to the decoder.
 
 
+LayoutKey: TypeAlias = tuple[tuple[str, int], ...]
+"""The columns of a frame by uid and number of kind, in their order."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """The columns of some frames: uids that stand once, in their order, with their kinds."""
 
     kinds: dict[AttributeUid, Kind]
     header: bytes
     decoder: msgspec.msgpack.Decoder[tuple[tuple[Value, ...], ...]]
-    moments: tuple[int, ...]
+    moments: tuple[tuple[int, AttributeUid], ...]
     """Which columns are of TIMESTAMP."""
     texts: tuple[int, ...]
     """Which columns are of STRING."""
     perhaps_odd: tuple[tuple[int, Kind], ...]
     """Which other columns can hold values that decode and are none."""
+    single: msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]
+    """Reads the columns of one event."""
+
+    def frame_of_one(self, event: Mapping[AttributeUid, Value]) -> Frame:
+        """Return an event with these columns as a frame."""
+        return Frame(1, {uid: Column(kind, (event[uid],)) for uid, kind in self.kinds.items()})
 
 
 _uid_and_kind: Final = attrgetter("uid", "kind")
+_data: Final = attrgetter("data")
 
 
 def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None) -> Frame | None:
     """Return the frame if every column is beyond doubt what it should be; None says: look closer."""
-    layout = _layout_of(tuple(map(_uid_and_kind, columns)))
+    layout = layout_of(tuple(map(_uid_and_kind, columns)))
     if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
         return None
     data = [column.data for column in columns]
@@ -377,6 +393,39 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
         return None
 
 
+def layout_key(columns: Sequence[WireColumn]) -> LayoutKey:
+    """Return what `layout_of` knows columns by."""
+    return tuple(map(_uid_and_kind, columns))
+
+
+def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[AttributeUid, Value] | None:
+    """Return the values of one event, whose columns are as the layout says; null where there is none.
+
+    Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at closer.
+    """
+    data = list(map(_data, columns))
+    try:
+        decoded = layout.single.decode(layout.header + b"".join(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if list(map(_ENCODER.encode, decoded)) != data:
+        return None
+    for at in layout.texts:
+        if b"\0" in data[at] or len(data[at]) > STRING_BYTES_MAX:
+            return None
+    event = dict(zip(layout.kinds, chain.from_iterable(decoded)))  # noqa: B905 - as many: counted
+    for at, kind in layout.perhaps_odd:
+        if kind is Kind.BYTES and len(data[at]) > STRING_BYTES_MAX:
+            return None
+        (value,) = decoded[at]
+        if type(value) is float and (not math.isfinite(value) or data[at].endswith(_MINUS_ZERO)):
+            return None
+    for _, uid in layout.moments:
+        if (moment := event[uid]) is not None:
+            event[uid] = int.__new__(Instant, moment)
+    return event
+
+
 def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None = None) -> Frame | None:
     """Return single events, each the columns of a frame of one row, as the rows of one frame.
 
@@ -384,7 +433,7 @@ def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None 
     or that their columns are not the same.
     """
     key = tuple(map(_uid_and_kind, events[0]))
-    layout = _layout_of(key) if 0 < len(key) <= _LAYOUT_COLUMNS_MAX else None
+    layout = layout_of(key) if 0 < len(key) <= _LAYOUT_COLUMNS_MAX else None
     if layout is None or len(events) > ROWS_MAX or len(events) * len(key) > VALUES_MAX:
         return None
     if kinds is not None and not layout.kinds.items() <= kinds.items():
@@ -407,7 +456,7 @@ def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None 
 
 
 def _refuse_odd_columns(
-    layout: _Layout, decoded: tuple[tuple[Value, ...], ...], data: list[bytes], rows: int
+    layout: Layout, decoded: tuple[tuple[Value, ...], ...], data: list[bytes], rows: int
 ) -> None:
     if layout.texts:
         # One look at all texts; the count of rows may have a zero byte of its own, and is left out.
@@ -422,16 +471,16 @@ def _refuse_odd_columns(
 
 
 def _with_instants(
-    decoded: tuple[tuple[Value, ...], ...], data: list[bytes], moments: tuple[int, ...]
+    decoded: tuple[tuple[Value, ...], ...], data: list[bytes], moments: Iterable[tuple[int, AttributeUid]]
 ) -> tuple[tuple[Value, ...], ...]:
     changed = list(decoded)
-    for at in moments:
+    for at, _ in moments:
         changed[at] = _as_instants(decoded[at], data[at])
     return tuple(changed)
 
 
 @lru_cache(maxsize=_REMEMBERED_LAYOUTS)
-def _layout_of(columns: tuple[tuple[str, int], ...]) -> _Layout | None:
+def layout_of(columns: tuple[tuple[str, int], ...]) -> Layout | None:
     """Return the layout of columns given by uid and number of kind; None if there is none such."""
     try:
         kinds = {_checked_uid(uid): kind_from_number(number) for uid, number in columns}
@@ -439,13 +488,14 @@ def _layout_of(columns: tuple[tuple[str, int], ...]) -> _Layout | None:
         return None
     if len(kinds) != len(columns):
         return None
-    return _Layout(
+    return Layout(
         kinds,
         _array_header(len(kinds)),
         _decoder_of(tuple(kinds.values())),
-        tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.TIMESTAMP),
+        tuple((at, uid) for at, (uid, kind) in enumerate(kinds.items()) if kind is Kind.TIMESTAMP),
         tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.STRING),
         tuple((at, kind) for at, kind in enumerate(kinds.values()) if kind in {Kind.BYTES, Kind.FLOAT}),
+        _decoder_of_one(tuple(kinds.values())),
     )
 
 
@@ -453,6 +503,13 @@ def _layout_of(columns: tuple[tuple[str, int], ...]) -> _Layout | None:
 def _decoder_of(kinds: tuple[Kind, ...]) -> msgspec.msgpack.Decoder[tuple[tuple[Value, ...], ...]]:
     # A type made at run time, which no type checker can follow.
     whole = tuple[tuple(_DECODERS[kind].type for kind in kinds)]  # type: ignore[misc,valid-type]
+    return msgspec.msgpack.Decoder(whole)
+
+
+@lru_cache(maxsize=_REMEMBERED_LAYOUTS)
+def _decoder_of_one(kinds: tuple[Kind, ...]) -> msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]:
+    # The same, of columns of one row; `_SINGLES` has the type of many of them.
+    whole = tuple[tuple(get_args(_SINGLES[kind].type)[0] for kind in kinds)]  # type: ignore[misc,valid-type]
     return msgspec.msgpack.Decoder(whole)
 
 

@@ -54,7 +54,10 @@ class EmptyMessage(ProtocolViolation):
 
 def length_prefix(message: bytes) -> bytes:
     """Return the bytes that go before `message`, to be written with it without a copy."""
-    return _checked_length(len(message), MESSAGE_BYTES_MAX).to_bytes(LENGTH_BYTES, "big")
+    length = len(message)
+    if not 0 < length <= MESSAGE_BYTES_MAX:
+        _checked_length(length, MESSAGE_BYTES_MAX)  # says what is wrong with it
+    return length.to_bytes(LENGTH_BYTES, "big")
 
 
 def framed(message: bytes) -> bytes:
@@ -93,6 +96,9 @@ class Splitter:
         because the last of them may be the one that raises the limit.
         """
         if not self._buffer:
+            length = len(data) - LENGTH_BYTES
+            if 0 < length <= self._limit and int.from_bytes(data[:LENGTH_BYTES], "big") == length:
+                return [bytes(data[LENGTH_BYTES:])]  # one message that came alone, and whole
             return self._complete_in(data)
         if len(self._buffer) >= LENGTH_BYTES:
             # A length that was refused is refused again, before more is held for it.

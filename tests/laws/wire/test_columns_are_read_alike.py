@@ -16,6 +16,9 @@ from maia.wire.columns import (
     events_to_frame,
     kind_from_number,
     kind_to_number,
+    layout_key,
+    layout_of,
+    single_event,
 )
 from maia.wire.messages import Column
 
@@ -54,6 +57,13 @@ def _outcome(read, columns: list[Column], rows: int) -> object:
         uid: (column.kind, [*map(type, column.values)], column.values)
         for uid, column in frame.columns.items()
     }
+
+
+def _alone(columns: list[Column]) -> object:
+    """Return an event as it is read alone; None if it is not."""
+    layout = layout_of(layout_key(columns))
+    event = None if layout is None else single_event(columns, layout)
+    return None if event is None else _outcome(lambda _, __: layout.frame_of_one(event), columns, 1)
 
 
 def _read_slowly(columns: list[Column], rows: int):
@@ -99,7 +109,10 @@ def test_single_events_are_read_together_as_one_by_one(given_columns, damage):
         event[at % len(event)] = Column(hit.uid, hit.kind, changed)
     together = events_to_frame(events)
     alone = [_outcome(_read_slowly, event, 1) for event in events]
+    for event, outcome in zip(events, alone, strict=True):
+        assert _alone(event) in (None, outcome)
     if together is not None:
+        assert all(map(_alone, events))  # and none of them is left to others
         assert [_outcome(lambda _, __, row=row: together.take([row]), [], 1) for row in range(rows)] == alone
     else:  # only for a reason
         has_twins = len({one.uid for one in some}) < len(some)
@@ -118,6 +131,7 @@ def test_bytes_that_move_from_one_column_to_the_next_are_refused(place, number):
     half = len(whole) // 2
     outcome = _outcome(columns_to_frame, some, 1)
     assert isinstance(outcome, dict) is (place == half)
+    assert (_alone(some) is not None) is (place == half)
     assert outcome == _outcome(_read_slowly, some, 1)
 
 

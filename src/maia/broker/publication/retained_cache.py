@@ -80,8 +80,7 @@ class RetainedFrame(msgspec.Struct, frozen=True):
         """Work out how much it takes."""
         held, size = self.held, 512
         if isinstance(held, Carried):
-            for column in held.columns:
-                size += len(column.data)
+            size += sum([len(column.data) for column in held.columns])
         elif isinstance(held, Sealed):
             size += sum([len(column.sealed) for column in held.columns])
         elif held.written:
@@ -158,9 +157,9 @@ class RetainedFrames:
         if known is None:
             self._of_type.setdefault(stream[0], {})[stream] = None
         else:
-            newest, is_signed = known.held.sequence, bool(stream[3])
-            if sequence < newest if is_signed else is_late(sequence, newest=newest):
-                return False
+            newest = known.held.sequence
+            if sequence < newest and (stream[3] or is_late(sequence, newest=newest)):
+                return False  # of what is signed, every number below the newest is late
             self._bytes -= known.size
             if sequence != newest:
                 self._remember_earlier(stream, known)

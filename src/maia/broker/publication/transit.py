@@ -244,7 +244,7 @@ class StreamOrder:
         """
         key = (publisher, stream, signer)
         last = self._last.get(key) or 0
-        if sequence < last if signer else is_late(sequence, newest=last):
+        if sequence < last and (signer or is_late(sequence, newest=last)):
             return False
         self._last.put(key, sequence)
         return True

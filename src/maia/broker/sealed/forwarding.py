@@ -152,8 +152,6 @@ def _to_be_signed(state: BrokerState, draft: Draft) -> None:
 def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     """Sign what was sealed in this turn, and put the bytes where they belong."""
     drafts, state.seals.unsigned = state.seals.unsigned, []
-    if not drafts:
-        return effects
     frames: dict[int, Sealed] = {}
     for at in range(0, len(drafts), BATCH_MAX):
         together = drafts[at : at + BATCH_MAX]

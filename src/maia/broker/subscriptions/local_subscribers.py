@@ -24,7 +24,7 @@ from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.authority import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue
+from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue, Value
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
 from maia.policy.summaries import is_summarised
@@ -41,12 +41,12 @@ from maia.predicates import (
 from maia.predicates.meaning import RowReader, is_quickly_read, row_reader
 from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
-from maia.views import See, to_python
+from maia.views import See, Test, to_python, to_python_test
 from maia.views.open_periods import GroupRoom
 from maia.views.plan import transforms
 from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.codec import encode_known
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import Layout, frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Author, Deliver, DeliverWithAuthor
 from maia.wire.messages import Column as WireColumn
@@ -234,7 +234,7 @@ class SubscriberGroup:
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_keys", "_room", "classes", "matches", "summarising")
+    __slots__ = ("_keys", "_room", "_tests", "classes", "matches", "summarising")
 
     def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
@@ -244,6 +244,8 @@ class LocalSubscribers:
         self._keys, self._room = keys, GroupRoom() if room is None else room
         self.classes: dict[bytes, SubscriberGroup] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
+        self._tests: dict[bytes, Test] = {}
+        """The filters of few classes, as functions of one event."""
         self.summarising: dict[bytes, ClassSummaries] = {}
         """The classes whose View summarises."""
 
@@ -297,6 +299,7 @@ class LocalSubscribers:
         if known.link is not None or known.others:
             return False
         del self.classes[key]
+        self._tests.pop(key, None)
         if known.summaries is not None:
             self.summarising.pop(key).periods.drop()
         if not known.is_kept:
@@ -367,6 +370,28 @@ class LocalSubscribers:
         all_rows = range(frame.rows)
         read = {key: one.reader(all_rows, frame) for key, one in self.classes.items() if not one.is_kept}
         return {key: rows for key, rows in read.items() if rows}
+
+    def readers_of(self, event: Mapping[AttributeUid, Value], layout: Layout) -> list[SubscriberGroup] | None:
+        """Return the classes that see an event, in the order of `matched`; None if one sees it otherwise.
+
+        Otherwise than as the columns that its one window shows.
+        """
+        classes, tests = self.classes, self._tests
+        if len(classes) > READ_ONE_BY_ONE:
+            found = [classes[key] for key in self.matched(layout.frame_of_one(event))]
+        else:
+            found = []
+            for key, group in classes.items():
+                if not group.is_quickly_read:
+                    return None
+                if (test := tests.get(key)) is None:
+                    test = tests[key] = to_python_test(group.routed)
+                if not group.is_kept and test(event):
+                    found.append(group)
+        for group in found:
+            if group.shown is None or group.summaries is not None:
+                return None
+        return found
 
 
 def class_key(view: View, event_type: VerifiedType, requires: Predicate = NO_REQUIREMENT) -> bytes:

@@ -40,6 +40,11 @@ class ReadableBook:
         targets = self._targets.get(type_id)
         return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
+    def is_wanted(self, type_id: TypeId) -> bool:
+        """Say whether a hop wants anything of a type."""
+        targets = self._targets.get(type_id)
+        return targets is not None and targets.is_any
+
     def knows(self, type_id: TypeId) -> bool:
         """Return whether an interest or an offer of a type is registered, from any hop."""
         return type_id in self._types

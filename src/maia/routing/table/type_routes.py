@@ -78,6 +78,11 @@ class Targets:
             self._matcher.remove(key)
             self._filters -= 1
 
+    @property
+    def is_any(self) -> bool:
+        """Say whether there is a hop that wants something."""
+        return bool(self._filters or self._everything)
+
     def asked_about(self) -> frozenset[AttributeUid]:
         """Return the attributes about which a filter of a neighbour asks; none where no frame is sealed."""
         if self._asked is None:
