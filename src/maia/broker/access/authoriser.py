@@ -69,12 +69,17 @@ from maia.wire.messages import Changed
 
 __all__ = ["Authoriser", "forget_frames", "limit_effects", "refusal_effects"]
 
-_POOLS_MAX: Final = 8192
-_POOL_BYTES_MAX: Final = 64 << 20
-"""How much memory the pools may take that have led somewhere, and again those that evidence was found in."""
+_POOLS_MAX: Final = 2048
+_POOL_BYTES_MAX: Final = 16 << 20
+"""How much memory the pools may take that have led somewhere, and again those that evidence was found in:
+enough for clients that ask now. An authorisation holds its own certificates, and is decided again from them."""
+_AT_HAND_MAX: Final = 1024
+_AT_HAND_BYTES_MAX: Final = 1 << 20
+"""Certificates of such pools that are read once for all pools which they are in: a right to connect, say."""
 _REFUSED_MAX: Final = 256
 _REFUSED_BYTES_MAX: Final = 8 << 20
 """How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
+_ASKS_NOTHING: Final[frozenset[AttributeUid]] = frozenset()
 _CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
@@ -85,6 +90,7 @@ class Authoriser:
     """The kernel's decisions for one broker, and the certificates it has seen."""
 
     __slots__ = (
+        "_at_hand",
         "_certificates",
         "_found",
         "_pools",
@@ -110,6 +116,9 @@ class Authoriser:
             _POOLS_MAX, bytes_max=_POOL_BYTES_MAX, size_of=lambda _, pool: memory_of(pool)
         )
         self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
+        self._at_hand: BoundedMap[bytes, SignedCertificate] = BoundedMap(
+            _AT_HAND_MAX, bytes_max=_AT_HAND_BYTES_MAX, size_of=lambda data, _: len(data)
+        )
         self._found = ChainCache(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
         self._refused = ChainCache(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
         self.epoch = 0
@@ -129,7 +138,8 @@ class Authoriser:
         if self._read_last[0] != given:
             once = dict.fromkeys(given)
             self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
-            self._read_last = given, tuple(certificate_from_bytes(data) for data in once)
+            known_or_read = (self._at_hand.use(data) or certificate_from_bytes(data) for data in once)
+            self._read_last = given, tuple(known_or_read)
         return self._read_last[1]
 
     def remember(self, pool: tuple[SignedCertificate, ...]) -> None:
@@ -138,6 +148,8 @@ class Authoriser:
         if last is not pool or given in self._pools:
             return
         self._pools.put(given, pool)
+        for data, signed in zip(dict.fromkeys(given), pool, strict=True):
+            self._at_hand.put(data, signed)
 
     def pool_of_stranger(
         self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
@@ -326,8 +338,8 @@ class Authoriser:
         # A list that was stated ahead may give back what is refused now.
         steady = steady.intersection(Validity(None, self._statements.unchanged_until(missed, at)))
         conditions = (chain.authority.condition for chain in evidence.chains)
-        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
-        once = frozenset([one for signed in missed for one in one_time_tests(signed)])
+        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition)) or _ASKS_NOTHING
+        once = frozenset([one for signed in missed for one in one_time_tests(signed)]) or NO_ANSWERS
         return ChainSearch(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
 
     def _missed(

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 CERTIFICATES_MAX: Final = 65_536
-REDUCTIONS_MAX: Final = 8_192
+REDUCTIONS_MAX: Final = 2_048
 CERTIFICATE_BYTES_MAX: Final = 32 << 20
 """How many bytes the remembered certificates have together, and again those of remembered chains."""
 _FORGED_MAX: Final = 1024
