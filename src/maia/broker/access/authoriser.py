@@ -72,7 +72,7 @@ __all__ = ["Authoriser", "forget_frames", "limit_effects", "refusal_effects"]
 _POOLS_MAX: Final = 2048
 _POOL_BYTES_MAX: Final = 16 << 20
 """How much memory the pools may take that have led somewhere, and again those that evidence was found in:
-enough for clients that ask now. An authorisation holds its own certificates, and is decided again from them."""
+enough for clients that ask now. An authorisation has its own certificates, and is decided again from them."""
 _AT_HAND_MAX: Final = 1024
 _AT_HAND_BYTES_MAX: Final = 1 << 20
 """Certificates of such pools that are read once for all pools which they are in: a right to connect, say."""
@@ -471,7 +471,7 @@ class Authoriser:
         if right.vouched is not None and right.vouched.serves.contains(now):
             with suppress(PolicyRefusal):
                 left = self.decide(right.request, right.used, now, right.basis.remote, right.vouched)
-                return replace(left, basis=replace(left.basis, pool=pool))
+                return Authorisation(replace(left.basis, pool=pool), left.filter)
         return self.decide(right.request, pool, now, right.basis.remote)
 
 
