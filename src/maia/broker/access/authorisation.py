@@ -16,7 +16,7 @@ never forgets an event too early.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -132,7 +132,7 @@ class Basis:
     stable: Validity
     """The period in which the decision stays the same, unless evidence changes."""
     epoch: int
-    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
+    watched: tuple[bytes, ...] = field(default=(), repr=False)
     """The ids of the certificates that it is decided again with: see `DependencyIndex`."""
     remote: str | None = field(default=None, repr=False)
     """Where its holder has dialled from, for conditions that ask for it."""
@@ -186,9 +186,13 @@ class Authorisation(msgspec.Struct, frozen=True, gc=False):
         return self.basis.stable
 
     @property
-    def watched(self) -> frozenset[bytes]:
+    def watched(self) -> tuple[bytes, ...]:
         """Return the ids of the certificates that it is decided again with."""
         return self.basis.watched
+
+    def depends_on(self, certificates: Set[bytes]) -> bool:
+        """Say whether it is decided again with one of these certificates."""
+        return not certificates.isdisjoint(self.basis.watched)
 
     @property
     def vouched(self) -> VouchedFor | None:
@@ -223,7 +227,7 @@ class ChainSearch:
     evidence: Evidence
     steady: Validity
     used: tuple[SignedCertificate, ...]
-    watched: frozenset[bytes]
+    watched: tuple[bytes, ...]
     """The certificates that it changes with: those that were used, and those that do not count now."""
     asks: frozenset[AttributeUid]
     """The facts that conditions of the certificates ask for."""
@@ -328,7 +332,8 @@ class ChainCache:
 
     def forget(self, certificates: Collection[bytes]) -> None:
         """Forget what was found with one of these certificates, or without it."""
-        touched = [asked for asked, one in self._entries.items() if not one.watched.isdisjoint(certificates)]
+        changed = frozenset(certificates)
+        touched = [asked for asked, one in self._entries.items() if not changed.isdisjoint(one.watched)]
         for asked in touched:
             self.drop(asked)
 

@@ -332,7 +332,7 @@ class Authoriser:
             forget_frames(problem)
         used = certificates_of(evidence)
         missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
-        watched = frozenset([one.id for one in (*used, *missed)])
+        watched = tuple(dict.fromkeys([one.id for one in (*used, *missed)]))
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         # A list that was stated ahead may give back what is refused now.
