@@ -11,7 +11,6 @@ closed (SLOW-LINK) and never slows other peers.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -87,7 +86,7 @@ class SocketLink:
         self._owner = owner
         self._limits = limits
         self._splitter = Splitter()
-        self._outbox: deque[bytes] = deque()
+        self._outbox: list[bytes] = []  # idle, a deque is as large as all the rest of a link
         self._waiting = 0
         self._stream: SocketStream | None = None
         self._is_paused = False
@@ -258,10 +257,11 @@ class SocketLink:
 
     def _next_chunk(self) -> bytes:
         """Take some of the messages that wait, as one piece."""
-        chunk: list[bytes] = []
-        size = 0
-        while self._outbox and size < _CHUNK:
-            chunk += (self._outbox.popleft(), self._outbox.popleft())
-            size += len(chunk[-1])
+        taken = size = 0
+        while taken < len(self._outbox) and size < _CHUNK:
+            taken += 2
+            size += len(self._outbox[taken - 1])
+        chunk = b"".join(self._outbox[:taken])
+        del self._outbox[:taken]
         self._waiting -= size
-        return b"".join(chunk)
+        return chunk

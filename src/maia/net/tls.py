@@ -62,7 +62,7 @@ _FROM: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _UNTIL: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _LEAF_BYTES_MAX: Final = 4096
 _ED25519_KEY_FOLLOWS: Final = bytes.fromhex("302a300506032b6570032100")  # RFC 8410
-_REMEMBERED_LEAVES: Final = 4096
+_REMEMBERED_LEAVES: Final = 256
 
 
 class OddLeaf(BrokenCredential):

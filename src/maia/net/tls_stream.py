@@ -62,6 +62,7 @@ class _Memory:
         self.plain = memoryview(bytearray(_RECEIVE_BYTES + 2 * _RECORD_BYTES))
 
 
+_NOTHING: Final = memoryview(b"")
 _MEMORIES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Memory]] = WeakKeyDictionary()
 """One for each loop: two loops may run in two threads, and then not one step after the other."""
 
@@ -103,7 +104,7 @@ class SocketStream(ABC):
         self._memory = memory
         self._socket = connection
         self._owner: StreamOwner | None = None
-        self._backlog = memoryview(b"")
+        self._backlog = _NOTHING
         self._is_reading = False
         self._is_closing = False
         self._is_lost = False
@@ -264,7 +265,7 @@ class SocketStream(ABC):
         self._is_lost = True
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        self._backlog = memoryview(b"")
+        self._backlog = _NOTHING
         self._socket.close()
         if self._owner is not None:
             # Later, because the caller is in the middle of something.

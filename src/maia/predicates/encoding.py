@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from sys import intern
 from typing import Final, assert_never
@@ -61,6 +62,9 @@ _OPERATORS: Final = {operator.value.encode(): operator for operator in Operator}
 _TESTS: Final = {test.value.encode(): test for test in TextTest}
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}
 _BOOLS: Final = {b"true": True, b"false": False}
+_ATOMS_SHARED: Final = 512
+_SHORT_BYTES: Final = 64
+"""Atoms with longer literals are read anew each time: what is remembered stays below a megabyte."""
 
 
 class BadPredicateEncoding(BadInput):
@@ -172,7 +176,9 @@ class _Reader:
         try:
             if head == b"in":
                 return self._read_membership(rest)
-            return self._read_small_atom(head, rest)
+            if rest and _is_short(rest[-1]):
+                return _known_atom(self._uid_of, head, *rest)
+            return _read_small_atom(self._uid_of, head, rest)
         except PredicateTooLarge:
             raise
         except (BadPredicate, BadAttribute) as problem:
@@ -182,7 +188,7 @@ class _Reader:
         if len(rest) < 3:
             raise BadPredicateEncoding("`in` has a uid, a kind and at least one literal")
         self._count(len(rest) - 2)
-        uid, kind = self._read_uid(rest[0]), _read_kind(rest[1])
+        uid, kind = _read_uid(self._uid_of, rest[0]), _read_kind(rest[1])
         literals = [_octets(item) for item in rest[2:]]
         if any(one >= next_one for one, next_one in pairwise(literals)):
             raise BadPredicateEncoding("the literals of `in` are sorted by their bytes, each once")
@@ -193,24 +199,39 @@ class _Reader:
         if self._nodes > NODES_MAX:
             raise PredicateTooLarge(f"the predicate has more than {NODES_MAX} parts")
 
-    def _read_small_atom(self, head: bytes, rest: list[SExpression]) -> Predicate:
-        if head == b"exists":
-            (uid,) = _exactly(1, rest, "exists")
-            return Exists(self._read_uid(uid))
-        if (test := _TESTS.get(head)) is not None:
-            uid, text = _exactly(2, rest, test.value)
-            return TextMatch(self._read_uid(uid), test, _read_string(_octets(text)))
-        if (operator := _OPERATORS.get(head)) is not None:
-            uid, typed = _exactly(2, rest, operator.value)
-            if not isinstance(typed, tuple) or len(typed) != 2:
-                raise BadPredicateEncoding("the literal of a comparison is a list of its kind and its value")
-            literal = _read_literal(_read_kind(typed[0]), _octets(typed[1]))
-            return Comparison(self._read_uid(uid), operator, literal)
-        raise BadPredicateEncoding(f"`{_shown(head)}` is not an operator of the predicate language")
 
-    def _read_uid(self, expression: SExpression) -> AttributeUid:
-        # A hundred thousand filters name the same few attributes: one object for each.
-        return self._uid_of(intern(_octets(expression).decode("ascii", "replace")))
+def _read_small_atom(
+    uid_of: Callable[[str], AttributeUid], head: bytes, rest: list[SExpression]
+) -> Predicate:
+    if head == b"exists":
+        (uid,) = _exactly(1, rest, "exists")
+        return Exists(_read_uid(uid_of, uid))
+    if (test := _TESTS.get(head)) is not None:
+        uid, text = _exactly(2, rest, test.value)
+        return TextMatch(_read_uid(uid_of, uid), test, _read_string(_octets(text)))
+    if (operator := _OPERATORS.get(head)) is not None:
+        uid, typed = _exactly(2, rest, operator.value)
+        if not isinstance(typed, tuple) or len(typed) != 2:
+            raise BadPredicateEncoding("the literal of a comparison is a list of its kind and its value")
+        literal = _read_literal(_read_kind(typed[0]), _octets(typed[1]))
+        return Comparison(_read_uid(uid_of, uid), operator, literal)
+    raise BadPredicateEncoding(f"`{_shown(head)}` is not an operator of the predicate language")
+
+
+def _is_short(operand: SExpression) -> bool:
+    literal = operand[-1] if isinstance(operand, tuple) and operand else operand
+    return isinstance(literal, bytes) and len(literal) <= _SHORT_BYTES
+
+
+@lru_cache(maxsize=_ATOMS_SHARED)
+def _known_atom(uid_of: Callable[[str], AttributeUid], head: bytes, *rest: SExpression) -> Predicate:
+    """Return the same object for equal questions: very many filters ask for one of few values, or twice."""
+    return _read_small_atom(uid_of, head, list(rest))
+
+
+def _read_uid(uid_of: Callable[[str], AttributeUid], expression: SExpression) -> AttributeUid:
+    # A hundred thousand filters name the same few attributes: one object for each.
+    return uid_of(intern(_octets(expression).decode("ascii", "replace")))
 
 
 def _exactly(count: int, rest: list[SExpression], operator: str) -> list[SExpression]:

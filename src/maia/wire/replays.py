@@ -10,9 +10,9 @@ back does not bring old requests back to life.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from maia.credentials import Principal
 from maia.errors import Refusal, Unavailable
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 
 __all__ = [
     "NONCE_BYTES",
@@ -40,6 +40,9 @@ __all__ = [
 
 NONCE_BYTES: Final = 16
 _MOMENT_BYTES: Final = 8
+_RECORD_BYTES: Final = _MOMENT_BYTES + 32 + NONCE_BYTES
+_MARK_BYTES: Final = 8
+_PLACES: Final = 1024
 REPLAYS_MAX: Final = 1 << 16
 REPLAYS_PER_PRINCIPAL_MAX: Final = 1 << 10
 PAGES: Final = 64
@@ -105,7 +108,20 @@ class ReplayMemory:
     present moment, and so accepts nothing that was signed before it started.
     """
 
-    __slots__ = ("_by_age", "_entries_max", "_heard", "_horizon", "_of_principal", "_per_principal_max")
+    # Hundreds of thousands of requests are remembered for a minute, so there is no object for any of them.
+    # INVARIANT: `_of_principal` and `_marks` are about exactly the records in `_by_second`.
+
+    __slots__ = (
+        "_by_second",
+        "_count",
+        "_entries_max",
+        "_horizon",
+        "_in_order",
+        "_marks",
+        "_of_principal",
+        "_per_principal_max",
+        "_seconds",
+    )
 
     def __init__(
         self,
@@ -116,13 +132,18 @@ class ReplayMemory:
     ) -> None:
         self._entries_max, self._per_principal_max = entries_max, per_principal_max
         self._horizon = horizon
-        # A heap of records, the oldest first, and the part of each behind its moment.
-        self._by_age: list[bytes] = []
-        self._heard: set[bytes] = set()
+        self._seconds: list[int] = []
+        """The seconds of which there are records, the oldest first."""
+        self._by_second: dict[int, bytearray] = {}
+        """Records side by side; those of the second `_in_order`, which is being forgotten, are sorted."""
+        self._in_order: int | None = None
+        self._marks: dict[int, bytearray] = {}
+        """Eight bytes for each record, in one of many places to look for them."""
         self._of_principal: Counter[bytes] = Counter()
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._heard)
+        return self._count
 
     @property
     def horizon(self) -> Instant | None:
@@ -131,7 +152,8 @@ class ReplayMemory:
 
     def check_unheard(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> None:
         """Return if this request is new and can be remembered; raise if not."""
-        if principal.key + nonce in self._heard:
+        place, mark = _mark_of(principal.key + nonce)
+        if _find(self._marks.get(place, b""), mark) >= 0:
             raise RequestReplayed("this request has been made before; sign a new one")
         if self._horizon is not None and signed_at <= self._horizon:
             raise RequestStale(f"requests signed up to `{self._horizon}` are forgotten; sign a new one")
@@ -139,7 +161,7 @@ class ReplayMemory:
             raise TooManyRequests(
                 f"more than {self._per_principal_max} requests of one principal within the window"
             )
-        if len(self._heard) >= self._entries_max:
+        if self._count >= self._entries_max:
             raise ReplayMemoryFull(f"{self._entries_max} requests within the window are all it can remember")
 
     def remember(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> int:
@@ -150,14 +172,34 @@ class ReplayMemory:
     def forget_before(self, oldest: Instant) -> None:
         """Forget the requests signed before `oldest`, which their time stamp refuses from now on."""
         first_kept = _moment_bytes(oldest)
-        while self._by_age and self._by_age[0] < first_kept:
-            record = heappop(self._by_age)
-            signed_at, key, _ = _entry(record)
-            self._heard.discard(record[_MOMENT_BYTES:])
-            self._of_principal[key] -= 1
-            if not self._of_principal[key]:
-                del self._of_principal[key]
-            self.refuse_up_to(Instant(signed_at))
+        while self._seconds and self._seconds[0] <= _second_of(first_kept):
+            second = self._seconds[0]
+            if self._in_order != second:
+                self._by_second[second] = bytearray().join(sorted(_records_in(self._by_second[second])))
+                self._in_order = second
+            records = self._by_second[second]
+            after = _place_in(records, first_kept)
+            for record in _records_in(records[:after]):
+                self._forget(record)
+            del records[:after]
+            if records:
+                return
+            del self._by_second[second], self._seconds[0]
+
+    def _forget(self, record: bytes) -> None:
+        moment, key, nonce = _entry(record)
+        place, mark = _mark_of(key + nonce)
+        marks = self._marks[place]
+        at = _find(marks, mark)
+        marks[at : at + _MARK_BYTES] = marks[-_MARK_BYTES:]
+        del marks[-_MARK_BYTES:]
+        if not marks:
+            del self._marks[place]
+        self._count -= 1
+        self._of_principal[key] -= 1
+        if not self._of_principal[key]:
+            del self._of_principal[key]
+        self.refuse_up_to(Instant(moment))
 
     def refuse_up_to(self, signed_at: Instant) -> None:
         """Refuse every request signed at this moment or before it; the horizon never falls."""
@@ -166,7 +208,8 @@ class ReplayMemory:
 
     def to_bytes(self, page: int | None = None) -> bytes:
         """Return the memory, or one page of it, to be kept across a restart."""
-        some = (one for one in self._by_age if page is None or page_of(one[-NONCE_BYTES:]) == page)
+        every = (record for records in self._by_second.values() for record in _records_in(records))
+        some = (one for one in every if page is None or page_of(one[-NONCE_BYTES:]) == page)
         return records_to_bytes(some, self._horizon)
 
     @classmethod
@@ -193,11 +236,51 @@ class ReplayMemory:
 
     def _add(self, record: bytes) -> None:
         heard = record[_MOMENT_BYTES:]
-        if heard in self._heard:
+        place, mark = _mark_of(heard)
+        marks = self._marks.setdefault(place, bytearray())
+        if _find(marks, mark) >= 0:
             return
-        self._heard.add(heard)
+        marks += mark
+        self._count += 1
         self._of_principal[heard[:-NONCE_BYTES]] += 1
-        heappush(self._by_age, record)
+        second = _second_of(record)
+        if second not in self._by_second:
+            insort(self._seconds, second)
+            self._by_second[second] = bytearray()
+        records = self._by_second[second]
+        at = _place_in(records, record) if second == self._in_order else len(records)
+        records[at:at] = record
+
+
+def _place_in(records: bytearray, record: bytes) -> int:
+    """Return where a record belongs among others that are sorted, or the first that is not below a moment."""
+    rows = range(len(records) // _RECORD_BYTES)
+    return _RECORD_BYTES * bisect_left(
+        rows, record, key=lambda row: bytes(records[row * _RECORD_BYTES : (row + 1) * _RECORD_BYTES])
+    )
+
+
+def _records_in(records: bytearray) -> Iterator[bytes]:
+    return (bytes(records[at : at + _RECORD_BYTES]) for at in range(0, len(records), _RECORD_BYTES))
+
+
+def _mark_of(heard: bytes) -> tuple[int, bytes]:
+    """Return by what a request is found again, and where.
+
+    Python's hash has a secret key in each process, so no peer can choose two requests with one mark. That
+    two of a million have one by chance, and the later is refused as if it were the same, takes as much luck
+    as to guess a number of 44 bits.
+    """
+    number = hash(heard)
+    return number % _PLACES, number.to_bytes(_MARK_BYTES, "big", signed=True)
+
+
+def _find(marks: bytearray | bytes, mark: bytes) -> int:
+    """Return where a mark is; -1 if it is not there."""
+    at = marks.find(mark)
+    while at >= 0 and at % _MARK_BYTES:
+        at = marks.find(mark, at + 1)
+    return at
 
 
 def record_of(principal: Principal, nonce: bytes, signed_at: Instant) -> bytes:
@@ -214,6 +297,10 @@ def records_to_bytes(records: Iterable[bytes], horizon: Instant | None) -> bytes
 def _moment_bytes(moment: int) -> bytes:
     # Counted from the first moment there is, so that bytes are in the order of moments.
     return (moment - INSTANT_MIN).to_bytes(_MOMENT_BYTES, "big")
+
+
+def _second_of(record: bytes) -> int:
+    return int.from_bytes(record[:_MOMENT_BYTES], "big") // SECOND
 
 
 def _entry(record: bytes) -> _Entry:

@@ -107,9 +107,9 @@ _ENDING: Final = re.compile(
 )
 _BODY_FROM: Final = len(b"(6:signed")
 _BODY_TO: Final = _ENDING_BYTES - _AN_ENDING.index(b"(6:signer")
-_HEADS_REMEMBERED: Final = 1024
+_HEADS_REMEMBERED: Final = 256
 _HEAD_MAX: Final = 2048
-"""Longer ones are read anew each time: what is remembered stays below three megabytes."""
+"""Longer ones are read anew each time: what is remembered stays below one megabyte."""
 
 
 _CLOCKS: Final = ": the clock of the signer or of the broker is wrong"

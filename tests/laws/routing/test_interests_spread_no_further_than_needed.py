@@ -132,7 +132,9 @@ def test_each_side_of_a_partition_routes_for_itself_and_both_come_together(
 @given(st.lists(predicates(KINDS, max_leaves=4), min_size=2, max_size=5), st.permutations(range(5)))
 def test_outranking_never_goes_round_in_a_circle(filters: list[Predicate], ages: list[int]) -> None:
     """A circle of filters, each hidden by the next, would hide them all."""
-    groups = [Group(hop, ages[hop], one, RecentBoxes()) for hop, one in enumerate(filters)]
+    groups = [
+        Group(id=ages[hop], filter=one, hop=hop, boxes=RecentBoxes()) for hop, one in enumerate(filters)
+    ]
     above = {
         low.hop: {high.hop for high in groups if high is not low and outranks(wide=high, narrow=low)}
         for low in groups

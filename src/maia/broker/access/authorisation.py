@@ -1,10 +1,10 @@
 """What was a principal permitted, on which certificates, and from which search was that decided?
 
 `Authorisation` is what every subscription, advertisement and link holds, and what is
-decided again when evidence changes. All of it but filter and View is its `Basis`:
-a client's authorisations for one type share it, and there may be thousands.
-The chains are searched for once (`ChainSearch`) and decide many requests: those
-of one client differ in little more than their filters.
+decided again when evidence changes. All of it but the filter is its `Basis`: a client's
+authorisations for one type share it, and there may be thousands. The chains are
+searched for once (`ChainSearch`) and decide many requests: those of one client differ in
+little more than their filters.
 
 A certificate may hold only up to a rate: `rate-minute <= 600` (dissertation
 6.4). `Rates` counts the events that the broker takes on, of each principal and type,
@@ -16,9 +16,11 @@ never forgets an event too early.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
+
+import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
@@ -26,7 +28,7 @@ from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Evidence, Permit, PolicyRefusal, Reason, Request, View
-from maia.predicates import Predicate
+from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
 
 __all__ = [
@@ -110,13 +112,14 @@ class Rates:
 SearchKey = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
 """What a search for chains depends on: the pool by its identity, and the one-time answers to a request."""
 
+_NOTHING_SEEN: Final = View(windows=())
 _MEMORY_OF_A_BYTE: Final = 8
 """A certificate that was read takes up to so many times the memory of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What an authorisation depends on: all of it but the filter and the View."""
+    """What an authorisation depends on, and what it shows: all of it but the filter."""
 
     principal: Principal
     action: Action
@@ -129,7 +132,7 @@ class Basis:
     stable: Validity
     """The period in which the decision stays the same, unless evidence changes."""
     epoch: int
-    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
+    watched: tuple[bytes, ...] = field(default=(), repr=False)
     """The ids of the certificates that it is decided again with: see `DependencyIndex`."""
     remote: str | None = field(default=None, repr=False)
     """Where its holder has dialled from, for conditions that ask for it."""
@@ -139,16 +142,28 @@ class Basis:
     """The one-time answers that it depends on, if it does."""
     limit: Reason | None = None
     """That not all of its holder's grants were counted, if that is so."""
+    # Kept out of repr: a View holds restrictions that its holder may not read.
+    view: View = field(default=_NOTHING_SEEN, repr=False)
+    """What its holder sees, whatever it selects of that."""
+    is_selected: bool = False
+    """Whether filters select from the View, as those of subscribers do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authorisation:
+class Authorisation(msgspec.Struct, frozen=True, gc=False):
     """What the kernel permitted, to be decided again when `stable` ends or evidence changes."""
 
     basis: Basis
-    filter: Predicate = field(repr=False)
-    # Kept out of repr: a View holds restrictions that its holder may not read.
-    view: View = field(repr=False)
+    filter: Predicate
+
+    def __repr__(self) -> str:
+        """Show what it depends on, and neither filter nor View."""
+        return f"Authorisation(basis={self.basis!r})"
+
+    @property
+    def view(self) -> View:
+        """Return what the holder sees of what it asks for."""
+        basis = self.basis
+        return replace(basis.view, interest=self.filter) if basis.is_selected else basis.view
 
     @property
     def principal(self) -> Principal:
@@ -171,9 +186,13 @@ class Authorisation:
         return self.basis.stable
 
     @property
-    def watched(self) -> frozenset[bytes]:
+    def watched(self) -> tuple[bytes, ...]:
         """Return the ids of the certificates that it is decided again with."""
         return self.basis.watched
+
+    def depends_on(self, certificates: Set[bytes]) -> bool:
+        """Say whether it is decided again with one of these certificates."""
+        return not certificates.isdisjoint(self.basis.watched)
 
     @property
     def vouched(self) -> VouchedFor | None:
@@ -208,7 +227,7 @@ class ChainSearch:
     evidence: Evidence
     steady: Validity
     used: tuple[SignedCertificate, ...]
-    watched: frozenset[bytes]
+    watched: tuple[bytes, ...]
     """The certificates that it changes with: those that were used, and those that do not count now."""
     asks: frozenset[AttributeUid]
     """The facts that conditions of the certificates ask for."""
@@ -217,7 +236,6 @@ class ChainSearch:
     """Whether there are certificates in the pool that do not count now."""
     once: frozenset[Once]
     """The one-time answers that would make certificates count that do not count now."""
-    view: View | None = None
     basis: Basis | None = None
     refusal: PolicyRefusal | None = None
     """Why everything is refused, if there is no chain."""
@@ -226,15 +244,17 @@ class ChainSearch:
         self, request: Request, decision: Permit, epoch: int, remote: str | None, vouched: VouchedFor | None
     ) -> Authorisation:
         """Return what was decided as an authorisation, made of parts of the ones before."""
-        view = self.view = _sharing(decision.view, self.view)
+        is_selected = decision.view.interest == request.filter
+        view = replace(decision.view, interest=ALWAYS) if is_selected else decision.view
         basis = self.basis
         is_shared = (
             basis is not None
             and basis.asked_type is request.event_type
             and basis.stable == decision.stable
-            and (basis.epoch, basis.remote) == (epoch, remote)
+            and (basis.epoch, basis.remote, basis.is_selected) == (epoch, remote, is_selected)
             and basis.vouched is vouched
             and basis.limit == decision.limit
+            and basis.view == view
         )
         if basis is None or not is_shared:
             basis = self.basis = Basis(
@@ -251,8 +271,10 @@ class ChainSearch:
                 not RATE_FACTS.isdisjoint(self.asks),
                 vouched,
                 decision.limit,
+                view,
+                is_selected,
             )
-        return Authorisation(basis, request.filter, view)
+        return Authorisation(basis, request.filter)
 
 
 def memory_of(pool: tuple[SignedCertificate, ...]) -> int:
@@ -310,7 +332,8 @@ class ChainCache:
 
     def forget(self, certificates: Collection[bytes]) -> None:
         """Forget what was found with one of these certificates, or without it."""
-        touched = [asked for asked, one in self._entries.items() if not one.watched.isdisjoint(certificates)]
+        changed = frozenset(certificates)
+        touched = [asked for asked, one in self._entries.items() if not changed.isdisjoint(one.watched)]
         for asked in touched:
             self.drop(asked)
 
@@ -324,14 +347,3 @@ class ChainCache:
 def certificates_of(evidence: Evidence) -> tuple[SignedCertificate, ...]:
     used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
     return tuple(used.values())
-
-
-def _sharing(view: View, other: View | None) -> View:
-    """Return the same View, made of parts of another one where they are the same."""
-    if other is None or view.forced or other.forced or len(view.windows) != len(other.windows):
-        return view
-    pairs = zip(view.windows, other.windows, strict=True)
-    if not all(one == two for one, two in pairs):
-        return view
-    until = other.until if other.until == view.until else view.until
-    return replace(view, windows=other.windows, forced=other.forced, until=until)

@@ -69,12 +69,17 @@ from maia.wire.messages import Changed
 
 __all__ = ["Authoriser", "forget_frames", "limit_effects", "refusal_effects"]
 
-_POOLS_MAX: Final = 8192
-_POOL_BYTES_MAX: Final = 64 << 20
-"""How much memory the pools may take that have led somewhere, and again those that evidence was found in."""
+_POOLS_MAX: Final = 2048
+_POOL_BYTES_MAX: Final = 16 << 20
+"""How much memory the pools may take that have led somewhere, and again those that evidence was found in:
+enough for clients that ask now. An authorisation has its own certificates, and is decided again from them."""
+_AT_HAND_MAX: Final = 1024
+_AT_HAND_BYTES_MAX: Final = 1 << 20
+"""Certificates of such pools that are read once for all pools which they are in: a right to connect, say."""
 _REFUSED_MAX: Final = 256
 _REFUSED_BYTES_MAX: Final = 8 << 20
 """How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
+_ASKS_NOTHING: Final[frozenset[AttributeUid]] = frozenset()
 _CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
@@ -85,6 +90,7 @@ class Authoriser:
     """The kernel's decisions for one broker, and the certificates it has seen."""
 
     __slots__ = (
+        "_at_hand",
         "_certificates",
         "_found",
         "_pools",
@@ -110,6 +116,9 @@ class Authoriser:
             _POOLS_MAX, bytes_max=_POOL_BYTES_MAX, size_of=lambda _, pool: memory_of(pool)
         )
         self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
+        self._at_hand: BoundedMap[bytes, SignedCertificate] = BoundedMap(
+            _AT_HAND_MAX, bytes_max=_AT_HAND_BYTES_MAX, size_of=lambda data, _: len(data)
+        )
         self._found = ChainCache(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
         self._refused = ChainCache(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
         self.epoch = 0
@@ -129,7 +138,8 @@ class Authoriser:
         if self._read_last[0] != given:
             once = dict.fromkeys(given)
             self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
-            self._read_last = given, tuple(certificate_from_bytes(data) for data in once)
+            known_or_read = (self._at_hand.use(data) or certificate_from_bytes(data) for data in once)
+            self._read_last = given, tuple(known_or_read)
         return self._read_last[1]
 
     def remember(self, pool: tuple[SignedCertificate, ...]) -> None:
@@ -138,6 +148,8 @@ class Authoriser:
         if last is not pool or given in self._pools:
             return
         self._pools.put(given, pool)
+        for data, signed in zip(dict.fromkeys(given), pool, strict=True):
+            self._at_hand.put(data, signed)
 
     def pool_of_stranger(
         self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
@@ -320,14 +332,14 @@ class Authoriser:
             forget_frames(problem)
         used = certificates_of(evidence)
         missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
-        watched = frozenset([one.id for one in (*used, *missed)])
+        watched = tuple(dict.fromkeys([one.id for one in (*used, *missed)]))
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         # A list that was stated ahead may give back what is refused now.
         steady = steady.intersection(Validity(None, self._statements.unchanged_until(missed, at)))
         conditions = (chain.authority.condition for chain in evidence.chains)
-        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
-        once = frozenset([one for signed in missed for one in one_time_tests(signed)])
+        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition)) or _ASKS_NOTHING
+        once = frozenset([one for signed in missed for one in one_time_tests(signed)]) or NO_ANSWERS
         return ChainSearch(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
 
     def _missed(
@@ -459,7 +471,7 @@ class Authoriser:
         if right.vouched is not None and right.vouched.serves.contains(now):
             with suppress(PolicyRefusal):
                 left = self.decide(right.request, right.used, now, right.basis.remote, right.vouched)
-                return replace(left, basis=replace(left.basis, pool=pool))
+                return Authorisation(replace(left.basis, pool=pool), left.filter)
         return self.decide(right.request, pool, now, right.basis.remote)
 
 

@@ -94,8 +94,9 @@ def forget_stream(state: BrokerState, type_id: bytes, publisher: bytes, stream: 
 def forget_retained(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
     """Forget what was said by publishers who could say it by one of these certificates alone."""
     effects: list[Effect] = []
+    changed = frozenset(certificates)
     for type_id, publisher, stream, said in state.retained.under_rights():
-        touched = [one for one in said.rights if not one.watched.isdisjoint(certificates)]
+        touched = [one for one in said.rights if one.depends_on(changed)]
         try:
             for right in touched:
                 state.authoriser.decide_again(right, now)

@@ -244,14 +244,15 @@ def receive_fetched(state: BrokerState, statements: Iterable[SignedStatement], n
 
 def recheck_dependents(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
     """Decide again whatever depends on one of these certificates, or would if it counted."""
-    links = state.statements.dependencies.links_on(certificates)
+    changed = frozenset(certificates)
+    links = state.statements.dependencies.links_on(changed)
     state.authoriser.forget(certificates)
     state.writers.forget(certificates)
     effects: list[Effect] = []
     for number in links:
         link = state.links.get(number)
         if link is not None and link.stage is not Stage.CLOSING:
-            effects += _recheck_link(state, link, certificates, now)
+            effects += _recheck_link(state, link, changed, now)
     effects += state.router.recheck(certificates, now)
     effects += forget_retained(state, certificates, now)
     if OWN_LINK not in links:
@@ -266,17 +267,17 @@ def recheck_dependents(state: BrokerState, certificates: Collection[bytes], now:
 
 
 def _recheck_link(
-    state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
+    state: BrokerState, link: Link, certificates: frozenset[bytes], now: Instant
 ) -> list[Effect]:
     connect = link.connect
-    if connect is not None and not connect.watched.isdisjoint(certificates):
+    if connect is not None and connect.depends_on(certificates):
         try:
             link.connect = state.authoriser.decide_again(connect, now)
         except PolicyRefusal as problem:
             refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
             return [*close_link(state, link, problem, now), *refused]
         state.statements.dependencies.note(link.id, link.connect.watched)
-    touched = [entry for entry in link.entries if not entry.right.watched.isdisjoint(certificates)]
+    touched = [entry for entry in link.entries if entry.right.depends_on(certificates)]
     effects = _decide_again(state, link, touched, now)
     for entry in list(link.advertisements.values()):
         event_type = entry.right.event_type

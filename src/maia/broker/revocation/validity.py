@@ -46,14 +46,14 @@ __all__ = [
 class DependencyIndex:
     """Links by the ids of the certificates that something on them depends on."""
 
-    __slots__ = ("_by_certificate", "_by_link", "_last")
+    __slots__ = ("_by_certificate", "_by_link")
 
     def __init__(self) -> None:
         """Begin with no dependency."""
         # Most certificates speak for one link alone; a set for each would be most of what this holds.
         self._by_certificate: dict[bytes, LinkId | set[LinkId]] = {}
-        self._by_link: dict[LinkId, set[bytes]] = {}
-        self._last: dict[LinkId, frozenset[bytes]] = {}
+        self._by_link: dict[LinkId, tuple[bytes, ...] | set[bytes]] = {}
+        """A set once there are several decisions."""
 
     def __len__(self) -> int:
         """Return how many certificates something depends on."""
@@ -63,14 +63,13 @@ class DependencyIndex:
         """Say whether anything depends on a certificate."""
         return certificate in self._by_certificate
 
-    def note(self, link: LinkId, watched: frozenset[bytes]) -> None:
+    def note(self, link: LinkId, watched: Collection[bytes]) -> None:
         """Remember that something on a link depends on these certificates."""
-        # By identity: the rights of one client are decided from the same evidence, and share it.
-        if not watched or self._last.get(link) is watched:
+        known = self._by_link.get(link, ())
+        new = [certificate for certificate in watched if certificate not in known]
+        if not new:
             return
-        self._last[link] = watched
-        known = self._by_link.setdefault(link, set())
-        for certificate in watched - known:
+        for certificate in new:
             before = self._by_certificate.get(certificate)
             if before is None:
                 self._by_certificate[certificate] = link
@@ -78,11 +77,13 @@ class DependencyIndex:
                 before.add(link)
             else:
                 self._by_certificate[certificate] = {before, link}
-        known |= watched
+        if isinstance(known, set):
+            known.update(new)
+        else:
+            self._by_link[link] = {*known, *new} if known else tuple(new)
 
     def forget(self, link: LinkId) -> None:
         """Forget a link that is gone."""
-        self._last.pop(link, None)
         for certificate in self._by_link.pop(link, ()):
             before = self._by_certificate[certificate]
             if isinstance(before, set):
@@ -93,7 +94,7 @@ class DependencyIndex:
 
     def keep_only(self, link: LinkId, certificates: Collection[bytes]) -> None:
         """Forget that anything on a link depends on other certificates than these."""
-        known = frozenset(self._by_link.get(link, set()).intersection(certificates))
+        known = set(self._by_link.get(link, ())).intersection(certificates)
         self.forget(link)
         self.note(link, known)
 
@@ -190,7 +191,7 @@ class ValidityTracker:
         problem_with = self.standing.problem_with
         return [signed.id for signed in pool if problem_with(signed, now) is not None]
 
-    def met(self, pool: Iterable[SignedCertificate], watched: frozenset[bytes]) -> None:
+    def met(self, pool: Iterable[SignedCertificate], watched: Collection[bytes]) -> None:
         """Take note of certificates that something is decided from: of their issuers, and of their tests."""
         for signed in pool:
             if signed.id in watched:

@@ -18,7 +18,6 @@ believes of another (docs/decisions/mesh-routing.md):
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, NamedTuple, assert_never
 
 from maia.bounded_map import BoundedMap
@@ -243,8 +242,8 @@ class MeshRouter:
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
             watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
             connect = self._connects.get(key)
-            resting = chain(watched, () if connect is None else (connect[1].watched,))
-            if any(not one.isdisjoint(touched) for one in resting):
+            is_touched = connect is not None and connect[1].depends_on(touched)
+            if is_touched or any(not one.isdisjoint(touched) for one in watched):
                 self._verify_at[key] = min(soon, self._verify_at.get(key, soon))
                 self._state.routes.is_changed = True
         return []

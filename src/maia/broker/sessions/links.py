@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+import msgspec
+
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper, SingleEvents
@@ -98,8 +100,7 @@ class Advertisement:
         return (self.right.event_type.type_id, *(one.type_id for one in self.projections))
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, eq=False, gc=False):
     """What a subscriber sees under one reference; `view_class` is shared with everybody who sees the same."""
 
     ref: int
@@ -107,13 +108,17 @@ class Subscription:
     right: Authorisation
     view_class: bytes
     lease_ends: Instant
-    frame: RequestFrame = field(repr=False)
+    frame: RequestFrame
     """What the signed request shares with others, and beside it what it has of its own."""
-    own: bytes = field(repr=False)
+    own: bytes
     cursor: Cursor | None = None
     """How far it has come, if it is durable: it is served from the event log."""
-    requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
+    requires: Predicate = NO_REQUIREMENT
     """What publishers have to meet."""
+
+    def __repr__(self) -> str:
+        """Show what it is known by."""
+        return f"Subscription(ref={self.ref}, link={self.link}, right={self.right!r})"
 
     @property
     def proof(self) -> bytes:

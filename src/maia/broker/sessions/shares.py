@@ -67,7 +67,7 @@ def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
     """Return on how many certificates something of a neighbour rests; those of what is gone are forgotten."""
     dependencies, book = state.statements.dependencies, state.routes.book
     if len(dependencies.certificates_on(link.id)) > link.reliance_max:
-        needed = set(neighbour.refused_on) | (link.connect.watched if link.connect else set())
+        needed = {*neighbour.refused_on, *(link.connect.watched if link.connect else ())}
         for key in book.types():
             told = [entry.baggage for entry in book.entries(neighbour.node, key)]
             for baggage in (*told, book.offer(neighbour.node, key)):

@@ -10,13 +10,14 @@ what `see` of the policy kernel shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final, TypeAlias
 
 import msgspec
 
+from maia.bounded_map import BoundedMap
 from maia.broker.publication.transit import Labels, Transit, author_of_part, without_proof
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.broker.subscriptions.summaries import ClassSummaries, PeriodDelivery
@@ -70,6 +71,7 @@ READ_ONE_BY_ONE: Final = 8
 
 _BEGINNING: Final = Instant(0)
 _SETS_REMEMBERED: Final = 1024
+_SORTS_REMEMBERED: Final = 64
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TO_NOBODY: Final = (b"\x98\x16\x90", b"\x99\x1d\x90")
 """How deliveries without references begin: an array, its number, an empty array of references."""
@@ -96,48 +98,115 @@ def _no_record(_members: Members, _transit: Transit, _seen: Seen) -> None:
     pass
 
 
-@dataclass(slots=True)
-class SubscriberGroup:
-    """Everybody who sees the same of one type version."""
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """What very many classes have in common."""
 
-    key: bytes
-    view: View = field(repr=False)
     event_type: VerifiedType = field(repr=False)
-    routed: Predicate = field(repr=False)
-    """Matched here: admits whatever the View shows, of publishers that meet the requirement."""
-    is_quickly_read: bool
     shown: frozenset[AttributeUid] | None = field(repr=False)
-    """The visible columns, if matching alone decides which rows are seen."""
-    link: LinkId | None = None
-    ref: int = 0
-    """Link and reference of the one subscriber; most classes have no other."""
-    others: dict[LinkId, list[int]] | None = field(default=None, repr=False)
-    """The references of each link, once there are several; in place of `link` and `ref` then."""
-    keys: TransformationKeys = field(default=NO_KEYS, repr=False)
+    requires: Predicate = field(repr=False)
+    is_kept: bool
+    is_quickly_read: bool
+    keys: TransformationKeys = field(repr=False, compare=False)
+
+
+@dataclass(slots=True)
+class _Made:
+    """What is made for a class when a frame is first matched by it, and kept for the next one."""
+
     see: See | None = field(default=None, repr=False)
     see_frame: SeeFrame | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
-    is_kept: bool = False
-    """Whether its members are served from the event log and not at once."""
-    requires: Predicate = field(default=NO_REQUIREMENT, repr=False)
-    """What its members ask of publishers."""
     parts: Partition | None = field(default=None, repr=False)
     """Its members by identity, once a frame required something of them."""
     summaries: ClassSummaries | None = field(default=None, repr=False)
     """What its frames come to, if its members see nothing else."""
 
+
+class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
+    """Everybody who sees the same of one type version. There may be a million: what is rare is elsewhere."""
+
+    key: bytes
+    sort: _Sort
+    basis: View
+    """What its members see, whatever they select of it."""
+    interest: Predicate
+    """What they select."""
+    routed: Predicate
+    """Matched here: admits whatever the View shows, of publishers that meet the requirement."""
+    link: LinkId | None = None
+    ref: int = 0
+    """Link and reference of the one subscriber; most classes have no other."""
+    others: dict[LinkId, list[int]] | None = None
+    """The references of each link, once there are several; in place of `link` and `ref` then."""
+    made: _Made | None = None
+
+    def __repr__(self) -> str:
+        """Show what it is known by: its View may have restrictions that no reader of a log may read."""
+        return f"SubscriberGroup(key={self.key.hex()})"
+
+    @property
+    def view(self) -> View:
+        """Return what its members see."""
+        return replace(self.basis, interest=self.interest)
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version that its members speak."""
+        return self.sort.event_type
+
+    @property
+    def shown(self) -> frozenset[AttributeUid] | None:
+        """Return the visible columns, if matching alone decides which rows are seen."""
+        return self.sort.shown
+
+    @property
+    def requires(self) -> Predicate:
+        """Return what its members ask of publishers."""
+        return self.sort.requires
+
+    @property
+    def is_kept(self) -> bool:
+        """Say whether its members are served from the event log and not at once."""
+        return self.sort.is_kept
+
+    @property
+    def is_quickly_read(self) -> bool:
+        """Say whether its filter is read down the columns in little time."""
+        return self.sort.is_quickly_read
+
+    @property
+    def summaries(self) -> ClassSummaries | None:
+        """Return what its frames come to, if its members see nothing else."""
+        return None if self.made is None else self.made.summaries
+
     @property
     def reader(self) -> RowReader:
         """Return what reads the matched filter down the columns, made when it is first needed."""
-        if self.read is None:
-            self.read = row_reader(self.routed)
-        return self.read
+        made = self.making()
+        if made.read is None:
+            made.read = row_reader(self.routed)
+        return made.read
+
+    def making(self) -> _Made:
+        """Return the place for what is made when it is first needed."""
+        if self.made is None:
+            self.made = _Made()
+        return self.made
+
+    def admitted(
+        self, requires: bytes, identities: LinkIdentities, now: Instant
+    ) -> list[Mapping[LinkId, list[int]]]:
+        """Return those members that meet what a publisher requires."""
+        made = self.making()
+        made.parts = identities.partition(self.members, made.parts, now)
+        return identities.admitted(requires, made.parts)
 
     @property
     def asks(self) -> frozenset[AttributeUid]:
         """Return the attributes that decide what this class sees."""
-        return attributes_of(self.view.interest).union(
-            attributes_of(self.routed), *map(asks_of, self.view.windows)
+        return attributes_of(self.interest).union(
+            attributes_of(self.routed), *map(asks_of, self.basis.windows)
         )
 
     @property
@@ -153,11 +222,11 @@ class SubscriberGroup:
             self.others, self.link = dict(self.members), None
         link, ref = member
         self.others.setdefault(link, []).append(ref)
-        self.parts = None
+        self._changed()
 
     def leave(self, member: tuple[LinkId, int]) -> None:
         """Take a reference out."""
-        self.parts = None
+        self._changed()
         if self.others is None:
             self.link = None
             return
@@ -165,6 +234,10 @@ class SubscriberGroup:
         self.others[link].remove(ref)
         if not self.others[link]:
             del self.others[link]
+
+    def _changed(self) -> None:
+        if self.made is not None:
+            self.made.parts = None
 
     def seen_of(self, transit: Transit, missing: frozenset[AttributeUid]) -> Seen | None:
         """Return what this class sees of a frame that is for one of its members alone; None for nothing.
@@ -183,27 +256,29 @@ class SubscriberGroup:
             author = author_of_part(cut.author, cut.frame, range(cut.frame.rows), self.shown)
             shown = {self.shown: cut.kept or range(cut.frame.rows)}
             return Seen(cut.frame.rows, cut.columns(self.shown), shown, _for_subscribers(author))
-        if transforms(self.view) and len(self.view.windows) == 1:
+        if transforms(self.basis) and len(self.basis.windows) == 1:
             return self._transformed(cut)
         return self._screened_row_by_row(cut)
 
     def _transformed(self, cut: Transit) -> Seen | None:
         """Return the outcome by column; what no transformation touches goes on as it came."""
-        see = self.see_frame = self.see_frame or transforming_frames(self.view, self.keys)
+        made = self.making()
+        see = made.see_frame = made.see_frame or transforming_frames(self.view, self.sort.keys)
         outcome, rows = see(cut.frame)
         if outcome is None:
             return None
         kinds, came = self._kinds, cut.frame.columns
         shown = {uid: column for uid, column in outcome.columns.items() if uid in kinds}
         kept = {uid for uid, column in shown.items() if came.get(uid) is column}
-        made = Frame(outcome.rows, {uid: column for uid, column in shown.items() if uid not in kept})
+        new = Frame(outcome.rows, {uid: column for uid, column in shown.items() if uid not in kept})
         numbers = [cut.kept[row] for row in rows] if cut.kept else rows
         author = _for_subscribers(without_proof(cut.author))
-        columns = [*cut.columns(kept), *frame_to_columns(made)]
+        columns = [*cut.columns(kept), *frame_to_columns(new)]
         return Seen(outcome.rows, columns, {frozenset(shown): numbers}, author)
 
     def _screened_row_by_row(self, cut: Transit) -> Seen | None:
-        see = self.see = self.see or to_python(self.view, self.keys)
+        made = self.making()
+        see = made.see = made.see or to_python(self.view, self.sort.keys)
         numbers = cut.kept or range(cut.frame.rows)
         parts: list[Mapping[AttributeUid, PresentValue]] = []
         shown: dict[frozenset[AttributeUid], list[int]] = {}
@@ -225,7 +300,7 @@ class SubscriberGroup:
     @property
     def _kinds(self) -> Kinds:
         """Return the kinds of what is delivered: of the version, or of what transformations make of it."""
-        windows = self.view.windows
+        windows = self.basis.windows
         if not any(converts_to(window) for window in windows):
             return self.event_type.kinds
         return {uid: kind for one in windows for uid, kind in kinds_shown(one, self.event_type.kinds).items()}
@@ -234,7 +309,7 @@ class SubscriberGroup:
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_keys", "_room", "_tests", "classes", "matches", "summarising")
+    __slots__ = ("_keys", "_room", "_sorts", "_tests", "classes", "matches", "summarising")
 
     def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
@@ -242,6 +317,7 @@ class LocalSubscribers:
         `room` is how much summaries may remember, those of other types included.
         """
         self._keys, self._room = keys, GroupRoom() if room is None else room
+        self._sorts: BoundedMap[tuple[object, ...], _Sort] = BoundedMap(_SORTS_REMEMBERED)
         self.classes: dict[bytes, SubscriberGroup] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
         self._tests: dict[bytes, Test] = {}
@@ -249,7 +325,7 @@ class LocalSubscribers:
         self.summarising: dict[bytes, ClassSummaries] = {}
         """The classes whose View summarises."""
 
-    def join(
+    def join(  # noqa: PLR0913 - all but the first are named at the call
         self,
         key: bytes,
         view: View,
@@ -259,28 +335,53 @@ class LocalSubscribers:
         is_kept: bool = False,
         requires: Predicate = NO_REQUIREMENT,
         now: Instant = _BEGINNING,
+        basis: View | None = None,
     ) -> bool:
-        """Add a reference to its class; say whether the class is new."""
+        """Add a reference to its class; say whether the class is new.
+
+        `basis` is the View without its interest, which other classes may share.
+        """
         known = self.classes.get(key)
         if known is None:
             routed = joined_with_filter(routed_filter(view), requires)
-            shown = _shown_by_the_one_window(view, event_type)
-            is_quick = is_quickly_read(routed)
-            known = SubscriberGroup(key, view, event_type, routed, is_quick, shown, keys=self._keys)
+            sort = self._sort(
+                event_type,
+                _shown_by_the_one_window(view, event_type),
+                requires,
+                is_kept=is_kept,
+                is_quick=is_quickly_read(routed),
+            )
+            known = SubscriberGroup(key, sort, basis or view, view.interest, routed, *member)
             self.classes[key] = known
-            known.link, known.ref = member
-            known.is_kept, known.requires = is_kept, requires
             if not is_kept:
-                self.matches.add(key, known.routed)
+                self.matches.add(key, routed)
             if is_summarised(view):
-                known.summaries = ClassSummaries.begin(key, view, self._keys, self._room, now)
-                known.summaries.joined[member] = now
-                self.summarising[key] = known.summaries
+                summaries = ClassSummaries.begin(key, view, self._keys, self._room, now)
+                summaries.joined[member] = now
+                self.summarising[key] = known.making().summaries = summaries
             return True
         known.join(member)
         if known.summaries is not None:
             known.summaries.joined[member] = now
         return False
+
+    def _sort(
+        self,
+        event_type: VerifiedType,
+        shown: frozenset[AttributeUid] | None,
+        requires: Predicate,
+        *,
+        is_kept: bool,
+        is_quick: bool,
+    ) -> _Sort:
+        """Return the same object for equal sorts."""
+        # By the identity of the type, which the sort keeps from being given to another one.
+        asked = id(event_type), shown, requires, is_kept, is_quick
+        found = self._sorts.use(asked)
+        if found is None:
+            found = _Sort(event_type, shown, requires, is_kept, is_quick, self._keys)
+            self._sorts.put(asked, found)
+        return found
 
     def represents(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Say whether others were sent a class on behalf of this reference: the first one is shown."""
@@ -336,8 +437,7 @@ class LocalSubscribers:
                 continue
             members = [view_class.members]
             if transit.requires:
-                view_class.parts = identities.partition(view_class.members, view_class.parts, now)
-                members = identities.admitted(transit.requires, view_class.parts)
+                members = view_class.admitted(transit.requires, identities, now)
             seen = view_class.screened(transit, rows) if members else None
             if seen is not None:
                 if taken is not None:
@@ -423,7 +523,7 @@ def routed_filter(view: View) -> Predicate:
     opened = restrictions[0] if len(restrictions) == 1 else AnyOf(restrictions)
     asked = attributes_of(view.interest)
     shown_by_all = all(keeps(window, uid) for window in view.windows for uid in asked)
-    if not shown_by_all or view.interest == ALWAYS:
+    if not shown_by_all or view.interest in (ALWAYS, opened):
         return simplified(opened)
     return view.interest if opened == ALWAYS else simplified(AllOf((opened, view.interest)))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
@@ -187,7 +189,7 @@ def _place_again(
         renewed = replace(entry, right=right, shaper=shaper_of(right.view, tree, secrets))
         return place_advertisement(state, link, renewed, None, now)
     seen = view_class_of(right, entry.cursor, entry.requires)
-    return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
+    return place_subscription(state, link, structs.replace(entry, right=right, view_class=seen), entry, now)
 
 
 def recheck_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

@@ -100,6 +100,7 @@ def place_subscription(
         is_kept=is_kept,
         requires=entry.requires,
         now=now,
+        basis=entry.right.basis.view,
     ):
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
     if audience.summarising:

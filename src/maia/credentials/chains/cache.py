@@ -7,9 +7,10 @@ never remembered here: a cached certificate still expires. Memory is bounded
 by number and by bytes, for any peer can sign certificates and make them long:
 of the signatures, the least recently used is forgotten first.
 
-A signature is remembered under the id, the signature bytes and the content
+A signature is remembered with the id, the signature bytes and the content
 that was checked. None of the three alone is enough: a second signature, or a
-certificate object altered beside its signed bytes, is a new question.
+certificate object altered beside its signed bytes, is a new question. Of two
+good signatures of one text, which no honest issuer makes, the later is remembered.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 CERTIFICATES_MAX: Final = 65_536
-REDUCTIONS_MAX: Final = 8_192
+REDUCTIONS_MAX: Final = 2_048
 CERTIFICATE_BYTES_MAX: Final = 32 << 20
 """How many bytes the remembered certificates have together, and again those of remembered chains."""
 _FORGED_MAX: Final = 1024
@@ -87,7 +88,7 @@ class VerificationCache:
         """Make an empty cache of bounded size."""
         self._reductions_max, self._bytes_max = reductions_max, bytes_max
         self._chain_bytes = 0
-        self._certificates: BoundedMap[tuple[bytes, bytes], SignedCertificate] = BoundedMap(
+        self._certificates: BoundedMap[bytes, SignedCertificate] = BoundedMap(
             certificates_max, bytes_max=bytes_max, size_of=lambda _, signed: len(signed.body)
         )
         # A method of ours would cost more than the lookup, so the memo itself is what is called.
@@ -118,11 +119,10 @@ class VerificationCache:
 
     def knows(self, signed: SignedCertificate) -> bool:
         """Say whether the signature of exactly this certificate was found good before."""
-        key = (signed.id, signed.signature)
-        kept = self._certificates.get(key)
+        kept = self._certificates.get(signed.id)
         if kept is None or not (kept is signed or _is_same(kept, signed)):
             return False
-        self._certificates.use(key)
+        self._certificates.use(signed.id)
         return True
 
     def check(self, signed: SignedCertificate) -> None:
@@ -138,8 +138,8 @@ class VerificationCache:
         """
         part = signed_part(data)
         key = (sha256(part.body).digest(), part.signature)
-        known = self._certificates.get(key)
-        if known is not None and known.body == part.body:
+        known = self._certificates.get(key[0])
+        if known is not None and (known.body, known.signature) == (part.body, part.signature):
             return known
         if key in self._forged:
             raise BadSignature("the signature was found bad before")
@@ -155,7 +155,7 @@ class VerificationCache:
         return signed
 
     def _remember(self, signed: SignedCertificate) -> None:
-        self._certificates.put((signed.id, signed.signature), signed)
+        self._certificates.put(signed.id, signed)
 
     def chain_of(self, certificates: tuple[SignedCertificate, ...]) -> object | None:
         """Return what the verifier remembered for exactly this tuple of certificates."""
@@ -211,7 +211,7 @@ def check_signature(signed: SignedCertificate) -> None:
 
 def _is_same(kept: SignedCertificate, signed: SignedCertificate) -> bool:
     """Compare what was checked with what is shown: bytes with bytes, and content with content."""
-    if kept.body != signed.body:
+    if kept.body != signed.body or kept.signature != signed.signature:
         return False
     # What was read from equal bytes is equal; anything else is compared field by field.
     return (kept.is_as_signed and signed.is_as_signed) or kept.certificate == signed.certificate

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from maia.events import AttributeUid
 from maia.predicates.covering.boxes import ANY_KIND, Box, Edge
 
-__all__ = ["BoxIndex"]
+__all__ = ["BoxIndex", "Placed"]
 
 _Numbers = npt.NDArray[np.int64]
 _Rows = npt.NDArray[np.intp]
@@ -26,30 +27,43 @@ _Signature = frozenset[AttributeUid]
 _NONE: Final[_Numbers] = np.zeros(0, np.int64)
 
 _FIRST_ROWS: Final = 4
+_ROW_BITS: Final = 32
 _FEW_OF: Final = 8
 """Less than one row of so many is taken out by itself; more, and the others are written anew."""
 _KIND, _LOW, _HIGH, _ONLY, _INNER_LOW, _INNER_HIGH, _INNER, _RANGE = range(len(Edge.FIELDS))
 
 
+class Placed(msgspec.Struct, eq=False, gc=False):
+    """What an index writes down in the caller's own entry, so that it needs no dictionary beside them."""
+
+    place: int = 0
+    """The number of its group and behind it, in `_ROW_BITS`, its row there."""
+
+
 class BoxIndex:
     """Boxes by a number that the caller chooses, found by the bounds that they keep or fit into."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Mapping[int, Placed]) -> None:
+        """Begin without boxes; `entries` has whatever is added here, by its number."""
+        self._entries = entries
         self._groups: dict[_Signature, _Group] = {}
         self._containing: dict[AttributeUid, set[_Signature]] = {}
         self._anchored: dict[AttributeUid, set[_Signature]] = {}
         self._anchor_of: dict[_Signature, AttributeUid] = {}
-        self._home_of: dict[int, _Group] = {}
+        self._serials: dict[int, _Group] = {}
+        """Groups by a number of their own."""
+        self._next_serial = 0
         self._unbounded: dict[int, None] = {}
 
     def __len__(self) -> int:
-        return len(self._home_of) + len(self._unbounded)
+        return sum(map(len, self._groups.values())) + len(self._unbounded)
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._home_of or number in self._unbounded
+    def __bool__(self) -> bool:
+        return bool(self._groups or self._unbounded)
 
     def __iter__(self) -> Iterator[int]:
-        yield from self._home_of
+        for group in self._groups.values():
+            yield from group.numbers()
         yield from self._unbounded
 
     def add(self, number: int, box: Box) -> None:
@@ -60,14 +74,13 @@ class BoxIndex:
         signature = frozenset(box.edges)
         group = self._groups.get(signature) or self._new_group(signature)
         group.add(number, box.edges, exact=box.exact)
-        self._home_of[number] = group
 
     def discard(self, number: int) -> None:
         """Forget the box under this number."""
         if number in self._unbounded:
             del self._unbounded[number]
             return
-        group = self._home_of.pop(number)
+        group = self._home_of(number)
         group.discard(number)
         if not len(group):
             self._drop_group(group)
@@ -80,14 +93,15 @@ class BoxIndex:
                 del self._unbounded[number]
                 to._unbounded[number] = None
             else:
-                by_group.setdefault(self._home_of.pop(number), []).append(number)
+                by_group.setdefault(self._home_of(number), []).append(number)
         for group, some in by_group.items():
             signature = frozenset(group.uids)
-            other = to._groups.get(signature) or to._new_group(signature)
-            group.move_all(some, to=other)
-            to._home_of.update(dict.fromkeys(some, other))
+            group.move_all(some, to=to._groups.get(signature) or to._new_group(signature))
             if not len(group):
                 self._drop_group(group)
+
+    def _home_of(self, number: int) -> _Group:
+        return self._serials[self._entries[number].place >> _ROW_BITS]
 
     def unrelated(self, numbers: Collection[int], others: BoxIndex) -> list[int]:
         """Return those numbers here whose filters are proved to cover none, and to be covered by none.
@@ -101,7 +115,7 @@ class BoxIndex:
         for number in numbers:
             if number in self._unbounded:
                 return []
-            asked.setdefault(self._home_of[number], []).append(number)
+            asked.setdefault(self._home_of(number), []).append(number)
         if others._unbounded:
             return []
         found: list[int] = []
@@ -116,7 +130,7 @@ class BoxIndex:
 
     def edges_of(self, number: int) -> tuple[Mapping[AttributeUid, Edge] | None, bool]:
         """Return the bounds that were kept under a number, and whether they are exact."""
-        return (None, False) if number in self._unbounded else self._home_of[number].edges_of(number)
+        return (None, False) if number in self._unbounded else self._home_of(number).edges_of(number)
 
     def could_cover(self, box: Box) -> list[tuple[int, bool]]:
         """Return, in order, every number whose filter can cover `box`, and whether it is proved to."""
@@ -150,7 +164,9 @@ class BoxIndex:
         return [self._groups[one] for one in rarest if box.edges.keys() <= one]
 
     def _new_group(self, signature: _Signature) -> _Group:
-        group = self._groups[signature] = _Group(tuple(sorted(signature)))
+        group = _Group(tuple(sorted(signature)), self._entries, self._next_serial)
+        self._groups[signature] = self._serials[self._next_serial] = group
+        self._next_serial += 1
         for uid in signature:
             self._containing.setdefault(uid, set()).add(signature)
         if signature:
@@ -162,7 +178,7 @@ class BoxIndex:
 
     def _drop_group(self, group: _Group) -> None:
         signature = frozenset(group.uids)
-        del self._groups[signature]
+        del self._groups[signature], self._serials[group.serial]
         for uid in signature:
             _discard_from(self._containing, uid, signature)
         if signature:
@@ -180,22 +196,35 @@ def _discard_from(
 class _Group:
     """The bounds of all boxes that ask for the same attributes, a column per attribute and bound."""
 
-    def __init__(self, uids: tuple[AttributeUid, ...]) -> None:
-        self.uids = uids
-        self._rows: dict[int, int] = {}
+    def __init__(self, uids: tuple[AttributeUid, ...], entries: Mapping[int, Placed], serial: int) -> None:
+        self.uids, self.serial = uids, serial
+        self._entries = entries
+        self._count = 0
         self._numbers: _Numbers = np.zeros(_FIRST_ROWS, np.int64)
         self._exact: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROWS, np.bool_)
         self._bounds: _Numbers = np.zeros((len(uids), len(Edge.FIELDS), _FIRST_ROWS), np.int64)
         self._single_valued = [0] * len(uids)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all boxes."""
+        numbers: list[int] = self._numbers[: self._count].tolist()
+        return numbers
+
+    def _row_of(self, number: int) -> int:
+        return self._entries[number].place & (1 << _ROW_BITS) - 1
+
+    def _put(self, number: int, row: int) -> None:
+        self._entries[number].place = self.serial << _ROW_BITS | row
 
     def add(self, number: int, edges: Mapping[AttributeUid, Edge], *, exact: bool) -> None:
-        row = len(self._rows)
+        row = self._count
         if row == len(self._numbers):
             self._resize(2 * len(self._numbers))
-        self._rows[number] = row
+        self._count += 1
+        self._put(number, row)
         self._numbers[row] = number
         self._exact[row] = exact
         for position, uid in enumerate(self.uids):
@@ -203,7 +232,7 @@ class _Group:
             self._single_valued[position] += edges[uid].only != 0
 
     def edges_of(self, number: int) -> tuple[Mapping[AttributeUid, Edge], bool]:
-        row = self._rows[number]
+        row = self._row_of(number)
         columns = self._bounds[:, :, row].tolist()
         return {uid: Edge(*column) for uid, column in zip(self.uids, columns, strict=True)}, bool(
             self._exact[row]
@@ -211,48 +240,53 @@ class _Group:
 
     def discard(self, number: int) -> None:
         """Move the last row into the gap, so that the rows stay dense."""
-        row, last = self._rows.pop(number), len(self._rows)
+        self._count -= 1
+        row, last = self._row_of(number), self._count
         for position in range(len(self.uids)):
             self._single_valued[position] -= int(self._bounds[position, _ONLY, row] != 0)
         if row != last:
             moved = int(self._numbers[last])
-            self._rows[moved] = row
+            self._put(moved, row)
             self._numbers[row], self._exact[row] = moved, self._exact[last]
             self._bounds[:, :, row] = self._bounds[:, :, last]
 
     def move_all(self, numbers: Sequence[int], *, to: _Group) -> None:
         """Hand rows over to another group with the same attributes."""
-        rows = np.fromiter((self._rows[number] for number in numbers), np.intp, len(numbers))
-        to._append(np.array(numbers, np.int64), self._exact[rows], self._bounds[:, :, rows])
-        if len(numbers) * _FEW_OF < len(self._rows):
+        rows = np.fromiter(map(self._row_of, numbers), np.intp, len(numbers))
+        moved = np.array(numbers, np.int64), self._exact[rows], self._bounds[:, :, rows]
+        if len(numbers) * _FEW_OF < self._count:
             for number in numbers:
                 self.discard(number)
-            return
-        stays = np.ones(len(self._rows), np.bool_)
-        stays[rows] = False
-        left = np.flatnonzero(stays)
-        self._numbers, self._exact = self._numbers[left], self._exact[left]
-        self._bounds = self._bounds[:, :, left]
-        self._rows = {number: row for row, number in enumerate(self._numbers.tolist())}
-        self._resize(max(_FIRST_ROWS, len(left)))
-        self._count_single_valued()
+        else:
+            stays = np.ones(self._count, np.bool_)
+            stays[rows] = False
+            left = np.flatnonzero(stays)
+            self._numbers, self._exact = self._numbers[left], self._exact[left]
+            self._bounds, self._count = self._bounds[:, :, left], len(left)
+            for row, number in enumerate(self._numbers.tolist()):
+                self._put(number, row)
+            self._resize(max(_FIRST_ROWS, len(left)))
+            self._count_single_valued()
+        to._append(*moved)
 
     def _append(self, numbers: _Numbers, exact: npt.NDArray[np.bool_], bounds: _Numbers) -> None:
-        first, size = len(self._rows), len(self._rows) + len(numbers)
+        first, size = self._count, self._count + len(numbers)
         if size > len(self._numbers):
             self._resize(max(size, 2 * len(self._numbers)))
         self._numbers[first:size], self._exact[first:size] = numbers, exact
         self._bounds[:, :, first:size] = bounds
-        self._rows.update(zip(numbers.tolist(), range(first, size), strict=True))
+        self._count = size
+        for row, number in enumerate(numbers.tolist(), start=first):
+            self._put(number, row)
         self._count_single_valued()
 
     def _count_single_valued(self) -> None:
-        single = self._bounds[:, _ONLY, : len(self._rows)] != 0
+        single = self._bounds[:, _ONLY, : self._count] != 0
         self._single_valued = [int(count) for count in np.count_nonzero(single, axis=1)]
 
     def unrelated(self, numbers: Sequence[int], others: _Group | None) -> list[int]:
         """Return those rows that ask for a value for which neither another row nor one of `others` asks."""
-        rows = np.fromiter((self._rows[number] for number in numbers), np.intp, len(numbers))
+        rows = np.fromiter(map(self._row_of, numbers), np.intp, len(numbers))
         for position in range(len(self.uids)):
             own = self._values_at(position, rows)
             theirs = _NONE if others is None else others._values_at(position, slice(len(others)))
@@ -271,7 +305,7 @@ class _Group:
     def could_cover(self, box: Box) -> list[tuple[int, bool]]:
         """Return the rows whose outer edges hold the inner edges of `box`."""
         if not box.edges or not self.uids:
-            return self._answer(slice(len(self._rows)), exact=box.exact)
+            return self._answer(slice(self._count), exact=box.exact)
         edges = [box.edges[uid] for uid in self.uids]
         rows = self._first_around(edges)
         if not rows.size:
@@ -293,7 +327,7 @@ class _Group:
             if box.edges and (edge := box.edges.get(uid)) is not None and edge.kind != ANY_KIND
         ]
         if not closed:
-            return self._answer(slice(len(self._rows)), exact=box.exact)
+            return self._answer(slice(self._count), exact=box.exact)
         rows = self._first_within(closed)
         if not rows.size:
             return []
@@ -309,7 +343,7 @@ class _Group:
 
     def _first_around(self, edges: Sequence[Edge]) -> _Rows:
         """Cut the rows down by the one column that promises most."""
-        count = len(self._rows)
+        count = self._count
         position = max(range(len(edges)), key=lambda at: (edges[at].inner != 0) * self._single_valued[at])
         edge, columns = edges[position], self._bounds[position, :, :count]
         if edge.inner and self._single_valued[position] * 2 > count:
@@ -318,7 +352,7 @@ class _Group:
 
     def _first_within(self, closed: Sequence[tuple[int, Edge]]) -> _Rows:
         """Cut the rows down by the one column that promises most."""
-        count = len(self._rows)
+        count = self._count
         position, edge = max(closed, key=lambda one: (one[1].only != 0, one[1].low - one[1].high))
         columns = self._bounds[position, :, :count]
         if edge.only:

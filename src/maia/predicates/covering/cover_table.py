@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from maia.errors import BadInput, Unavailable
-from maia.predicates.covering.box_index import BoxIndex
+from maia.predicates.covering.box_index import BoxIndex, Placed
 from maia.predicates.covering.boxes import Box, RecentBoxes, proved_to_cover
 from maia.predicates.syntax import Predicate
 
 __all__ = [
     "FILTERS_MAX",
+    "CoverEntry",
     "CoverTable",
     "CoverTableFull",
     "FilterIdTaken",
@@ -85,21 +86,25 @@ class Removed(Generic[Id]):
     """Filters that ceased to be maximal: one that was freed covers them, which no proof had found before."""
 
 
-@dataclass(slots=True)
-class _Entry(Generic[Id]):
-    """A filter in the table; `number` is its place in the order of insertion."""
+class CoverEntry(Placed, Generic[Id], eq=False, gc=False, kw_only=True):
+    """A filter in the table; callers that know more of each filter have a class below this one."""
 
     id: Id
-    number: int
     filter: Predicate
-    is_empty: bool
+    """The filter, as it is compared with others."""
+    number: int = 0
+    """Its place in the order of insertion."""
+    is_empty: bool = False
     keeper: int | None = None
     keeps: set[int] | None = None
     """None for no filter: most filters keep none, and an empty set is larger than the rest of the entry."""
 
 
 class CoverTable(Generic[Id]):
-    """Filters by id, and who covers whom."""
+    """Filters by id, and who covers whom.
+
+    An id that is a number and larger than all before it is its own place in the order of insertion.
+    """
 
     # INVARIANT: an entry is in exactly one of `_maximal`, `_covered` and `_empty`.
     # INVARIANT: keepers form a forest whose roots are those in `_maximal`; a keeper covers what it keeps.
@@ -107,11 +112,12 @@ class CoverTable(Generic[Id]):
 
     def __init__(self, *, filters_max: int = FILTERS_MAX) -> None:
         self._filters_max = filters_max
-        self._inserted_so_far = 0
+        self._next_number = 0
         self._number_of: dict[Id, int] = {}
-        self._entries: dict[int, _Entry[Id]] = {}
-        self._maximal = BoxIndex()
-        self._covered = BoxIndex()
+        """Of those ids that are not their own numbers."""
+        self._entries: dict[int, CoverEntry[Id]] = {}
+        self._maximal = BoxIndex(self._entries)
+        self._covered = BoxIndex(self._entries)
         self._boxes = RecentBoxes()
         # Filters that are proved to admit nothing: every filter covers them, and they cover one another.
         self._empty: dict[int, None] = {}
@@ -119,24 +125,32 @@ class CoverTable(Generic[Id]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, id: object) -> bool:
-        return id in self._number_of
+    def __contains__(self, id: Id) -> bool:
+        return self._find(id) is not None
 
     def insert(self, id: Id, filter: Predicate) -> Inserted[Id]:
         """Add a filter under a new id, and tell what it covers and what covers it."""
-        if id in self._number_of:
-            raise FilterIdTaken(f"there is a filter `{_shown(id)}` in the table already")
+        return self.insert_entry(CoverEntry(id=id, filter=filter))
+
+    def insert_entry(self, entry: CoverEntry[Id]) -> Inserted[Id]:
+        """Add a filter, which is found again as this very entry."""
+        box = self._boxes.of(entry.filter)
+        if entry.id in self:
+            raise FilterIdTaken(f"there is a filter `{_shown(entry.id)}` in the table already")
         if len(self._entries) >= self._filters_max:
             raise CoverTableFull(f"the table holds its {self._filters_max} filters")
-        entry = _Entry(id, self._inserted_so_far, filter, self._boxes.of(filter).is_empty)
+        entry.is_empty = box.is_empty
         emptiest = self._maximal_empty()
-        self._inserted_so_far += 1
-        self._number_of[id] = entry.number
+        if isinstance(entry.id, int) and entry.id >= self._next_number:
+            entry.number = entry.id
+        else:
+            entry.number = self._number_of[entry.id] = self._next_number
+        self._next_number = entry.number + 1
         self._entries[entry.number] = entry
-        displaced = self._place(entry, self._boxes.of(filter))
+        displaced = self._place(entry, box)
         if emptiest is not None and not entry.is_empty:
             displaced.append(emptiest)
-        return Inserted(self.covered_by(id), self._ids(displaced))
+        return Inserted(self.covered_by(entry.id), self._ids(displaced))
 
     def remove(self, id: Id) -> Removed[Id]:
         """Take a filter out, and tell which ones it alone covered."""
@@ -147,27 +161,36 @@ class CoverTable(Generic[Id]):
 
         What they kept is placed again once, however many of them had kept it one after the other.
         """
-        gone = {entry.number: entry for entry in map(self._entry, ids)}
+        gone = {entry.number: entry for entry in map(self.entry, ids)}
         emptiest = self._maximal_empty()
-        for number, entry in gone.items():
-            del self._entries[number], self._number_of[entry.id]
         freed, displaced = self._release(gone)
         if self._maximal_empty() not in (None, emptiest):
             freed.extend(self._empty_first())
         return Removed(self._ids(freed), self._ids(displaced))
 
+    def entry(self, id: Id) -> CoverEntry[Id]:
+        """Return the entry of the filter with this id."""
+        found = self._find(id)
+        if found is None:
+            raise UnknownFilterId(f"there is no filter `{_shown(id)}` in the table")
+        return found
+
+    def entries(self) -> Iterable[CoverEntry[Id]]:
+        """Return all entries, in the order of their insertion."""
+        return self._entries.values()
+
     def filter_of(self, id: Id) -> Predicate:
         """Return the filter with this id."""
-        return self._entry(id).filter
+        return self.entry(id).filter
 
     def is_empty(self, id: Id) -> bool:
         """Say whether the filter with this id is proved to admit nothing."""
-        return self._entry(id).is_empty
+        return self.entry(id).is_empty
 
     def is_maximal(self, id: Id) -> bool:
         """Say whether no other filter covers this one."""
-        number = self._entry(id).number
-        return number in self._maximal or number == self._maximal_empty()
+        entry = self.entry(id)
+        return entry.number == self._maximal_empty() if entry.is_empty else entry.keeper is None
 
     def maximal(self) -> tuple[Id, ...]:
         """Return the ids of the maximal filters, in the order of their insertion."""
@@ -175,7 +198,7 @@ class CoverTable(Generic[Id]):
 
     def covered_by(self, id: Id) -> Id | None:
         """Return a maximal filter that covers this one; None if it is maximal itself."""
-        entry = self._entry(id)
+        entry = self.entry(id)
         if entry.is_empty:
             stands_for_all = next(iter(self._maximal), next(iter(self._empty)))
             return None if stands_for_all == entry.number else self._entries[stands_for_all].id
@@ -186,7 +209,7 @@ class CoverTable(Generic[Id]):
 
     def coverers_of(self, id: Id) -> tuple[Id, ...]:
         """Return all other filters that cover this one, maximal or not, in the order of their insertion."""
-        entry = self._entry(id)
+        entry = self.entry(id)
         if entry.is_empty:
             return self._ids(self._entries.keys() - {entry.number})
         box = self._boxes.of(entry.filter)
@@ -195,7 +218,7 @@ class CoverTable(Generic[Id]):
 
     def box_of(self, id: Id) -> Box:
         """Return the filter with this id and its bounds, to ask another table about it."""
-        return self._boxes.of(self._entry(id).filter)
+        return self._boxes.of(self.entry(id).filter)
 
     @property
     def boxes(self) -> RecentBoxes:
@@ -212,14 +235,14 @@ class CoverTable(Generic[Id]):
 
     def covered_under(self, id: Id) -> tuple[Id, ...]:
         """Return all other filters that this one covers, in the order of their insertion."""
-        entry = self._entry(id)
+        entry = self.entry(id)
         found = set(self._empty)
         if not entry.is_empty:
             box = self._boxes.of(entry.filter)
             found.update(self._covered_in(self._maximal, box), self._covered_in(self._covered, box))
         return self._ids(found - {entry.number})
 
-    def _place(self, entry: _Entry[Id], box: Box) -> list[int]:
+    def _place(self, entry: CoverEntry[Id], box: Box) -> list[int]:
         """Find a keeper for an entry, or make it maximal; return the entries that it displaced."""
         if entry.is_empty:
             self._empty[entry.number] = None
@@ -231,14 +254,14 @@ class CoverTable(Generic[Id]):
             return []
         return self._place_maximal(entry, box)
 
-    def _place_maximal(self, entry: _Entry[Id], box: Box) -> list[int]:
+    def _place_maximal(self, entry: CoverEntry[Id], box: Box) -> list[int]:
         """Let an uncovered entry keep what it covers; return the entries that it displaced."""
         displaced = list(self._covered_in(self._maximal, box))
         self._demote(displaced, under=entry)
         self._maximal.add(entry.number, box)
         return displaced
 
-    def _keeper_for(self, box: Box) -> _Entry[Id] | None:
+    def _keeper_for(self, box: Box) -> CoverEntry[Id] | None:
         """Return the earliest maximal entry that covers this one.
 
         It is never a later equal of this one: while both were kept they had
@@ -247,7 +270,7 @@ class CoverTable(Generic[Id]):
         number = next(self._covering(self._maximal, box), None)
         return None if number is None else self._entries[number]
 
-    def _demote(self, numbers: Sequence[int], *, under: _Entry[Id]) -> None:
+    def _demote(self, numbers: Sequence[int], *, under: CoverEntry[Id]) -> None:
         if len(numbers) > _MOVED_ONE_BY_ONE:
             self._maximal.move_all(numbers, to=self._covered)
         else:
@@ -258,14 +281,17 @@ class CoverTable(Generic[Id]):
         for number in numbers:
             _keep(self._entries[number], by=under)
 
-    def _release(self, gone: Mapping[int, _Entry[Id]]) -> tuple[list[int], list[int]]:
+    def _release(self, gone: Mapping[int, CoverEntry[Id]]) -> tuple[list[int], list[int]]:
         """Take entries out of their index and find new keepers; return who became maximal, and who ceased."""
         for entry in gone.values():
             if entry.is_empty:
                 del self._empty[entry.number]
             else:
                 (self._maximal if entry.keeper is None else self._covered).discard(entry.number)
-        orphans: list[_Entry[Id]] = []
+        for number, entry in gone.items():
+            del self._entries[number]
+            self._number_of.pop(entry.id, None)
+        orphans: list[CoverEntry[Id]] = []
         for entry in gone.values():
             keeper = self._keeper_left(entry, gone)
             if keeper is not None:
@@ -278,7 +304,9 @@ class CoverTable(Generic[Id]):
                 _keep(one, by=keeper)
         return self._place_again(sorted(orphans, key=lambda orphan: orphan.number))
 
-    def _keeper_left(self, entry: _Entry[Id], gone: Mapping[int, _Entry[Id]]) -> _Entry[Id] | None:
+    def _keeper_left(
+        self, entry: CoverEntry[Id], gone: Mapping[int, CoverEntry[Id]]
+    ) -> CoverEntry[Id] | None:
         """Return the nearest keeper above an entry that stays; None if all of them go."""
         passed = [entry]
         while (above := passed[-1].keeper) is not None and above in gone:
@@ -287,7 +315,7 @@ class CoverTable(Generic[Id]):
             one.keeper = above
         return None if above is None else self._entries[above]
 
-    def _place_again(self, orphans: list[_Entry[Id]]) -> tuple[list[int], list[int]]:
+    def _place_again(self, orphans: list[CoverEntry[Id]]) -> tuple[list[int], list[int]]:
         waiting = {orphan.number: orphan for orphan in orphans}
         for orphan in orphans:
             orphan.keeper = None
@@ -309,12 +337,12 @@ class CoverTable(Generic[Id]):
         freed = [orphan.number for orphan in orphans if orphan.keeper is None]
         return freed, sorted(set(displaced) - {orphan.number for orphan in orphans})
 
-    def _adopt(self, keeper: _Entry[Id], waiting: dict[int, _Entry[Id]]) -> None:
+    def _adopt(self, keeper: CoverEntry[Id], waiting: dict[int, CoverEntry[Id]]) -> None:
         """Let a maximal entry, which covers many orphans, keep all that it covers of those that wait."""
         for number in self._covered_in(self._covered, _bounds_in(self._maximal, keeper), among=waiting):
             _keep(waiting.pop(number), by=keeper)
 
-    def _place_orphan(self, orphan: _Entry[Id]) -> list[int]:
+    def _place_orphan(self, orphan: CoverEntry[Id]) -> list[int]:
         bounds = _bounds_in(self._covered, orphan)
         keeper = self._keeper_for(bounds)
         if keeper is not None:
@@ -340,35 +368,36 @@ class CoverTable(Generic[Id]):
 
     def _maximal_empty(self) -> int | None:
         """Return the empty filter that is maximal, which takes a table of empty filters."""
-        return None if len(self._maximal) else next(iter(self._empty), None)
+        return None if self._maximal else next(iter(self._empty), None)
 
     def _empty_first(self) -> list[int]:
         return list(self._empty)[:1]
 
-    def _entry(self, id: Id) -> _Entry[Id]:
+    def _find(self, id: Id) -> CoverEntry[Id] | None:
         number = self._number_of.get(id)
-        if number is None:
-            raise UnknownFilterId(f"there is no filter `{_shown(id)}` in the table")
-        return self._entries[number]
+        if number is None and isinstance(id, int):
+            number = id
+        found = None if number is None else self._entries.get(number)
+        return found if found is not None and found.id == id else None
 
     def _ids(self, numbers: Iterable[int]) -> tuple[Id, ...]:
         return tuple(self._entries[number].id for number in sorted(numbers))
 
 
-def _bounds_in(index: BoxIndex, entry: _Entry[Id]) -> Box:
+def _bounds_in(index: BoxIndex, entry: CoverEntry[Id]) -> Box:
     """Return a filter with the bounds that an index has of it: enough to ask one, or to move elsewhere."""
     edges, exact = index.edges_of(entry.number)
     return Box(entry.filter, False, edges, exact, None, None)
 
 
-def _keep(entry: _Entry[Id], *, by: _Entry[Id]) -> None:
+def _keep(entry: CoverEntry[Id], *, by: CoverEntry[Id]) -> None:
     entry.keeper = by.number
     if by.keeps is None:
         by.keeps = set()
     by.keeps.add(entry.number)
 
 
-def _let_go(entry: _Entry[Id], *, by: _Entry[Id]) -> None:
+def _let_go(entry: CoverEntry[Id], *, by: CoverEntry[Id]) -> None:
     if by.keeps is not None:
         by.keeps.discard(entry.number)
         by.keeps = by.keeps or None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from maia.canonical import write_canonical
-from maia.predicates import Predicate, covers, predicate_to_expression
+from maia.predicates import ALWAYS, Predicate, covers, predicate_to_expression
 from maia.routing.aggregation.aggregate import aggregate, size_of_filter
 
 __all__ = ["Announcement", "Announcements", "Changes"]
@@ -51,22 +51,16 @@ class _Merged:
     members: dict[bytes, None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    filter: Predicate
-    right: Hashable
-    size: int
-
-
 class Announcements:
     """The filters of one type that this router's subscribers want, and those that it announces for them."""
 
-    __slots__ = ("_gone", "_merged", "_part_of", "_wanted", "_wanted_bytes", "is_settled", "merged_bytes")
+    __slots__ = ("_gone", "_merged", "_part_of", "_rights", "_wanted", "is_settled", "merged_bytes")
 
     def __init__(self) -> None:
         """Begin with no filter."""
-        self._wanted: dict[bytes, _Wanted] = {}
-        self._wanted_bytes = 0
+        self._wanted: dict[bytes, Predicate] = {}
+        self._rights: dict[bytes, Hashable] = {}
+        """The rights of those filters whose right is not about everything."""
         self._merged: dict[bytes, _Merged] = {}
         self._part_of: dict[bytes, bytes] = {}
         """For each filter that is merged with others, the id of what is announced for it."""
@@ -92,7 +86,7 @@ class Announcements:
 
     def size(self, part_bytes: int) -> int:
         """Return how many bytes are announced, if each filter has `part_bytes` beside its own."""
-        alone = self._wanted_bytes - sum(self._wanted[key].size for key in self._part_of)
+        alone = sum(size_of_filter(one) for key, one in self._wanted.items() if key not in self._part_of)
         return alone + self.merged_bytes + part_bytes * len(self)
 
     def announced_for(self, key: bytes) -> bytes | None:
@@ -106,8 +100,9 @@ class Announcements:
         """A filter is wanted under a new key."""
         if key in self._wanted:
             self.leave((key,))
-        self._wanted[key] = _Wanted(filter_, right, size_of_filter(filter_))
-        self._wanted_bytes += self._wanted[key].size
+        self._wanted[key] = filter_
+        if right != ALWAYS:
+            self._rights[key] = right
         self.is_settled = False
         for part in self._merged.values():
             if part.right == right and covers(wide=part.announcement.filter, narrow=filter_):
@@ -121,10 +116,9 @@ class Announcements:
         removed: list[bytes] = []
         touched: dict[bytes, None] = {}
         for key in keys:
-            gone = self._wanted.pop(key, None)
-            if gone is None:
+            if self._wanted.pop(key, None) is None:
                 continue
-            self._wanted_bytes -= gone.size
+            self._rights.pop(key, None)
             self.is_settled = False
             part_id = self._part_of.pop(key, None)
             if part_id is None:
@@ -166,7 +160,7 @@ class Announcements:
         before = self._ids()
         if anew:
             self._merged, self._part_of, self.merged_bytes, self._gone = {}, {}, 0, 0
-        items = [_Merged(Announcement(key, one.filter, key), one.right, {key: None})
+        items = [_Merged(Announcement(key, one, key), self._rights.get(key, ALWAYS), {key: None})
                  for key, one in self._wanted.items() if key not in self._part_of]  # fmt: skip
         items += self._merged.values()
         found = aggregate(
@@ -181,7 +175,7 @@ class Announcements:
         after = self._ids()
         alone = [key for key in self._wanted if key not in self._part_of and key not in before]
         add = [one.announcement for one in self._merged.values() if one.announcement.id not in before]
-        add += [Announcement(key, self._wanted[key].filter, key) for key in alone]
+        add += [Announcement(key, self._wanted[key], key) for key in alone]
         return Changes(tuple(add), tuple(one for one in before if one not in after))
 
     def _merge(

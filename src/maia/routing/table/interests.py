@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from maia.canonical import write_canonical
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Exists, Predicate, attributes_of, predicate_to_expression
 from maia.predicates.covering.boxes import Box, RecentBoxes
-from maia.predicates.covering.cover_table import CoverTable
+from maia.predicates.covering.cover_table import CoverEntry, CoverTable
 from maia.routing.table.hops import Hop, RouteEntry, SealedEntry
 
 # Do two neighbours agree on what the one has sent the other?
@@ -116,8 +118,7 @@ def digest_on_the_link(entry: RouteEntry, meaning: bytes) -> bytes:
 _NOBODY: Final[Mapping[Hop, int]] = MappingProxyType({})
 
 
-@dataclass(slots=True, eq=False)
-class Held:
+class Held(msgspec.Struct, eq=False, gc=False):
     """An entry as one hop sent it."""
 
     entry: RouteEntry
@@ -128,28 +129,36 @@ class Held:
     """Not sent since the neighbour was asked to send everything again."""
 
 
-@dataclass(slots=True, eq=False)
-class Group:
-    """The entries of one hop that have the same filter."""
+class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
+    """The entries of one hop that have the same filter.
+
+    Its id is a number that grows from group to group over all hops, by which it is known.
+    """
 
     hop: Hop
-    born: int
-    """A number that grows from group to group over all hops, by which it is known."""
-    predicate: Predicate
-    """The filter that all members share, as it is compared with others."""
-    boxes: RecentBoxes = field(repr=False)
+    boxes: RecentBoxes
     first: Held | None = None
     """The entry that was here first; None once all have left."""
     others: dict[bytes, Held] | None = None
     """The other entries by their ids, in the order in which they came; most groups have none."""
     is_shown: bool = False
-    covered_from: Mapping[Hop, int] = field(default_factory=lambda: _NOBODY)
+    covered_from: Mapping[Hop, int] = _NOBODY
     """How many shown groups of each other hop cover this one; kept by `table/covering_order.py`."""
+
+    @property
+    def born(self) -> int:
+        """Return its number."""
+        return self.id
+
+    @property
+    def predicate(self) -> Predicate:
+        """Return the filter that all members share, as it is compared with others."""
+        return self.filter
 
     @property
     def box(self) -> Box:
         """Return the filter with its bounds."""
-        return self.boxes.of(self.predicate)
+        return self.boxes.of(self.filter)
 
     @property
     def front(self) -> Held:
@@ -184,14 +193,13 @@ class Group:
 class HopInterests:
     """The entries of one hop for one type."""
 
-    __slots__ = ("_by_born", "_by_digest", "_held", "_hop", "_table")
+    __slots__ = ("_by_digest", "_held", "_hop", "_table")
 
     def __init__(self, hop: Hop) -> None:
         """Begin without entries."""
         self._hop = hop
         self._held: dict[bytes, Held] = {}
         self._by_digest: dict[bytes, Group] = {}
-        self._by_born: dict[int, Group] = {}
         self._table: CoverTable[int] = CoverTable()
 
     def __len__(self) -> int:
@@ -213,7 +221,7 @@ class HopInterests:
 
     def group_born(self, born: int) -> Group:
         """Return the group with this number."""
-        return self._by_born[born]
+        return _as_group(self._table.entry(born))
 
     def group_of(self, held: Held) -> Group:
         """Return the group that an entry of this hop belongs to."""
@@ -221,7 +229,7 @@ class HopInterests:
 
     def shown(self) -> Iterator[Group]:
         """Yield the groups that no other group of this hop covers, in the order of their birth."""
-        return (group for group in self._by_born.values() if group.is_shown)
+        return (group for group in map(_as_group, self._table.entries()) if group.is_shown)
 
     def add(self, held: Held, *, born: int) -> set[Group]:
         """Add an entry under an id that is not in use; return the groups that it may have changed.
@@ -233,10 +241,11 @@ class HopInterests:
         if group is not None:
             group.join(held)
             return set()
-        compared = compared_by(held.entry)
-        inserted = self._table.insert(born, compared)
-        group = Group(self._hop, born, compared, self._table.boxes, held)
-        self._by_digest[held.filter_digest] = self._by_born[born] = group
+        group = Group(
+            id=born, filter=compared_by(held.entry), hop=self._hop, boxes=self._table.boxes, first=held
+        )
+        inserted = self._table.insert_entry(group)
+        self._by_digest[held.filter_digest] = group
         return {group, *self._groups(inserted.now_covers)}
 
     def remove(self, entry_ids: Iterable[bytes]) -> set[Group]:
@@ -248,18 +257,23 @@ class HopInterests:
             group.leave(held)
             changed.add(group)
             if group.first is None:
-                del self._by_digest[held.filter_digest], self._by_born[group.born]
+                del self._by_digest[held.filter_digest]
         removed = self._table.remove_all(group.born for group in changed if group.first is None)
         return {*changed, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
 
     def ought_to_be_shown(self, group: Group) -> bool:
         """Say whether a group is here, admits anything, and is not covered by another of this hop."""
-        if group.first is None or self._table.is_empty(group.born):
+        if group.first is None or group.is_empty:
             return False
         return self._table.is_maximal(group.born)
 
     def _groups(self, born: Iterable[int]) -> Iterator[Group]:
-        return (self._by_born[one] for one in born)
+        return map(self.group_born, born)
+
+
+def _as_group(entry: CoverEntry[int]) -> Group:
+    assert isinstance(entry, Group)  # noqa: S101 - a hop's table has nothing else
+    return entry
 
 
 __all__ = [
