@@ -37,10 +37,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Forked", "forked", "maia_command"]
+__all__ = ["SPARK_COMMANDS_AT", "Forked", "forked", "maia_command", "receive_command", "send_numbers"]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 START_S: Final = 180.0
+SPARK_COMMANDS_AT: Final = "SPARK_COMMANDS_AT"
+"""The variable that names a socket for commands that need Spark, if the nursery is not to run them."""
 _NUMBER: Final = struct.Struct("!i")
 _REQUEST_MAX: Final = 1 << 20
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -151,7 +153,8 @@ COMMAND: Final = """\
 import json, os, signal, socket, struct, sys
 number = struct.Struct("!i")
 link = socket.socket(socket.AF_UNIX)
-link.connect({path!r})
+path = os.environ.get({variable!r}) if sys.argv[1:2] == ["pipeline"] else None
+link.connect(path or {path!r})
 passed_on = {passed_on!r}
 ignored = [one for one in passed_on if signal.getsignal(one) == signal.SIG_IGN]
 request = json.dumps({{"words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
@@ -175,9 +178,28 @@ def maia_command() -> Path:
     """Return a program that is used as `maia` is, and named so; it goes with this lane's nursery."""
     file = nursery().with_name("maia")
     passed_on = [int(one) for one in _PASSED_ON]
-    file.write_text(COMMAND.format(python=sys.executable, path=str(nursery()), passed_on=passed_on))
+    file.write_text(
+        COMMAND.format(
+            python=sys.executable, path=str(nursery()), variable=SPARK_COMMANDS_AT, passed_on=passed_on
+        )
+    )
     file.chmod(0o755)
     return file
+
+
+def receive_command(connection: socket.socket) -> tuple[Mapping[str, object], list[int]]:
+    """Return what a client asks to be run, and its descriptors for input, output and errors."""
+    connection.settimeout(START_S)
+    size, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
+    length = _NUMBER.unpack(size)[0]
+    assert length <= _REQUEST_MAX
+    return dict(json.loads(connection.recv(length, socket.MSG_WAITALL))), descriptors
+
+
+def send_numbers(connection: socket.socket, *numbers: int) -> None:
+    """Answer a client: with the number of the process, then with its status."""
+    for number in numbers:
+        connection.sendall(_NUMBER.pack(number))
 
 
 # ------------------------------------------------------------ the nursery itself
@@ -214,15 +236,11 @@ class Nursery:
 
     def _accept(self) -> Mapping[str, object] | None:
         connection, _ = self.listening.accept()
-        connection.settimeout(START_S)
-        size, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
-        length = _NUMBER.unpack(size)[0]
-        assert length <= _REQUEST_MAX
-        asked = json.loads(connection.recv(length, socket.MSG_WAITALL))
+        asked, descriptors = receive_command(connection)
         child = os.fork()
         if child == 0:
             self._become(descriptors)
-            return dict(asked)
+            return asked
         for one in descriptors:
             os.close(one)
         connection.sendall(_NUMBER.pack(child))

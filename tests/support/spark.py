@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from maia.spark.session import session as sessions
 from maia.spark.session.session import spark_session
 
 if TYPE_CHECKING:
@@ -42,6 +44,14 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
         yield session
+
+
+@pytest.fixture(scope="module")
+def sparkling(spark: SparkSession) -> Iterator[SparkSession]:
+    """Let commands that a module runs in this process use the suite's session: Java takes long to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "spark_session", lambda *_words, **_options: nullcontext(spark))
+        yield spark
 
 
 @pytest.fixture(autouse=True)
