@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Hundreds of tests leave plans and generated code behind in one Java process, and an error for want of
 # memory in a task ends it, and every test after that.
-MEMORY_MIB: Final = 2048
+MEMORY_MIB: Final = 3072
 LAST_WORDS: Final = 4_000
 # A plan that is changed while it runs is run in several jobs, which cost more than a few rows gain.
 SETTINGS: Final = {
