@@ -16,15 +16,13 @@ from maia.spark.session.session import cluster_of, spark_session
 from support.cluster import java_options
 from support.cluster_governed import read_there
 from support.cluster_jobs import found_there
-from support.spark import CODE_GENERATION, SETTINGS
 
 
 def main(folder: Path) -> None:
     """Do all the work, in one session."""
     cluster = cluster_of()
     assert cluster is not None
-    evaluated = {name: values[False] for name, values in CODE_GENERATION.items()}
-    settings = {"spark.executor.extraJavaOptions": java_options(), **SETTINGS, **evaluated}
+    settings = {"spark.executor.extraJavaOptions": java_options()}
     with (
         spark_session("work", cores=2, cluster=cluster, settings=settings) as spark,
         job_desk(cluster.driver_host) as desk,

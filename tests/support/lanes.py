@@ -16,9 +16,10 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -82,10 +83,24 @@ def next_unit(waiting: Iterable[str], *, may_have_session: bool) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave a lane that has a session the larger part of the processors."""
+    """Leave a lane that has a session the larger part of the processors, and say only what is of use."""
     lane = getattr(config, "workerinput", None)
-    if lane and number_of(lane["workerid"]) >= sessions(lane["workercount"]):
+    if not lane:
+        return
+    if number_of(lane["workerid"]) >= sessions(lane["workercount"]):
         os.nice(NICER)
+    if not config.option.durations:
+        for plugin in config.pluginmanager.get_plugins():
+            if type(plugin).__name__ == "WorkerInteractor":
+                plugin.sendevent = partial(_send_what_counts, plugin.sendevent)
+
+
+def _send_what_counts(send: Callable[..., None], name: str, **told: Any) -> None:
+    """Send no more than one report on a test that passes: six messages each take longer than most tests."""
+    report = told["data"] if name == "testreport" else {}
+    is_usual = report.get("outcome") == "passed" and report["when"] != "call"
+    if name != "logstart" and not is_usual:
+        send(name, **told)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -140,6 +155,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
                 super()._reschedule(node)
             elif not node.shutting_down:
                 node.shutdown()  # what it was given before, it still does
+
+        def remove_node(self, node: WorkerController) -> str | None:
+            """Give up a test with which a lane has crashed or hung: it would end one lane after the other."""
+            tests = (
+                (unit, test)
+                for unit in self.assigned_work[node].values()
+                for test, is_done in unit.items()
+                if not is_done
+            )
+            unit, crashed = next(tests, ({}, None))
+            if crashed is not None:
+                unit[crashed] = True
+            super().remove_node(node)
+            return crashed
 
         def _split_scope(self, nodeid: str) -> str:
             if not units:  # all lanes have listed their tests by now, and the lists are the same
