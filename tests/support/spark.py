@@ -25,6 +25,8 @@ SETTINGS: Final = {
     # The usual one starts several processes for each file of a checkpoint, to set modes and to follow links.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
     ".FileSystemBasedCheckpointFileManager",
+    # A stream that waits asks its source, a process of Python, a hundred times a second by default.
+    "spark.sql.streaming.pollingDelay": "100ms",
 }
 
 
