@@ -11,6 +11,7 @@ import pytest
 
 from maia.spark.session import session as sessions
 from maia.spark.session.session import spark_session
+from support.nursery import stream_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A quiet local session in UTC with ANSI mode on."""
     with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
+        session.sparkContext.pythonExec = str(stream_python())
         yield session
 
 
