@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from maia.spark.session import session as spark_session
 from support.network_process import NETWORK, address_of
 from support.processes import Answer, maia, running_maia, until
 
@@ -325,18 +323,6 @@ def test_a_domain_passes_on_what_two_of_three_gave_it(home: Path) -> None:
         done(home, *found, "--action", action, *about)
 
 
-@pytest.fixture
-def sparkling(spark, monkeypatch):
-    """Let commands of this process use the suite's session."""
-
-    @contextmanager
-    def shared(*_words: object, **_options: object):
-        yield spark
-
-    monkeypatch.setattr(spark_session, "spark_session", shared)
-
-
-@pytest.mark.spark
 def test_a_job_reads_the_past_by_the_constitution_in_its_wallet(home: Path, sparkling) -> None:
     (home / "broker.toml").write_text(f'{CONFIG}[log]\nfolder = "log"\n')
     with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:

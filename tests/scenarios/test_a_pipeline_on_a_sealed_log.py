@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.session import session as spark_session
 from support.processes import maia, running_maia, until
 
 NETWORK = "UK Police Network"
@@ -135,17 +134,6 @@ def wallet(who: str, keys: str) -> tuple[str, ...]:
         "--keys-at",
         keys,
     )
-
-
-@pytest.fixture
-def sparkling(spark, monkeypatch):
-    """Let commands of this process use the suite's session."""
-
-    @contextmanager
-    def shared(*_words: object, **_options: object):
-        yield spark
-
-    monkeypatch.setattr(spark_session, "spark_session", shared)
 
 
 def test_a_sealed_log_is_run_explained_and_verified_by_command(home: Path, sparkling) -> None:

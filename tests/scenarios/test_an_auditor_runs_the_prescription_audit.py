@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -68,14 +67,7 @@ def run(*more: str) -> int:
     return main(("pipeline", "run", "prescription-audit", *words, "--out", "audited", "--json", *more))
 
 
-def test_the_audit_is_right_and_no_patient_is_in_it(
-    spark, hospital, monkeypatch, capsys, tmp_path: Path
-) -> None:
-    @contextmanager
-    def shared(*_words: object, **_options: object):
-        yield spark
-
-    monkeypatch.setattr(spark_session, "spark_session", shared)
+def test_the_audit_is_right_and_no_patient_is_in_it(sparkling, hospital, capsys, tmp_path: Path) -> None:
     secrets = ("--transformation-keys", "transformations.key")
     assert run("--shown-as", f"{SHOWN}.type", *secrets) == 0, capsys.readouterr().err
     record = json.loads(capsys.readouterr().out)

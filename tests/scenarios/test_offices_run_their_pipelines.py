@@ -7,7 +7,6 @@ names the log, shows its certificates, and gets what they grant.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 
 import pytest
 
@@ -17,7 +16,6 @@ from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, tell_numberplate_story
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
 from maia.spark.generators import CAMERAS, SIGHTINGS, WATCHED_PLATE
-from maia.spark.session import session as spark_session
 from maia.types import definition_to_text, verify_definition
 from reference import pipeline_applications as by_hand
 from support.governed import Recorded
@@ -27,7 +25,7 @@ ROWS = 1_500
 
 
 @pytest.fixture
-def city(spark, tmp_path, monkeypatch, capsys):
+def city(sparkling, tmp_path, monkeypatch, capsys):
     """A log of sightings, and for each member of the cast a key file and one folder of certificates."""
     story = tell_numberplate_story(b"offices", now=NOW)
     sightings = SIGHTINGS.rows(rows=ROWS, seed=5, per_day=500).to_pylist()
@@ -46,12 +44,6 @@ def city(spark, tmp_path, monkeypatch, capsys):
     recorded.write()
     _write_files(story, tmp_path)
     monkeypatch.chdir(tmp_path)
-
-    @contextmanager
-    def shared(*_words: object, **_options: object):
-        yield spark
-
-    monkeypatch.setattr(spark_session, "spark_session", shared)
 
     def run(who: str, command: str, application: str, *more: str) -> tuple[int, dict[str, object], str]:
         words = ("--log", "log", "-d", "plate.type", "-k", f"{who}.key", "--credentials", "certs", "--json")

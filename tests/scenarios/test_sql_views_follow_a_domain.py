@@ -29,10 +29,10 @@ def laid_out(home: Path, server: str) -> Path:
     with psycopg.connect(server, autocommit=True) as administrator:
         for statement in (
             "DROP SCHEMA IF EXISTS followed CASCADE",
-            "DROP TABLE IF EXISTS followed_sightings",
+            "DROP TABLE IF EXISTS public.followed_sightings",
             "DROP ROLE IF EXISTS followed_clark",
-            f"CREATE TABLE followed_sightings ({columns})",
-            "INSERT INTO followed_sightings DEFAULT VALUES",
+            f"CREATE TABLE public.followed_sightings ({columns})",
+            "INSERT INTO public.followed_sightings DEFAULT VALUES",
             "CREATE ROLE followed_clark LOGIN",
         ):
             administrator.execute(statement)

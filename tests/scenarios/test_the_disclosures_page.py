@@ -12,7 +12,7 @@ from support.pages import THE_END, follow
 
 
 @pytest.fixture(scope="module")
-def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def followed(sparkling, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Follow the page from its first command to its last."""
     folder = tmp_path_factory.mktemp("page")
     return folder / "disclosures", follow("disclosures.md", folder, ports=[7441, 7442])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from maia.credentials import Action, Principal, SigningKey, Validity, ValidityState
 from maia.credentials.appointments import SignedAppointment
 from maia.credentials.encoding.statements import statement_from_bytes
@@ -10,7 +12,7 @@ from maia.domain.access.audit import check_linked, record_from_bytes
 from maia.domain.access.memberships import membership_from_bytes, support_key
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.store import memory_store
+from maia.domain.storage.store import DomainStore, memory_store
 from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Decision, Facts, Request, decide, gather_evidence
@@ -69,11 +71,33 @@ def until(seconds: float) -> Validity:
     return Validity(NOON, later(seconds))
 
 
+def quick_store(content: bytes | None = None) -> DomainStore:
+    """Return a store in memory, with what another one held.
+
+    It shares what SQLAlchemy compiles with all others: that takes longer than most tests.
+    """
+    store, first = memory_store(), _first_store()
+    if content is not None:
+        with store._engine.connect() as connection:
+            connection.connection.driver_connection.deserialize(content)
+        store = DomainStore(store._engine, "memory")
+    store._engine.dialect, store._engine._compiled_cache = (
+        first._engine.dialect,
+        first._engine._compiled_cache,
+    )
+    return store
+
+
+@cache
+def _first_store() -> DomainStore:
+    return memory_store()
+
+
 class Station:
     """An access control service, the store that it works on, and short ways to speak to it."""
 
     def __init__(self, signing_key: SigningKey, store=None, settings: AccessSettings | None = None):
-        self.key, self.store, self.settings = signing_key, store or memory_store(), settings
+        self.key, self.store, self.settings = signing_key, store or quick_store(), settings
         self.access = AccessControl(signing_key, self.store, settings)
         self.now = NOON
 
@@ -113,6 +137,18 @@ def court() -> Station:
 
 def met(store=None, settings: AccessSettings | None = None, policy: str = POLICY) -> Station:
     """The Met, which may pass on what PITO granted it, with a policy in force and Smith on case 42."""
+    if store is None and settings is None:
+        return Station(MET, quick_store(_content_of_met(policy)))
+    return _made(store, settings, policy)
+
+
+@cache
+def _content_of_met(policy: str) -> bytes:
+    with _made(None, None, policy).store._engine.connect() as connection:
+        return connection.connection.driver_connection.serialize()
+
+
+def _made(store: DomainStore | None, settings: AccessSettings | None, policy: str) -> Station:
     station = Station(MET, store, settings)
     station.register_type(NUMBERPLATE.signed)
     station.hold([granted(PITO, MET, "subscribe", may_delegate=True)])

@@ -2,21 +2,24 @@
 
 `make test` runs the suite in lanes, each a process of pytest-xdist. The tests
 of one file stay in one lane and in order, so what a file shares is made once.
-Whatever asks for a Spark session goes to every other lane only, because a
-session takes long to start and a gigabyte to keep. Lanes read that off the
-tests, so a new file needs no entry anywhere. They tell the process that hands
-out the tests, which does not see them, in a file.
+Whatever asks for a Spark session goes to one lane of four only, because a
+session takes long to start, to warm up, and a gigabyte to keep. That lane has
+the longest way to go, so the others are a little nicer to it. Lanes read that
+off the tests, so a new file needs no entry anywhere. They tell the process that
+hands out the tests, which does not see them, in a file.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +32,8 @@ SPARK = "spark"
 QUICK = ("tests/unit/", "tests/laws/", "tests/vectors/")
 HANDED_IN = "folder for units"
 FOLDER = pytest.StashKey[Path]()
+NICER = 3
+"""By how much: a lane with a session has two shares of a processor, where the others have one."""
 
 
 def unit_of(item: pytest.Item) -> str:
@@ -42,8 +47,13 @@ def needs_spark(unit: str) -> bool:
 
 
 def sessions(lanes: int) -> int:
-    """Return how many lanes may have a Spark session: half of them, and at least one."""
-    return max(1, lanes // 2)
+    """Return how many lanes may have a Spark session: a quarter of them, and at least one."""
+    return max(1, lanes // 4)
+
+
+def number_of(lane: str) -> int:
+    """Return the number in the name that xdist gives to a lane, such as `gw2`."""
+    return int(lane.removeprefix("gw"))
 
 
 def in_order(units: Sequence[str], functions: Sequence[str]) -> list[int]:
@@ -70,6 +80,27 @@ def next_unit(waiting: Iterable[str], *, may_have_session: bool) -> str | None:
 
 
 # ---------------------------------------------------------------- in a lane
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave a lane that has a session the larger part of the processors, and say only what is of use."""
+    lane = getattr(config, "workerinput", None)
+    if not lane:
+        return
+    if number_of(lane["workerid"]) >= sessions(lane["workercount"]):
+        os.nice(NICER)
+    if not config.option.durations:
+        for plugin in config.pluginmanager.get_plugins():
+            if type(plugin).__name__ == "WorkerInteractor":
+                plugin.sendevent = partial(_send_what_counts, plugin.sendevent)
+
+
+def _send_what_counts(send: Callable[..., None], name: str, **told: Any) -> None:
+    """Send no more than one report on a test that passes: six messages each take longer than most tests."""
+    report = told["data"] if name == "testreport" else {}
+    is_usual = report.get("outcome") == "passed" and report["when"] != "call"
+    if name != "logstart" and not is_usual:
+        send(name, **told)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -109,7 +140,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
         def _next(self, node: WorkerController) -> str | None:
             # Counted over the lanes that live, so that another steps in where one has crashed.
-            may_have_session = node in self.nodes[: sessions(self.numnodes)]
+            living = sorted(self.nodes, key=lambda one: number_of(one.gateway.id))
+            may_have_session = node in living[: sessions(self.numnodes)]
             return next_unit(self.workqueue, may_have_session=may_have_session)
 
         def _assign_work_unit(self, node: WorkerController) -> None:
@@ -123,6 +155,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
                 super()._reschedule(node)
             elif not node.shutting_down:
                 node.shutdown()  # what it was given before, it still does
+
+        def remove_node(self, node: WorkerController) -> str | None:
+            """Give up a test with which a lane has crashed or hung: it would end one lane after the other."""
+            tests = (
+                (unit, test)
+                for unit in self.assigned_work[node].values()
+                for test, is_done in unit.items()
+                if not is_done
+            )
+            unit, crashed = next(tests, ({}, None))
+            if crashed is not None:
+                unit[crashed] = True
+            super().remove_node(node)
+            return crashed
 
         def _split_scope(self, nodeid: str) -> str:
             if not units:  # all lanes have listed their tests by now, and the lists are the same

@@ -37,10 +37,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Forked", "forked", "maia_command"]
+__all__ = [
+    "SPARK_COMMANDS_AT",
+    "Forked",
+    "forked",
+    "maia_command",
+    "receive_command",
+    "send_numbers",
+    "stream_python",
+]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 START_S: Final = 180.0
+SPARK_COMMANDS_AT: Final = "SPARK_COMMANDS_AT"
+"""The variable that names a socket for commands that need Spark, if the nursery is not to run them."""
 _NUMBER: Final = struct.Struct("!i")
 _REQUEST_MAX: Final = 1 << 20
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -59,6 +69,8 @@ _LOADED: Final = (
     *("maia.log.disk.event_log", "maia.postgres.process", "maia.roles"),
 )
 """What commands load when they need it."""
+_STREAM: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+_LOADED_BY_STREAMS: Final = (_STREAM, "maia.spark.source.data_source", "maia.spark.governed.table")
 
 
 class Forked:
@@ -123,13 +135,13 @@ def forked(
 
 
 @cache
-def nursery() -> Path:
-    """Return the socket of this lane's nursery, which ends with this process."""
+def nursery(*modules: str) -> Path:
+    """Return the socket of this lane's nursery, which has loaded modules and ends with this process."""
     folder = tempfile.TemporaryDirectory(prefix="maia-nursery-", dir="/tmp")
     path = Path(folder.name, "socket")
     # Without threads for linear algebra: a copy has none of its parent's.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "support.nursery", str(path)]
+    command = [sys.executable, "-m", "support.nursery", str(path), *(modules or _LOADED)]
     started = subprocess.Popen(
         command, cwd=TESTS, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -147,14 +159,16 @@ def nursery() -> Path:
 
 COMMAND: Final = """\
 #!{python} -IS
-# `maia` as a page types it: the command runs in a copy of the nursery, which is sent the signals.
+# What is asked for runs in a copy of the nursery, which is sent the signals.
 import json, os, signal, socket, struct, sys
+path = {path!r}
+{first}
 number = struct.Struct("!i")
 link = socket.socket(socket.AF_UNIX)
-link.connect({path!r})
+link.connect(path)
 passed_on = {passed_on!r}
 ignored = [one for one in passed_on if signal.getsignal(one) == signal.SIG_IGN]
-request = json.dumps({{"words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
+request = json.dumps({{"module": {module!r}, "words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
                       "environment": dict(os.environ)}}).encode()
 socket.send_fds(link, [number.pack(len(request))], [0, 1, 2])
 link.sendall(request)
@@ -173,11 +187,46 @@ os._exit(status)
 @cache
 def maia_command() -> Path:
     """Return a program that is used as `maia` is, and named so; it goes with this lane's nursery."""
-    file = nursery().with_name("maia")
+    first = f"path = sys.argv[1:2] == ['pipeline'] and os.environ.get({SPARK_COMMANDS_AT!r}) or path"
+    return _program("maia", nursery(), "maia.cli", first)
+
+
+@cache
+def stream_python() -> Path:
+    """Return a Python for Spark, in which the process beside a stream has loaded everything already.
+
+    Such a process computes for a second or two before it answers, and Spark gives it up after ten.
+    """
+    first = (
+        f"if sys.argv[1:3] != ['-m', {_STREAM!r}]: os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    return _program("python", nursery(*_LOADED_BY_STREAMS), _STREAM, first)
+
+
+def _program(name: str, path: Path, module: str, first: str) -> Path:
+    file = path.with_name(name)
     passed_on = [int(one) for one in _PASSED_ON]
-    file.write_text(COMMAND.format(python=sys.executable, path=str(nursery()), passed_on=passed_on))
+    filled = COMMAND.format(
+        python=sys.executable, path=str(path), first=first, module=module, passed_on=passed_on
+    )
+    file.write_text(filled)
     file.chmod(0o755)
     return file
+
+
+def receive_command(connection: socket.socket) -> tuple[Mapping[str, object], list[int]]:
+    """Return what a client asks to be run, and its descriptors for input, output and errors."""
+    connection.settimeout(START_S)
+    size, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
+    length = _NUMBER.unpack(size)[0]
+    assert length <= _REQUEST_MAX
+    return dict(json.loads(connection.recv(length, socket.MSG_WAITALL))), descriptors
+
+
+def send_numbers(connection: socket.socket, *numbers: int) -> None:
+    """Answer a client: with the number of the process, then with its status."""
+    for number in numbers:
+        connection.sendall(_NUMBER.pack(number))
 
 
 # ------------------------------------------------------------ the nursery itself
@@ -214,15 +263,11 @@ class Nursery:
 
     def _accept(self) -> Mapping[str, object] | None:
         connection, _ = self.listening.accept()
-        connection.settimeout(START_S)
-        size, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
-        length = _NUMBER.unpack(size)[0]
-        assert length <= _REQUEST_MAX
-        asked = json.loads(connection.recv(length, socket.MSG_WAITALL))
+        asked, descriptors = receive_command(connection)
         child = os.fork()
         if child == 0:
             self._become(descriptors)
-            return dict(asked)
+            return asked
         for one in descriptors:
             os.close(one)
         connection.sendall(_NUMBER.pack(child))
@@ -270,11 +315,12 @@ class Nursery:
             os.kill(child, signal.SIGKILL)
 
 
-def main(path: str) -> None:
+def main(path: str, *modules: str) -> None:
     """Load, serve, and in a copy run what was asked for."""
-    for name in _LOADED:
+    for name in modules:
         import_module(name)
-    import_module("maia.cli.main").commands_for([])  # every command's module
+    if modules == _LOADED:
+        import_module("maia.cli.main").commands_for([])  # every command's module
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(64)
@@ -294,7 +340,7 @@ def main(path: str) -> None:
 
 
 def _be(asked: Mapping[str, object]) -> int:
-    """Be what `python -m maia.cli WORDS…` would be, and return the status."""
+    """Be what `python -m maia.cli WORDS…`, or another module, would be, and return the status."""
     os.environ.clear()
     os.environ.update(asked["environment"])
     time.tzset()
@@ -302,8 +348,11 @@ def _be(asked: Mapping[str, object]) -> int:
     for number in asked["ignored"]:
         signal.signal(number, signal.SIG_IGN)
     sys.argv = ["maia", *asked["words"]]
+    module = str(asked.get("module", "maia.cli"))
+    if module == _STREAM:
+        del sys.modules[module]  # it is run and not imported
     try:
-        runpy.run_module("maia.cli", run_name="__main__")
+        runpy.run_module(module, run_name="__main__")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does
@@ -323,4 +372,4 @@ def _end(status: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -19,12 +19,11 @@ from maia.domain.access.policy_store import read_policy
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Activated, EntryKind, Revoked
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.store import memory_store
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import RoleMembership, certificate_support, fact_support, membership_support
 from reference import oasis
-from support.access_control import Station, check_consistent, told
+from support.access_control import Station, check_consistent, quick_store, told
 from support.policy import granted
 from support.roles import (
     APPOINTMENTS,
@@ -60,7 +59,7 @@ class CutStore:
     """A store whose power goes at the write that was chosen."""
 
     def __init__(self) -> None:
-        self.store = memory_store()
+        self.store = quick_store()
         self.left: int | None = None
 
     @contextmanager

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from maia.spark.session import session as sessions
 from maia.spark.session.session import spark_session
+from support.nursery import stream_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Hundreds of tests leave plans and generated code behind in one Java process, and an error for want of
 # memory in a task ends it, and every test after that.
-MEMORY_MIB: Final = 2048
+MEMORY_MIB: Final = 3072
 LAST_WORDS: Final = 4_000
 # A plan that is changed while it runs is run in several jobs, which cost more than a few rows gain.
 SETTINGS: Final = {
@@ -23,6 +26,8 @@ SETTINGS: Final = {
     # The usual one starts several processes for each file of a checkpoint, to set modes and to follow links.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
     ".FileSystemBasedCheckpointFileManager",
+    # A stream that waits asks its source, a process of Python, a hundred times a second by default.
+    "spark.sql.streaming.pollingDelay": "100ms",
 }
 
 
@@ -41,7 +46,16 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A quiet local session in UTC with ANSI mode on."""
     with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
+        session.sparkContext.pythonExec = str(stream_python())
         yield session
+
+
+@pytest.fixture(scope="module")
+def sparkling(spark: SparkSession) -> Iterator[SparkSession]:
+    """Let commands that a module runs in this process use the suite's session: Java takes long to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "spark_session", lambda *_words, **_options: nullcontext(spark))
+        yield spark
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import contextmanager
 
 import pyarrow.parquet as pq
 import pytest
@@ -28,14 +27,8 @@ def maia(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def sparkling(maia, spark, monkeypatch):
+def on_spark(maia, sparkling):
     """The same, with the suite's session for those that a command would start."""
-
-    @contextmanager
-    def shared(*_words: object, **_options: object):
-        yield spark
-
-    monkeypatch.setattr(spark_session, "spark_session", shared)
     status, _, err = maia("pipeline", "generate", "sightings", "city", "--rows", "2000", "--per-day", "1000")
     assert status == 0, err
     return maia
@@ -66,9 +59,9 @@ def test_events_are_made_in_a_new_folder(maia, tmp_path):
     assert "already there" in err
 
 
-def test_a_result_is_kept_drawn_and_added_up(sparkling, tmp_path):
+def test_a_result_is_kept_drawn_and_added_up(on_spark, tmp_path):
     run = ("pipeline", "run", "billing", "--from", "city", "--out", "charges", "--plot", "charges.png")
-    status, out, err = sparkling(*run, "--json")
+    status, out, err = on_spark(*run, "--json")
     assert status == 0, err
     record = json.loads(out)
     rows = pq.read_table(tmp_path / "charges")
@@ -76,14 +69,14 @@ def test_a_result_is_kept_drawn_and_added_up(sparkling, tmp_path):
     assert rows.column_names == ["numberplate", "day", "charge_pence"]
     assert (tmp_path / "charges.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "charges.png").stat().st_mode & 0o077 == 0
-    status, _, err = sparkling(*run)
+    status, _, err = on_spark(*run)
     assert status == 2
     assert "[INPUT-PIPELINE-RESULT]" in err
 
 
-def test_people_see_the_first_rows_and_nothing_is_left_without_out(sparkling, tmp_path):
+def test_people_see_the_first_rows_and_nothing_is_left_without_out(on_spark, tmp_path):
     before = sorted(tmp_path.iterdir())
-    status, out, err = sparkling(
+    status, out, err = on_spark(
         "pipeline", "run", "statistics", "--from", "city", "--set", "window_minutes=60"
     )
     assert status == 0, err
@@ -92,8 +85,8 @@ def test_people_see_the_first_rows_and_nothing_is_left_without_out(sparkling, tm
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_batch_and_a_stream_agree_by_command(sparkling):
-    status, out, err = sparkling("pipeline", "verify", "billing", "--from", "city", "--json")
+def test_a_batch_and_a_stream_agree_by_command(on_spark):
+    status, out, err = on_spark("pipeline", "verify", "billing", "--from", "city", "--json")
     assert status == 0, err
     record = json.loads(out)
     assert record["holds"]
@@ -101,28 +94,28 @@ def test_a_batch_and_a_stream_agree_by_command(sparkling):
     assert record["only_in_batch"] == record["only_in_stream"] == 0
 
 
-def test_a_stream_that_disagrees_is_found(sparkling, monkeypatch):
+def test_a_stream_that_disagrees_is_found(on_spark, monkeypatch):
     def forgetful(application, terms, source, folder):
         application.of(source.table(), terms).limit(3).write.parquet(str(folder / "rows"))
 
     monkeypatch.setattr(pipeline_runs, "_stream", forgetful)
-    status, out, _ = sparkling("pipeline", "verify", "statistics", "--from", "city", "--json")
+    status, out, _ = on_spark("pipeline", "verify", "statistics", "--from", "city", "--json")
     assert status == 1
     assert json.loads(out)["only_in_batch"] > 0
     assert json.loads(out)["holds"] is False
 
 
-def test_a_plan_is_explained_without_the_vehicle(sparkling):
+def test_a_plan_is_explained_without_the_vehicle(on_spark):
     words = ("pipeline", "explain", "tracking", "--from", "city", "--set", "vehicle=AE05 XYZ")
-    status, out, err = sparkling(*words)
+    status, out, err = on_spark(*words)
     assert status == 0, err
     assert "AE05" not in out
     (filtering,) = [line for line in out.splitlines() if line.strip().startswith("Filter:")]
     assert "numberplate" in filtering
 
 
-def test_a_failed_run_leaves_no_folder(sparkling, tmp_path):
-    status, _, err = sparkling("pipeline", "run", "ticker", "--from", "city", "--out", "prices")
+def test_a_failed_run_leaves_no_folder(on_spark, tmp_path):
+    status, _, err = on_spark("pipeline", "run", "ticker", "--from", "city", "--out", "prices")
     assert status == 2
     assert "needs the column `time`" in err
     assert "`numberplate`, `timestamp`, `location`" in err
@@ -150,12 +143,12 @@ def test_what_is_wrong_is_said_before_spark_starts(maia, monkeypatch, words, cod
     assert (status, err.rpartition("[")[2]) == (2, f"{code}]\n")
 
 
-def test_a_folder_without_tables_and_a_file_that_is_none_are_named(sparkling, tmp_path):
+def test_a_folder_without_tables_and_a_file_that_is_none_are_named(on_spark, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "holds no Parquet files" in sparkling("pipeline", "run", "billing", "--from", "empty")[2]
+    assert "holds no Parquet files" in on_spark("pipeline", "run", "billing", "--from", "empty")[2]
     (tmp_path / "empty" / "odd.parquet").write_bytes(b"odd")
     assert (
-        "odd.parquet` is not a Parquet file" in sparkling("pipeline", "run", "billing", "--from", "empty")[2]
+        "odd.parquet` is not a Parquet file" in on_spark("pipeline", "run", "billing", "--from", "empty")[2]
     )
 
 

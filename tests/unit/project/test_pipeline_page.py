@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from maia.cli import main
-from maia.spark.session import session as spark_session
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipeline-applications.md"
 COMMANDS = [
@@ -25,12 +23,7 @@ def with_fewer_events(command: str) -> list[str]:
     return words + (["--per-day", "1000"] if "generate" in words else [])
 
 
-def test_every_command_of_the_page_works(spark, tmp_path, monkeypatch, capsys):
-    @contextmanager
-    def shared(*_words: object, **_options: object):
-        yield spark
-
-    monkeypatch.setattr(spark_session, "spark_session", shared)
+def test_every_command_of_the_page_works(sparkling, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert len(COMMANDS) > 8
     for command in COMMANDS:

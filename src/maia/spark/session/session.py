@@ -194,7 +194,7 @@ def spark_session(  # noqa: PLR0913 - every one is named at the call
         java = java or find_java_home()
         check_spark_version(import_module("pyspark").__version__)
         # A Spark of the user's own has another class path.
-        is_own = cluster is None and "SPARK_HOME" not in os.environ
+        is_own = "SPARK_HOME" not in os.environ
         archive = new_archive or (find_class_archive(java) if is_own else None)
         there, secret = cluster_settings(cluster) if cluster else ({}, {})
         chosen = {
