@@ -233,9 +233,10 @@ def _governed_table() -> Walk:
         bench_session("walks", quick=True) as spark,
     ):
         log = record(Path(folder), rows=20, frame_rows=10, level=SealingLevel.ATTRIBUTE)
-        governed(spark, **log.known(desk))
+        known = log.known(desk)
+        governed(spark, **known)
         with Walk("governed table") as walk:
-            table = governed(spark, **log.known(desk))
+            table = governed(spark, **known)
         assert table.columns
     return walk
 

@@ -24,7 +24,7 @@ from maia.credentials.encoding.errors import BadAuthority
 from maia.events import Instant
 from maia.expressions import parse_rule
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, shape
-from maia.policy.summaries import is_summarised, summarised
+from maia.policy.view import is_summarised, summarised
 from maia.roles import parse_policy
 from maia.roles.problems import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing

@@ -19,16 +19,19 @@ from pathlib import Path
 import pytest
 
 from maia.api.responses import WalletAnswer
+from maia.broker.server.log_recording import LogRecorder
 from maia.credentials import RevocationList, sign_statement, statement_to_bytes
 from maia.domain.storage.fenced_store import FencedStore
 from maia.domain.storage.store import sqlite_store
+from maia.errors import MaiaError
 from maia.keystore.key_files import create_key_file, new_signing_key
 from maia.keystore.wallet_folder import WalletFolder
 from maia.log import LogDiskFull
 from maia.log.disk.event_log import EventLog, LogLimits
-from maia.log.disk.group_commit import GroupCommit
+from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
 from maia.private_files import make_private_folder
+from maia.wire.effects import Input, Record, Recorded
 from support.domain_server import key_of
 from support.event_log import NOON, carried
 
@@ -114,18 +117,31 @@ def test_segments_and_the_manifest_are_on_the_disk_before_a_journal_goes(
 
 
 def test_a_publisher_receives_of_its_frame_when_it_is_on_the_disk(disk: Synchronised, tmp_path: Path) -> None:
-    """A81: through the group commit that a recording broker waits for."""
+    """A81: through the recorder of a broker, which acknowledges when it is given `Recorded`."""
+    safe: list[int] = []
+
+    def give(given: Input) -> None:
+        assert isinstance(given, Recorded)
+        assert disk.lost(tmp_path / "log") == []
+        safe.append(given.upto)
+
+    def fail(problem: MaiaError) -> None:
+        raise problem
 
     async def publish() -> None:
         with EventLog.open(tmp_path / "log", limits=LIMITS) as log:
-            async with GroupCommit(log, clock=lambda: NOON) as group:
-                for number in range(1, 20):
-                    answers = [group.submit([carried(10 * number + more)]) for more in range(3)]
-                    for answer in answers:
-                        await answer
-                        assert disk.lost(tmp_path / "log") == []
+            recorder = LogRecorder(log, clock=lambda: NOON, records=QuietRecords())
+            task = asyncio.create_task(recorder.run(give=give, fail=fail, after_writing=lambda: None))
+            for number in range(1, 20):
+                for more in range(3):
+                    recorder.record(Record(3 * number + more - 2, carried(10 * number + more)))
+                async with asyncio.timeout(30):
+                    await recorder.flush()
+            task.cancel()
+            await asyncio.wait([task])
 
     asyncio.run(publish())
+    assert safe[-1] == 57
 
 
 def test_a_write_that_was_taken_back_is_gone_from_the_disk(

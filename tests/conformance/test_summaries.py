@@ -9,7 +9,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from maia.events import Instant, frame_of
-from maia.policy.summaries import split
+from maia.policy.view import split
 from maia.predicates.meaning import row_reader
 from maia.views.open_periods import OpenPeriods
 from support.executors import PostgresExecutor, SparkExecutor

@@ -23,10 +23,10 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.domains import BrokerGroup, DomainGroup, HandedDown, Manner, hand_down
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
+from support.handed_down import BrokerGroup, DomainGroup, HandedDown, Manner, hand_down
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 VALID = Validity(Instant.parse("2026-11-01T00:00:00Z"), Instant.parse("2026-12-01T00:00:00Z"))

@@ -52,8 +52,7 @@ from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
-from maia.spark.governed.reader import Reader
-from maia.spark.governed.requirements import ReaderIdentity
+from maia.spark.governed.reader import Reader, ReaderIdentity
 from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import (

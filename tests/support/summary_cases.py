@@ -11,8 +11,7 @@ from maia.credentials import ALL_ATTRIBUTES, Transformation, TypeName
 from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value
 from maia.expressions import Constant, Expression, Rule, TransformationKeys
 from maia.expressions.summaries import Aggregate, Key, Measure, Summary
-from maia.policy.summaries import summarised
-from maia.policy.view import View, Window
+from maia.policy.view import View, Window, summarised
 from maia.predicates.syntax import ALWAYS, Comparison, Operator
 from support.view_cases import (
     ISSUER,

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind, Value
 from maia.views import ARROW_TYPES, to_sql_summary
-from maia.views.summaries_arrow import to_arrow_summary
-from maia.views.summaries_spark import to_spark_summary
+from maia.views.arrow_executor import to_arrow_summary
+from maia.views.to_spark import to_spark_summary
 from support.executors import VIEW, PostgresExecutor, SparkExecutor, events_batch, fill_table
 from support.summary_cases import CLOSED_AT, Rows, SummaryBatch, rows_of
 

@@ -22,20 +22,6 @@ from maia.errors import BadInput, MaiaError, Refusal
 from maia.net.observer import Records
 from maia.wire.api_requests import API_REQUEST_BYTES_MAX
 
-__all__ = [
-    "RequestUnsigned",
-    "WrongMethod",
-    "incident_of",
-    "json_response",
-    "problem_response",
-    "query_of",
-    "read_body",
-    "signed_request_in",
-    "single_headers",
-    "target_of",
-    "unforeseen",
-]
-
 _Query = TypeVar("_Query")
 
 BODY_S: Final = 30.0

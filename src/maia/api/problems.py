@@ -153,22 +153,3 @@ def credentials_from_header(shown: str) -> list[bytes]:
         return [base64.b64decode(word, validate=True) for word in words]
     except binascii.Error:
         raise BadCall(f"`{CREDENTIALS_HEADER}` is not a list of certificates in base64") from None
-
-
-__all__ = [
-    "PROBLEM_JSON",
-    "BadCall",
-    "NoSuchPage",
-    "NotFound",
-    "ApiProblem",
-    "problem_of",
-    "status_of",
-    "CREDENTIALS_BYTES_MAX",
-    "CREDENTIALS_HEADER",
-    "ONCE_HEADER",
-    "PUBLISHED_HEADER",
-    "SCHEME",
-    "TooLarge",
-    "credentials_from_header",
-    "credentials_to_header",
-]

@@ -21,49 +21,6 @@ from maia.credentials import Principal, Validity, principal_from_text
 from maia.credentials.appointments import Argument, Given, Word
 from maia.events import Instant
 
-__all__ = [
-    "ActsQuestion",
-    "Activation",
-    "ActivationBody",
-    "ApiArgument",
-    "Appointing",
-    "ApprovedBody",
-    "AuditQuestion",
-    "BootConfiguration",
-    "CertificatesBody",
-    "DelegationBody",
-    "EnrolBody",
-    "FactBody",
-    "FactRows",
-    "FactsQuestion",
-    "GuestBody",
-    "HolderQuestion",
-    "IdentityBody",
-    "LedgerHeadBody",
-    "LoginBody",
-    "OneTimeQuestion",
-    "PageQuestion",
-    "Period",
-    "PolicyBody",
-    "Question",
-    "QuoteBody",
-    "Reason",
-    "RegisterQuestion",
-    "Revocation",
-    "StatementBody",
-    "SubjectBody",
-    "TrustBody",
-    "TypeBody",
-    "TypedArgument",
-    "WhoCanQuestion",
-    "WouldBody",
-    "argument",
-    "arguments",
-    "moment",
-    "validity",
-    "written",
-]
-
 LIMIT: Final = 100
 LIMIT_MAX: Final = 500
 ROWS_MAX: Final = 200_000

@@ -12,49 +12,6 @@ import msgspec
 
 from maia.api.requests import ApiArgument, BootConfiguration, Period
 
-__all__ = [
-    "AbilitiesAnswer",
-    "AbilityAnswer",
-    "ActsAnswer",
-    "ActivationAnswer",
-    "AppointmentAnswer",
-    "AppointmentPage",
-    "ApprovedAnswer",
-    "AttestedAnswer",
-    "AuditAnswer",
-    "AuditHeadAnswer",
-    "AuditPage",
-    "Count",
-    "CredentialAnswer",
-    "DomainAnswer",
-    "EntryAnswer",
-    "EntryPage",
-    "FactPage",
-    "GuestAnswer",
-    "HolderAnswer",
-    "HolderPage",
-    "IdentityAnswer",
-    "LedgerHeadAnswer",
-    "MembershipAnswer",
-    "MembershipPage",
-    "News",
-    "NonceAnswer",
-    "PolicyAnswer",
-    "ProviderAnswer",
-    "ProviderPage",
-    "RevokedAnswer",
-    "RightAnswer",
-    "RightsAnswer",
-    "StatementAnswer",
-    "StatementPage",
-    "SubjectAnswer",
-    "SubjectPage",
-    "TypeAnswer",
-    "TypePage",
-    "WalletAnswer",
-    "WithheldAnswer",
-]
-
 _Moment: TypeAlias = str | None
 
 

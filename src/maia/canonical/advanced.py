@@ -360,6 +360,3 @@ def _shown_byte(byte: int) -> str:
     if byte in _ESCAPES:
         return _ESCAPES[byte]
     return chr(byte) if 0x20 <= byte <= 0x7E else f"\\x{byte:02x}"
-
-
-__all__ = ["read_advanced", "write_advanced"]

@@ -227,16 +227,3 @@ def write_canonical(expression: SExpression) -> bytes:
                 f"a `{type(node).__name__}` is neither bytes nor a tuple nor a hinted string"
             )
     return b"".join(parts)
-
-
-__all__ = [
-    "BadSExpression",
-    "NotCanonical",
-    "SExpressionTooLarge",
-    "DEFAULT_LIMITS",
-    "Hinted",
-    "Limits",
-    "SExpression",
-    "read_canonical",
-    "write_canonical",
-]

@@ -12,8 +12,6 @@ import typer
 import maia
 from maia.errors import Unavailable
 
-__all__ = ["EXAMPLES", "bench"]
-
 EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench decision --quick --json"
 
 

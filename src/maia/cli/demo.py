@@ -27,7 +27,6 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from maia.demo.screens.shared import Demonstration, Options, Outcome
 
-__all__ = ["EXAMPLES", "demo"]
 
 EXAMPLES: Final = (
     "Examples: maia demo; maia demo --details; maia demo --keep   (the network stays, until Ctrl-C); "

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from typer.core import CompletionItem, TyperGroup  # type: ignore[attr-defined]  # the first has no public name
 
-__all__ = ["GROUPS", "CommandGroups", "examples_of", "show_examples"]
-
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "Begin": {
         "demo": "Play a story on a real network, and look around in it.",

@@ -23,7 +23,6 @@ from maia.errors import BadInput, MaiaError, Unavailable
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["BROUGHT_BY", "COMMANDS", "commands_for", "main"]
 
 INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2

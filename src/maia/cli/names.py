@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from maia.credentials import Owner, Principal
     from maia.profile.address_book import AddressBook
 
-__all__ = [
-    "begin",
-    "book",
-    "named",
-    "names_in",
-    "own_folder",
-    "read_owner",
-    "read_principal",
-    "type_places",
-    "use_folder",
-]
 
 _FRESH_S: Final = 5.0
 """How long a command that goes on uses a book before it is read again."""

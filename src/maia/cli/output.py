@@ -15,8 +15,6 @@ from typing import Final
 from maia.cli.names import named, names_in
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
 
-__all__ = ["ANSWER_NO", "answer", "exit_status", "fail"]
-
 ANSWER_NO: Final = 1
 """The command worked and its answer is no: does not cover, differs, is not permitted."""
 

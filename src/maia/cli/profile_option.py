@@ -22,7 +22,6 @@ from maia.errors import Refusal
 if TYPE_CHECKING:
     from maia.profile import Profile
 
-__all__ = ["VARIABLE", "explaining", "offer_profiles", "used_profile", "used_profile_file"]
 
 VARIABLE: Final = "MAIA_PROFILE"
 _PATH_MAX: Final = 4096

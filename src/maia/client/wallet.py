@@ -35,7 +35,7 @@ from maia.credentials.validity.statements import OneTimeAnswer
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Denial, Evidence, GrantsLeftOut, Reason, Request, decide, gather_evidence
-from maia.policy.outcomes import left_out
+from maia.policy.decide import left_out
 from maia.policy.view import Window
 from maia.sessions.admission import right_to_connect
 

@@ -30,8 +30,6 @@ from maia.policy.evidence import BOUNDS_MAX
 from maia.predicates import parse_predicate
 from maia.types import check_predicate
 
-__all__ = ["read_bounds"]
-
 _TABLE: Final = "bound"
 
 

@@ -26,15 +26,6 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError
 
-__all__ = [
-    "Quorums",
-    "constitutions_of",
-    "keep_quorums",
-    "read_constitutions",
-    "read_quorums",
-    "remembered_in",
-]
-
 FILES_MAX: Final = 1024
 _FOLDER: Final = "quorums"
 

@@ -14,8 +14,6 @@ from maia.config.input_files import BadFile, read_identity
 from maia.credentials import Principal, SigningKey
 from maia.sealing.two_message import REQUEST_WINDOW_S, LinkIdentity
 
-__all__ = ["IdentityFile"]
-
 
 class IdentityFile:
     """A node's statement in a file, with its key and the providers that it trusts."""

@@ -33,19 +33,6 @@ from maia.events import Instant
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = [
-    "BadFactRow",
-    "FactSource",
-    "FactSourceFailed",
-    "FileSource",
-    "HttpSource",
-    "Parameter",
-    "PostgresSource",
-    "Row",
-    "SqliteSource",
-    "row_of",
-    "rows_of",
-]
 
 BYTES_MAX: Final = 64 << 20
 READ_S: Final = 15.0

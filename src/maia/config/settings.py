@@ -38,30 +38,6 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = [
-    "Address",
-    "Addresses",
-    "BadConfig",
-    "Fraction",
-    "Loopback",
-    "Mismatch",
-    "Paths",
-    "PeerAddress",
-    "PeerAddresses",
-    "Positive",
-    "PrincipalWord",
-    "Secret",
-    "ServerConfig",
-    "Setting",
-    "Text",
-    "Whole",
-    "build",
-    "from_file",
-    "gather",
-    "limits_of",
-    "read_tables",
-    "settings_of",
-]
 
 _NUMBER_MAX: Final = 1 << 31
 _LIST_MAX: Final = 1024

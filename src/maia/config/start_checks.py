@@ -24,8 +24,6 @@ from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
 from maia.private_files import exposure, make_private_folder
 
-__all__ = ["check_folder", "opened", "right_to_connect"]
-
 _Read = TypeVar("_Read")
 
 

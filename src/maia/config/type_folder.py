@@ -18,8 +18,6 @@ from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.types import SignedDefinition, VerifiedType, verify_definition
 
-__all__ = ["TypeFolder", "TypeNotFound", "in_order_of_making", "latest", "verified_lineage"]
-
 FILES_MAX: Final = 4096
 LINEAGE_MAX: Final = 256
 """How many versions may lie between the first one and the one that is asked for."""

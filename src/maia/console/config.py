@@ -28,17 +28,6 @@ from maia.organisation import Organisation
 from maia.profile import Profile, read_profile
 from maia.profile.profile import ORGANISATION_FILE, ProfileSettings
 
-__all__ = [
-    "ConsoleConfig",
-    "Held",
-    "NoProfiles",
-    "config_of_file",
-    "config_of_organisation",
-    "config_of_profile",
-    "held_by",
-    "own_profile",
-]
-
 _LISTEN: Final = "127.0.0.1:7700"
 
 

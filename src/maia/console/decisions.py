@@ -31,8 +31,6 @@ from maia.policy.view import shows
 from maia.predicates import format_predicate
 from maia.types import VerifiedType
 
-__all__ = ["Answer", "Loss", "Preview", "ask", "preview"]
-
 DECISIONS_MAX: Final = 2000
 """How many questions one preview asks the kernel; it says how many it left out."""
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, TypeAlias
 
-__all__ = ["Element", "Live", "Node", "el", "shape_and_texts", "to_html"]
-
 _VOID: Final = frozenset({"input", "link", "meta", "br", "line"})
 _LINKS: Final = frozenset({"action", "formaction", "href", "src"})
 _RENAMED: Final = {"class_": "class", "for_": "for"}

@@ -17,8 +17,6 @@ from typing import Any, Final
 from maia.errors import MaiaError
 from maia.net.status_endpoint import fetch_status, read_door
 
-__all__ = ["BrokerRow", "Network"]
-
 _FRESH_S: Final = 0.5
 _AT_ONCE: Final = 16
 _PUBLISHED: Final = "maia_rows_published_total"

@@ -28,10 +28,6 @@ from maia.types import SignedDefinition, VerifiedType, definition_from_bytes
 if TYPE_CHECKING:
     from maia.console.config import Held
 
-__all__ = [
-    "READ_AUDIT", "READ_NETWORK", "READ_REGISTER", "REVOKE",
-    "Acting", "Entry", "NotAllowed", "PageTooLarge",
-]  # fmt: skip
 
 READ_REGISTER: Final = "subscribe /admin/register"
 READ_NETWORK: Final = "subscribe /admin/network"

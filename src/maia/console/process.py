@@ -22,8 +22,6 @@ from maia.net.telemetry import Telemetry
 from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from maia.wire.replays import NONCE_BYTES
 
-__all__ = ["ConsoleListening", "NoConsole", "link_for", "serve"]
-
 _TIMEOUT_S: Final = 10.0
 
 

@@ -33,18 +33,6 @@ from maia.expressions import format_rule
 from maia.predicates import ALWAYS, format_predicate
 from maia.types import VerifiedType, validity_type_id
 
-__all__ = [
-    "Asked",
-    "Graph",
-    "Names",
-    "chain_above",
-    "filtered",
-    "graph_of",
-    "issued_below",
-    "record_of",
-    "state_of",
-]
-
 NODES_MAX: Final = 120
 """Principals that one drawing shows; a filter narrows a larger one."""
 _KEY_DIGITS: Final = 64

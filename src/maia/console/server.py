@@ -40,8 +40,6 @@ from maia.net.observer import Records
 from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, api_request_from_bytes, verify_api_request
 from maia.wire.replays import ReplayMemory
 
-__all__ = ["OPEN_PATH", "Console"]
-
 OPEN_PATH: Final = "/link"
 COOKIE: Final = "maia-console"
 BROWSER_COOKIE: Final = "maia-console-link"

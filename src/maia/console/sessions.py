@@ -22,8 +22,6 @@ from maia.credentials.keys import same_secret
 from maia.errors import Refusal
 from maia.events import SECOND, Instant
 
-__all__ = ["LINK_S", "SESSION_S", "LinkSpent", "NotFromThisPage", "NotSignedIn", "Session", "Sessions"]
-
 LINK_S: Final = 120
 """How long a link waits for a browser."""
 SESSION_S: Final = 8 * 3600

@@ -511,17 +511,3 @@ async def play_live(stage: Stage, acts: Sequence[Act] = LIVE_ACTS) -> LivePlay:
         right=stage.right,
         ended={office: one.problem.code for office, one in network.ended.items()},
     )
-
-
-__all__ = [
-    "Attempt",
-    "attempts",
-    "NotRevoked",
-    "Revocation",
-    "subscriptions_at",
-    "LIVE_ACTS",
-    "Act",
-    "LivePlay",
-    "Stage",
-    "play_live",
-]

@@ -214,16 +214,3 @@ def _granted(
         validity=story.certificates[0].certificate.validity,
     )
     return issue(certificate, key)
-
-
-__all__ = [
-    "BROKERS",
-    "MET_BROKERS",
-    "NumberplateBrokers",
-    "add_brokers",
-    "CARRIER",
-    "KEY_SERVER",
-    "SealedCast",
-    "add_carrier",
-    "sealed_story",
-]

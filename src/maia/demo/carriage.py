@@ -22,7 +22,6 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from maia.wire.messages import Sealed
 
-__all__ = ["CarriedFrame", "Carriage", "FrameId", "carriage_of", "words_to_look_for"]
 
 FrameId = str
 """The label of a frame in hexadecimal: the same at every broker."""

@@ -325,17 +325,3 @@ def _searched(where: str, contents: list[bytes], places: set[bytes]) -> PlaceSea
     return PlaceSearch(
         where, sum(map(len, contents)), len(places), tuple(sorted(place.decode() for place in found))
     )
-
-
-__all__ = [
-    "charged_once_a_day",
-    "counted_by_window",
-    "seen_on_charged_days",
-    "Bill",
-    "LakeOffice",
-    "LakeResult",
-    "MostSeen",
-    "PlaceSearch",
-    "Traffic",
-    "compared_with_live",
-]

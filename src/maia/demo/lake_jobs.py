@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from maia.spark.applications import Application
     from maia.spark.keys.content_keys import KeyDesk
 
-__all__ = ["PLAN", "RESULT", "TABLE", "LakeOrder", "Work", "opened", "worked"]
 
 TABLE, RESULT, PLAN = "table", "result", "plan.txt"
 """What lies in an office's folder: what it may see, what it made of that, and how Spark went about both."""

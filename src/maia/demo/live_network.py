@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from maia.client.api.subscription import Subscription
     from maia.credentials import SignedCertificate, SignedStatement
 
-__all__ = ["HOMES", "WITNESS", "Ending", "LiveNetwork", "NotSettled", "Tell", "connected"]
 
 Tell = Callable[[str, str, Mapping[str, Value]], None]
 """Called for each delivery with the office, the kind of event and the event."""

@@ -195,15 +195,3 @@ def rolled(nodes: LiveNodes) -> Recording:
         segments = log.roll(system_now())
     frames, events = sum(one.frames for one in segments), sum(one.events for one in segments)
     return Recording(folder, frames, events, written)
-
-
-__all__ = [
-    "LiveBroker",
-    "LiveNodes",
-    "StartingNodes",
-    "starting_nodes",
-    "RECORDER",
-    "Recording",
-    "recording_settings",
-    "rolled",
-]

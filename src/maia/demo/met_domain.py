@@ -40,18 +40,6 @@ if TYPE_CHECKING:
     from maia.api.responses import WalletAnswer
     from maia.credentials.appointments import SignedAppointment
 
-__all__ = [
-    "CASE",
-    "COURT",
-    "DETECTIVE",
-    "MET_DOMAIN",
-    "DetectivesRight",
-    "MetDesk",
-    "add_met_domain",
-    "domain_files",
-    "with_certificates",
-    "without_detectives_right",
-]
 
 MET_DOMAIN: Final = "Met domain"
 DETECTIVE: Final = "Detective Smith"

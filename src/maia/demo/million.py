@@ -30,14 +30,6 @@ from maia.views import ARROW_TYPES, to_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "Comparison",
-    "compared",
-    "generate_sightings",
-    "offices_views",
-    "seen_by_kernel",
-    "seen_in_spark",
-]
 
 _BATCH_ROWS: Final = 65_536
 

@@ -245,22 +245,3 @@ def _granted(
         comment=f"CCS to {CONTROL_ROOM}",
     )
     return issue(certificate, story.keys["CCS"])
-
-
-__all__ = [
-    "LOCATION",
-    "NUMBERPLATE",
-    "NUMBERPLATE_ATTRIBUTES",
-    "NUMBERPLATE_KINDS",
-    "SUSPECT",
-    "TIMESTAMP",
-    "NumberplateStory",
-    "key_of",
-    "tell_numberplate_story",
-    "CONTROL_ROOM",
-    "Sighting",
-    "add_control_room",
-    "city_traffic",
-    "close_up",
-    "trial_sighting",
-]

@@ -31,8 +31,6 @@ from maia.policy import (
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType, from_transit, to_transit, verify_definition
 
-__all__ = ["CAMERA", "OFFICES", "Performance", "Received", "ask", "play", "view_of"]
-
 CAMERA: Final = "camera at Victoria"
 OFFICES: Final = ("billing office", "statistics office", "Detective Smith")
 

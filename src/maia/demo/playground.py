@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from maia.demo.met_domain import DetectivesRight
     from maia.demo.screens.shared import Demonstration
 
-__all__ = ["PEOPLE", "Playground", "play_until_interrupted", "prepared"]
 
 PEOPLE: Final = {
     "billing": "billing office",

@@ -30,21 +30,6 @@ from maia.credentials import NetworkName, SignedCertificate, SigningKey, certifi
 from maia.errors import Unavailable
 from maia.keystore.key_files import create_key_file
 
-__all__ = [
-    "BROKER_FILE",
-    "CONNECTOR_FILE",
-    "DOMAIN_FILE",
-    "RECEIVED_FILE",
-    "Child",
-    "NodeNotStarted",
-    "Starting",
-    "home_of",
-    "run_node",
-    "start",
-    "stop_all",
-    "write_node",
-]
-
 BROKER_FILE: Final = "broker.toml"
 DOMAIN_FILE: Final = "domain.toml"
 CONNECTOR_FILE: Final = "connector.toml"

@@ -18,7 +18,6 @@ from maia.demo.screens.shared import Demonstration, Outcome
 if TYPE_CHECKING:
     from maia.demo.million import Comparison
 
-__all__ = ["ACTS", "Act"]
 
 Act = Callable[[Demonstration], Outcome]
 
@@ -134,7 +133,7 @@ def what_the_offices_made_of_the_log(demo: Demonstration) -> Outcome:
     if demo.spark is None:
         return Outcome({"lake": None, "lake_result_s": None})
     from maia.demo.lake import compared_with_live
-    from maia.demo.screens.lake import show_lake
+    from maia.demo.screens.tables import show_lake
 
     with _progress(demo) as step:
         done = demo.spark.lake(step)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from maia.demo.numberplate import NumberplateStory
     from maia.policy import View
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Take orders from standard input, and write steps and results to the output."""

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from maia.demo.lake_jobs import LakeOrder, Work
     from maia.demo.million import Comparison
 
-__all__ = [
-    "LakeDone",
-    "MillionDone",
-    "SparkFailed",
-    "SparkRun",
-    "Tell",
-    "spark_in_background",
-    "spark_running",
-    "work_for_demonstration",
-]
 
 _LOAD_QUICKLY: Final = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """The jars are those of the lock, by their hash; to verify each class again takes Java long."""

@@ -122,16 +122,3 @@ def frame_of(events: Iterable[Mapping[AttributeUid, object]], kinds: Kinds) -> F
     checked = [checked_event(event, kinds) for event in islice(events, ROWS_MAX + 1)]
     columns = {uid: Column(kind, tuple(event.get(uid) for event in checked)) for uid, kind in kinds.items()}
     return Frame(len(checked), columns)
-
-
-__all__ = [
-    "Event",
-    "Kinds",
-    "UnknownAttribute",
-    "checked_event",
-    "ROWS_MAX",
-    "BadFrame",
-    "Column",
-    "Frame",
-    "frame_of",
-]

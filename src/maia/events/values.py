@@ -295,32 +295,3 @@ def vocabulary_of(attributes: Iterable[Attribute]) -> dict[str, Attribute]:
 
 def _shown(text: str) -> str:
     return text[:64].encode("unicode_escape").decode()
-
-
-__all__ = [
-    "INSTANT_MAX",
-    "INSTANT_MIN",
-    "INT_MAX",
-    "INT_MIN",
-    "Instant",
-    "Kind",
-    "NotAnInstant",
-    "SECOND",
-    "just_after",
-    "seconds_after",
-    "STRING_BYTES_MAX",
-    "BadValue",
-    "PresentValue",
-    "Value",
-    "checked_value",
-    "kind_of",
-    "ATTRIBUTES_MAX",
-    "Attribute",
-    "AttributeUid",
-    "BadAttribute",
-    "PUBLISHER_PREFIX",
-    "Vocabulary",
-    "attribute_uid",
-    "routed_uid",
-    "vocabulary_of",
-]

@@ -17,8 +17,6 @@ from zoneinfo import ZoneInfo
 from maia.errors import BadInput
 from maia.events.values import Instant
 
-__all__ = ["MINUTES_IN_A_DAY", "LocalTime", "UnknownZone", "local_time", "zone_names", "zone_of"]
-
 MINUTES_IN_A_DAY = 24 * 60
 
 

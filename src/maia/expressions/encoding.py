@@ -44,14 +44,6 @@ from maia.predicates.encoding import (
 )
 from maia.predicates.syntax import ALWAYS, Predicate
 
-__all__ = [
-    "BadExpressionEncoding",
-    "rules_from_expressions",
-    "rules_to_expressions",
-    "value_from_expression",
-    "value_to_expression",
-]
-
 _SIGNS: Final = {sign.value.encode(): sign for sign in ArithmeticSign}
 _FUNCTIONS: Final = {function.value.encode(): function for function in Function}
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}

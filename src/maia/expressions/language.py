@@ -41,8 +41,6 @@ from maia.predicates.language.scanner import BadPredicateText, Scanner
 from maia.predicates.language.writer import format_literal, format_predicate
 from maia.predicates.syntax import ALWAYS, Predicate
 
-__all__ = ["BadExpressionText", "format_expression", "format_rule", "parse_expression", "parse_rule"]
-
 _TEXT_MAX: Final = 1 << 14
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NUMBER: Final = re.compile(r"[0-9]")

@@ -49,22 +49,6 @@ from maia.expressions.syntax import (
 from maia.predicates.encoding import literal_to_bytes
 from maia.predicates.meaning import verdict
 
-__all__ = [
-    "NO_KEYS",
-    "SECRET_BYTES",
-    "KeyView",
-    "Lookup",
-    "LookupTable",
-    "TransformationKeys",
-    "after_rules",
-    "calculated",
-    "keyed_result",
-    "perturbed",
-    "pseudonym_of",
-    "result_of",
-    "value_of",
-]
-
 SECRET_BYTES: Final = 32
 FLOAT_LOW: Final = 1e-150
 FLOAT_HIGH: Final = 1e150

@@ -36,26 +36,6 @@ from maia.expressions.syntax import (
     reads_of,
 )
 
-__all__ = [
-    "AT_LEAST_MAX",
-    "EVERY_S_MAX",
-    "LATE_S_DEFAULT",
-    "LATE_S_MAX",
-    "STEPS_WIDTH",
-    "Aggregate",
-    "Group",
-    "GroupKey",
-    "Key",
-    "Measure",
-    "Summary",
-    "checked_summary",
-    "derived_event",
-    "group_key",
-    "period_of",
-    "steps_of",
-    "summary_size",
-]
-
 EVERY_S_MAX: Final = 7 * 86_400
 LATE_S_DEFAULT: Final = 10
 LATE_S_MAX: Final = 3600

@@ -37,16 +37,6 @@ from maia.predicates.language.scanner import Scanner
 from maia.predicates.language.writer import format_literal
 from maia.predicates.syntax import ALWAYS
 
-__all__ = [
-    "format_summary",
-    "parse_every",
-    "parse_key",
-    "parse_measure",
-    "parse_summary",
-    "summary_from_expression",
-    "summary_to_expression",
-]
-
 _UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}|0")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

@@ -18,31 +18,6 @@ from maia.errors import BadInput
 from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, kind_of
 from maia.predicates.syntax import ALWAYS, Predicate, attributes_of, checked_size, size_of
 
-__all__ = [
-    "EXPRESSION_DEPTH_MAX",
-    "EXPRESSION_NODES_MAX",
-    "RULES_MAX",
-    "Arithmetic",
-    "ArithmeticSign",
-    "BadExpression",
-    "Call",
-    "Coalesce",
-    "Constant",
-    "Expression",
-    "Function",
-    "Rule",
-    "Scope",
-    "Take",
-    "assigned_kinds",
-    "checked_rules",
-    "expression_size",
-    "expressions_in",
-    "is_keyed",
-    "reads_of",
-    "rules_are_keyed",
-    "rules_size",
-]
-
 EXPRESSION_DEPTH_MAX: Final = 8
 EXPRESSION_NODES_MAX: Final = 100
 RULES_MAX: Final = 64

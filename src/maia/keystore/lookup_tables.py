@@ -54,8 +54,6 @@ from maia.events import Kind, PresentValue, Value, checked_value
 from maia.expressions.meaning import Lookup, LookupTable
 from maia.net.observer import Records
 
-__all__ = ["ReadTable", "keep_lookups_fresh", "lookups_in", "read_lookups", "refresh_lookups"]
-
 TABLES_MAX: Final = 64
 _NEEDED: Final = {"file": ("path", "columns"), "sqlite": ("path", "query"), "postgresql": ("url", "query")}
 _LOOK_S: Final = 1.0

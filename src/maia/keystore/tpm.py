@@ -25,18 +25,6 @@ from maia.api.requests import ActivationBody, EnrolBody, QuoteBody
 from maia.api.responses import AttestedAnswer, CredentialAnswer, News, NonceAnswer
 from maia.errors import BadInput, MaiaError, Unavailable
 
-__all__ = [
-    "BOOT_LOG",
-    "BadTpmAddress",
-    "Tpm",
-    "Tpm2Tools",
-    "TpmFailed",
-    "TpmToolsMissing",
-    "enrol",
-    "missing_tools",
-    "prove_boot",
-]
-
 BOOT_LOG: Final = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
 """Where Linux shows the event log of the boot."""
 

@@ -23,8 +23,6 @@ from maia.expressions.meaning import NO_KEYS, SECRET_BYTES, TransformationKeys
 from maia.keystore.key_files import BadKeyFile, read_guarded_expression, write_guarded_file
 from maia.keystore.lookup_tables import lookups_in
 
-__all__ = ["TransformationKeyFile", "create_transformation_keys", "load_transformation_keys"]
-
 ISSUERS_MAX: Final = 1024
 _HEAD: Final = b"maia-transformation-keys"
 _VERSION: Final = (b"version", b"1")

@@ -44,8 +44,6 @@ from maia.errors import BadInput, BrokenCredential, MaiaError, Unavailable
 from maia.events import Instant
 from maia.private_files import make_private_folder
 
-__all__ = ["BadWallet", "ExposedWallet", "KeptWallet", "WalletFolder", "WalletUnavailable", "to_show"]
-
 NOTE: Final = "wallet.json"
 FILES_MAX: Final = 10_000
 FILE_BYTES_MAX: Final = 4 << 20

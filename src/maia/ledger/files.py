@@ -30,18 +30,6 @@ from maia.ledger.records import (
 from maia.private_files import exposure, make_private_folder, sync_folder
 from maia.wire.effects import Disclose
 
-__all__ = [
-    "LedgerFiles",
-    "LedgerHead",
-    "LedgerUnavailable",
-    "LedgerVerification",
-    "disclosures_in",
-    "disclosures_of",
-    "missing_heads",
-    "verify_ledger",
-    "read_ledger",
-]
-
 SUFFIX: Final = ".ledger"
 _MARK: Final = b"\x89maiaD\r\n\x01"
 _COUNT_BYTES: Final = 8

@@ -22,8 +22,6 @@ from maia.ledger.files import disclosures_in, disclosures_of
 from maia.ledger.records import Disclosure
 from maia.private_files import create_private, make_private_folder
 
-__all__ = ["SCHEMA", "export_ledger", "roll_ledger"]
-
 SCHEMA: Final = pa.schema(
     [
         ("delivered_at", pa.timestamp("us", tz="UTC")),

@@ -26,29 +26,6 @@ import msgspec
 from maia.errors import BadInput
 from maia.events import AttributeUid, Instant
 
-__all__ = [
-    "CHECK_BYTES",
-    "ENTRY_BYTES_MAX",
-    "Audience",
-    "BadLedger",
-    "Begin",
-    "Closed",
-    "Disclosed",
-    "Disclosure",
-    "Ground",
-    "LedgerReader",
-    "LedgerRecord",
-    "Opened",
-    "Shown",
-    "StandingDisclosure",
-    "Summarised",
-    "check_after",
-    "from_ranges",
-    "records_from_bytes",
-    "records_to_bytes",
-    "to_ranges",
-]
-
 FORMAT: Final = 1
 CHECK_BYTES: Final = 32
 ENTRY_BYTES_MAX: Final = 64 << 20

@@ -9,7 +9,6 @@ from __future__ import annotations
 from maia.log.format.errors import (
     BadLogName,
     LogBroken,
-    LogBusy,
     LogDamaged,
     LogDiskFull,
     LogInUse,
@@ -29,7 +28,6 @@ __all__ = [
     "BadRow",
     "Keep",
     "LogBroken",
-    "LogBusy",
     "LogDamaged",
     "LogDiskFull",
     "LogInUse",

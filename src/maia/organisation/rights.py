@@ -39,17 +39,6 @@ from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evid
 from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 
-__all__ = [
-    "BadRight",
-    "NotHeld",
-    "Right",
-    "Signing",
-    "check_held",
-    "narrowed",
-    "parse_right",
-    "reaches_network",
-]
-
 _ACTIONS: Final = {"publish": Action.PUBLISH, "subscribe": Action.SUBSCRIBE}
 
 

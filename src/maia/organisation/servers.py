@@ -23,8 +23,6 @@ from maia.errors import Unavailable
 from maia.net.signals import STOP_WITH_INPUT, until_told_to_stop
 from maia.organisation.organisation import Organisation
 
-__all__ = ["run_servers"]
-
 _LOOK_S: Final = 0.5
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0

@@ -28,8 +28,6 @@ from maia.predicates.relations import (
 )
 from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate
 
-__all__ = ["BadBound", "Bound", "BoundRule", "Holder", "passes_for_notifications", "permits", "screens"]
-
 Holder: TypeAlias = Principal | bytes
 """The holder of a bound: a principal, or every chain with the certificate of this id."""
 

@@ -283,35 +283,3 @@ class Denial:
 
 
 Decision: TypeAlias = Permit | Denial
-
-
-__all__ = [
-    "Audience",
-    "Explanation",
-    "Reason",
-    "for_both",
-    "for_owner",
-    "ActionNotGranted",
-    "AdvertisementOutOfBounds",
-    "AttributeNotReadable",
-    "AttributeNotWritable",
-    "ConditionNotMet",
-    "FilterMistyped",
-    "GrantExpired",
-    "GrantNotYetValid",
-    "GrantRevoked",
-    "GrantStale",
-    "GrantTestedOnce",
-    "GrantUnmeetable",
-    "GrantsLeftOut",
-    "NoChain",
-    "PolicyRefusal",
-    "ResourceNotGranted",
-    "SubscriptionTooNarrow",
-    "SubscriptionTooWide",
-    "TooMuchToSearch",
-    "TypeNotValid",
-    "Decision",
-    "Denial",
-    "Permit",
-]

@@ -236,15 +236,3 @@ def _about_time(
             kind = CertificateExpired if begun else CertificateNotYetValid
             return kind(problem.message, certificate=signed.id, field="validity")
     return problem
-
-
-__all__ = [
-    "BOUNDS_MAX",
-    "CERTIFICATES_MAX",
-    "CHAINS_COUNTED",
-    "CHAINS_MAX",
-    "NO_EVIDENCE",
-    "Evidence",
-    "TooMuchEvidence",
-    "gather_evidence",
-]

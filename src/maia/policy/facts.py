@@ -245,16 +245,3 @@ def _checked(values: Mapping[AttributeUid, Value]) -> dict[AttributeUid, Present
 
 NO_FACTS: Final = Facts()
 """Nothing is known: only certificates without condition grant anything."""
-
-
-__all__ = [
-    "check_clock_facts",
-    "clock_facts",
-    "date_uid",
-    "during",
-    "minute_uid",
-    "steady_clock",
-    "weekday_uid",
-    "NO_FACTS",
-    "Facts",
-]

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final
 
 from maia.credentials.authority import (
     ALL_ACTIONS,
@@ -31,8 +32,11 @@ from maia.policy.bounds import Bound, BoundRule, passes_for_notifications, permi
 from maia.policy.decision import (
     ActionNotGranted,
     AdvertisementOutOfBounds,
+    AttributeNotReadable,
+    AttributeNotWritable,
     ConditionNotMet,
     Explanation,
+    FilterMistyped,
     GrantExpired,
     GrantNotYetValid,
     NoChain,
@@ -47,8 +51,8 @@ from maia.policy.decision import (
 from maia.policy.evidence import Evidence
 from maia.policy.facts import Facts
 from maia.policy.request import Request
-from maia.policy.restrictions import conjuncts
-from maia.policy.view import Window
+from maia.policy.restrictions import conjuncts, mistyped
+from maia.policy.view import Window, converts_to, kinds_shown, shows
 from maia.predicates.language.parser import format_predicate
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of
 from maia.types import VerifiedType, is_validity_stream
@@ -376,21 +380,54 @@ def _certificate_of(rule: BoundRule) -> bytes | None:
     return rule.holder if isinstance(rule.holder, bytes) else None
 
 
-__all__ = [
-    "Grant",
-    "Miss",
-    "Step",
-    "authorities_in",
-    "grants_of",
-    "miss_of",
-    "Allowances",
-    "Opening",
-    "common_attributes",
-    "conjoined",
-    "includes",
-    "is_as_wide",
-    "kinds_of",
-    "names_of",
-    "needed",
-    "opening_of",
-]
+# May the author of this filter use these attributes, in this way?
+#
+# Delivery answers the questions of a filter. A filter on a hidden attribute
+# would therefore read it, one bit at a time, so it is refused when it is made.
+# The author of an advertisement, too, only names what it may write.
+
+
+_WORDS: Final[dict[Action, tuple[type[PolicyRefusal], str]]] = {
+    Action.SUBSCRIBE: (AttributeNotReadable, "readable"),
+    Action.PUBLISH: (AttributeNotWritable, "writable"),
+}
+
+
+def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
+    """Say why the filter of a subscriber, or the advertisement of a publisher, is refused, if it is.
+
+    One sentence serves for an attribute that is hidden and for one that does
+    not exist: the difference is not the requester's to learn. Kinds are
+    checked afterwards, when every attribute is known to be accessible.
+    """
+    outside = sorted(uid for uid in attributes_of(request.filter) if not accessible(uid, request, openings))
+    if outside:
+        kind, word = _WORDS[request.action]
+        sentence = f"the filter names an attribute that is not {word} or does not exist"
+        reason = Reason(word, sentence, field="filter", attribute=outside[0])
+        return Miss(Step.RESTRICTION, kind, for_both(reason))
+    kinds = _kinds(request, openings)
+    wrong = mistyped(request.filter, kinds)
+    if wrong is not None:
+        declared = kinds[wrong].value
+        sentence = f"the filter compares an attribute with another kind of value than its own, {declared}"
+        reason = Reason("kind", sentence, field="filter", attribute=wrong)
+        return Miss(Step.RESTRICTION, FilterMistyped, for_both(reason))
+    return None
+
+
+def accessible(uid: AttributeUid, request: Request, openings: Sequence[Opening]) -> bool:
+    """Say whether some window shows the attribute, and the version, or the type it becomes, has it."""
+    declared = request.event_type is None or uid in _kinds(request, openings)
+    return declared and any(shows(opening.window, uid) for opening in openings)
+
+
+def _kinds(request: Request, openings: Sequence[Opening]) -> dict[AttributeUid, Kind]:
+    """Return the kinds of what the filter is asked of: of the outcome, where events are converted."""
+    kinds = kinds_of(request)
+    if not any(converts_to(opening.window) for opening in openings):
+        return kinds
+    found: dict[AttributeUid, Kind] = {}
+    for opening in openings:
+        found = {**kinds_shown(opening.window, kinds), **found}
+    return found

@@ -30,8 +30,6 @@ from maia.predicates.encoding import predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate, checked_size
 from maia.types import VerifiedType
 
-__all__ = ["BadRequest", "Request", "request_digest", "resources_needed"]
-
 _FITTING: Final[Mapping[type[ResourceName], tuple[frozenset[Action], str]]] = {
     NetworkName: (FITTING_ACTIONS[NetworkPattern], "a network"),
     TypeName: (FITTING_ACTIONS[TypePattern], "an event type"),

@@ -15,7 +15,16 @@ from typing import Final
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
 from maia.events import AttributeUid, Kind, Kinds, PresentValue
 from maia.predicates.meaning import verdict
+from maia.predicates.path_patterns import (
+    LEVELS_MAX,
+    BadPathPattern,
+    PathPattern,
+    levels_below,
+    parse_path_pattern,
+)
 from maia.predicates.syntax import (
+    ALWAYS,
+    NEVER,
     AllOf,
     AnyOf,
     Atom,
@@ -25,12 +34,13 @@ from maia.predicates.syntax import (
     Not,
     Operator,
     Predicate,
+    PredicateTooLarge,
     TextMatch,
+    TextTest,
     atoms,
     attributes_of,
+    checked_size,
 )
-
-__all__ = ["Unmeetable", "conjuncts", "forced_values", "mistyped", "unmeetable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +160,104 @@ def _why(spoken: list[AttributeUid], writable: AttributeSet) -> Unmeetable:
 
 def _holds(attributes: AttributeSet, uid: AttributeUid) -> bool:
     return attributes is ALL_ATTRIBUTES or uid in attributes
+
+
+# Where may a publisher publish, if it needs the right on a topic and on every topic above it?
+#
+# An event on `/news/uk` reaches the subscribers of `/news`, so its publisher
+# needs the right to publish there too (dissertation 5.5). The kernel asks here
+# when it makes the View of a publisher of topics: the answer is a predicate
+# about the topic alone, so that whatever applies the View applies the rule.
+
+
+_UNCLEAR: Final = None
+"""What a test of a topic says of its super-topics, where that cannot be said of the topic itself."""
+
+
+def with_super_topics(admits: Predicate, topic: AttributeUid, root: str) -> Predicate:
+    """Return what holds of an event on a topic of `root` exactly if `admits` holds on every level of it.
+
+    A restriction that asks for a suffix, an infix, a word or an order of the topic admits nothing: what
+    it says of a topic says nothing of those above. So does one that grows too large on the way.
+    """
+    inside = _on(topic, PathPattern((root[1:],), has_rest=True))
+    if topic not in attributes_of(admits):
+        return inside if admits == ALWAYS else AllOf((inside, admits))
+    demands: list[Predicate] = [inside]
+    seen: set[Predicate] = set()
+    for depth in range(1, LEVELS_MAX + 1):
+        demand = _at_depth(admits, topic, depth) or NEVER
+        if demand in seen:
+            continue  # it is asked of shorter topics already
+        seen.add(demand)
+        is_shallower = Not(_on(topic, levels_below(depth)))
+        demands.append(demand if depth == 1 else AnyOf((is_shallower, demand)))
+    try:
+        return checked_size(AllOf(tuple(dict.fromkeys(demands))))
+    except PredicateTooLarge:
+        return NEVER
+
+
+def _at_depth(predicate: Predicate, topic: AttributeUid, depth: int) -> Predicate | None:
+    """Rewrite a predicate: of a topic with at least `depth` levels it says what was said of those levels."""
+    match predicate:
+        case AllOf(parts) | AnyOf(parts):
+            rewritten = [_at_depth(part, topic, depth) for part in parts]
+            if isinstance(predicate, AllOf):
+                return AllOf(tuple(NEVER if part is _UNCLEAR else part for part in rewritten))
+            return AnyOf(tuple(part for part in rewritten if part is not _UNCLEAR and part != NEVER))
+        case Not(inner):
+            # Everything inside has to be clear: what is left out of a negation would grant more.
+            clear = _at_depth(inner, topic, depth) if _is_clear(inner, topic) else _UNCLEAR
+            return _UNCLEAR if clear is _UNCLEAR else Not(clear)
+        case atom if atom.uid != topic or isinstance(atom, Exists):
+            return atom
+        case TextMatch(_, TextTest.LEVELS, text):
+            return _below(topic, parse_path_pattern(text), depth)
+        case TextMatch(_, TextTest.PREFIX, text):
+            return NEVER if text.count("/") > depth else predicate
+        case Comparison(_, Operator.EQ, str() as path):
+            return _below_path(topic, path, depth)
+        case Comparison(_, Operator.NE, str() as path):
+            return Not(_below_path(topic, path, depth))
+        case Membership(_, literals) if predicate.kind is Kind.STRING:
+            return AnyOf(tuple(_below_path(topic, one, depth) for one in sorted(map(str, literals))))
+        case _:
+            return _UNCLEAR
+
+
+def _is_clear(predicate: Predicate, topic: AttributeUid) -> bool:
+    pending = [predicate]
+    while pending:
+        match pending.pop():
+            case Not(inner):
+                pending.append(inner)
+            case AllOf(parts) | AnyOf(parts):
+                pending.extend(parts)
+            case TextMatch(uid, TextTest.SUFFIX | TextTest.CONTAINS | TextTest.TOKEN, _) if uid == topic:
+                return False
+            case Comparison(uid, operator, literal) if uid == topic:
+                if operator not in (Operator.EQ, Operator.NE) or not isinstance(literal, str):
+                    return False
+            case Membership(uid) as several if uid == topic and several.kind is not Kind.STRING:
+                return False
+            case _:
+                pass
+    return True
+
+
+def _below_path(topic: AttributeUid, path: str, depth: int) -> Predicate:
+    try:
+        pattern = parse_path_pattern(path)
+    except BadPathPattern:
+        return NEVER  # no topic is called so
+    return _below(topic, pattern, depth) if str(pattern) == pattern.literal else NEVER
+
+
+def _below(topic: AttributeUid, pattern: PathPattern, depth: int) -> Predicate:
+    below = pattern.super_topic(depth)
+    return NEVER if below is None else _on(topic, below)
+
+
+def _on(topic: AttributeUid, pattern: PathPattern) -> Predicate:
+    return TextMatch(topic, TextTest.LEVELS, str(pattern))

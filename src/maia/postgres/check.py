@@ -25,8 +25,6 @@ from maia.postgres.schema import (
 )
 from maia.postgres.values import COLUMN_TYPES, Connection
 
-__all__ = ["Findings", "check"]
-
 
 @dataclass(slots=True)
 class Findings:

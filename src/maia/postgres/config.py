@@ -53,20 +53,6 @@ from maia.events import Attribute, Instant
 from maia.predicates import Predicate, parse_predicate
 from maia.types import SignedDefinition, VerifiedType, verify_definition
 
-__all__ = [
-    "DeriveSetting",
-    "PostgresConfig",
-    "PreparedConnector",
-    "Release",
-    "ReleaseSetting",
-    "Store",
-    "StoreSetting",
-    "TableName",
-    "prepare",
-    "read_config",
-    "verified_history",
-]
-
 _NAME: Final = r"[a-z][a-z0-9_]{0,29}"
 _PART: Final = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _COLUMN: Final = r"[A-Za-z_][A-Za-z0-9_$-]{0,62}"

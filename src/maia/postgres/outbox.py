@@ -19,8 +19,6 @@ from maia.errors import Unavailable
 from maia.postgres.config import Release
 from maia.postgres.values import Connection
 
-__all__ = ["ConnectorInUse", "Outbox", "PlannedFrame"]
-
 _ROWS_AT_ONCE: Final = 16 * 1024
 _BYTES_AT_ONCE: Final = 8 << 20
 _MOST: Final = 2**63 - 1

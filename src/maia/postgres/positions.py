@@ -27,19 +27,6 @@ from maia.postgres.schema import FORMAT, installed_releases
 from maia.postgres.values import Connection
 from maia.private_files import make_private_folder, sync_folder
 
-__all__ = [
-    "Accepted",
-    "BadPositions",
-    "Identity",
-    "NotInstalled",
-    "OtherBroker",
-    "Positions",
-    "RestoredDatabase",
-    "accept",
-    "bind",
-    "identity_of",
-]
-
 _INCARNATION: Final = "incarnation"
 
 

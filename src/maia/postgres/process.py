@@ -36,8 +36,6 @@ from maia.postgres.schema import channel, installed_releases
 from maia.postgres.store import StoreTask
 from maia.postgres.values import Connection, connected, database_problem
 
-__all__ = ["Running", "serve"]
-
 _AGAIN_S: Final = 0.2
 _AGAIN_MOST_S: Final = 30.0
 _REPORT_S: Final = 60.0

@@ -26,8 +26,6 @@ from maia.postgres.outbox import Outbox, PlannedFrame
 from maia.postgres.positions import Positions
 from maia.postgres.values import Connection
 
-__all__ = ["ReleaseTask", "stream_of"]
-
 _LOOK_S: Final = 30.0
 """How long to wait for a notification before the outbox is read all the same."""
 _WITHDRAW_S: Final = 5.0

@@ -31,22 +31,6 @@ from maia.postgres.config import PreparedConnector, Release, Store, TableName
 from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection
 from maia.views.schema import POSTGRES_TYPES
 
-__all__ = [
-    "FORMAT",
-    "NotInstallable",
-    "RowsWaiting",
-    "channel",
-    "columns_of_table",
-    "function_body",
-    "install",
-    "installed_releases",
-    "outbox_columns",
-    "remove",
-    "store_columns",
-    "table_sql",
-    "trigger_name",
-]
-
 FORMAT: Final = 1
 _EVENT_BYTES_MAX: Final = 2 << 20
 _OUTBOX_OWN: Final = {

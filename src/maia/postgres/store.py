@@ -28,8 +28,6 @@ from maia.postgres.positions import Positions
 from maia.postgres.schema import store_columns, table_sql
 from maia.postgres.values import Connection
 
-__all__ = ["StoreTask"]
-
 _FRAMES_AT_ONCE: Final = 64
 _WITHDRAW_S: Final = 5.0
 

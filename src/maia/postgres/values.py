@@ -22,16 +22,6 @@ from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, Kind
 from maia.views.schema import POSTGRES_TYPES
 
-__all__ = [
-    "CHECKS",
-    "COLUMN_TYPES",
-    "Connection",
-    "DatabaseRefused",
-    "DatabaseUnavailable",
-    "connected",
-    "database_problem",
-]
-
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 """Any: what a row holds depends on the query."""
 

@@ -21,8 +21,6 @@ from maia.types import VerifiedType
 from maia.views import Query, TableName, to_sql
 from maia.views.to_sql import quoted
 
-__all__ = ["DeclaredTable", "ViewDefinition", "view_definition"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:

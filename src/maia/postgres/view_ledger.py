@@ -31,8 +31,6 @@ from maia.policy.view import kinds_shown
 from maia.postgres.view_definitions import DeclaredTable, ViewDefinition
 from maia.wire.effects import Disclose
 
-__all__ = ["ViewLedger", "check_ledger"]
-
 _RUN_BYTES: Final = 16
 _GROUND, _AUDIENCE, _SHOWN = 1, 2, 3
 

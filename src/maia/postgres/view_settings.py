@@ -44,8 +44,6 @@ from maia.postgres.view_definitions import DeclaredTable
 from maia.spark.governed.reader import Reader
 from maia.types import VerifiedType, verify_definition
 
-__all__ = ["PreparedViews", "ViewReader", "ViewsConfig", "prepare_views", "read_views_config"]
-
 
 class TableConfig(Struct, frozen=True):
     """One `[[tables]]` table: where events of one type are stored."""

@@ -26,8 +26,6 @@ from maia.postgres.views import InstalledViews, Outcome, connected
 from maia.spark.governed.right_watch import read_statements
 from maia.validity.fetch import ask_testers
 
-__all__ = ["ViewWatch", "view_ledger"]
-
 TESTERS_S: Final = 10.0
 """How long testers are waited for, each time."""
 _AGAIN_MAX_S: Final = 60.0

@@ -38,17 +38,6 @@ from maia.views.to_sql import BadIdentifier, Operand, quoted
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = [
-    "DatabaseUnavailable",
-    "InstalledView",
-    "InstalledViews",
-    "NotInstalled",
-    "Outcome",
-    "RoleReadsTable",
-    "SchemaTaken",
-    "connected",
-    "written",
-]
 
 LOCK_MS: Final = 2_000
 """How long the removal of a view waits for readers, who see nothing more; the next renewal tries again."""

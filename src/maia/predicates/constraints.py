@@ -28,16 +28,6 @@ from maia.predicates.syntax import (
     checked_size,
 )
 
-__all__ = [
-    "Constraint",
-    "Constraints",
-    "NotAConstraintFilter",
-    "constraints_of",
-    "direct_constraint",
-    "literals_of",
-    "unnegated",
-]
-
 Constraint: TypeAlias = Atom | Not
 """One atom, or one atom negated: something asked of a single attribute."""
 

@@ -48,14 +48,6 @@ from maia.predicates.syntax import (
     checked_size,
 )
 
-__all__ = [
-    "BadPredicateEncoding",
-    "literal_from_bytes",
-    "literal_to_bytes",
-    "predicate_from_expression",
-    "predicate_to_expression",
-]
-
 _DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _FLOAT: Final = re.compile(rb"-?[0-9]{1,17}(?:\.[0-9]{1,24})?(?:e[+-][0-9]{2,3})?")
 _OPERATORS: Final = {operator.value.encode(): operator for operator in Operator}

@@ -251,15 +251,3 @@ def _row_by_row(rows: _Rows, predicate: Predicate, frame: Frame) -> _Rows:
         (uid, column) for uid in attributes_of(predicate) if (column := frame.columns.get(uid)) is not None
     ]
     return [row for row in rows if admits(predicate, {uid: column.values[row] for uid, column in asked})]
-
-
-__all__ = [
-    "admits",
-    "atom_holds_for",
-    "verdict",
-    "QUICK_ATOMS_MAX",
-    "RowReader",
-    "admitted_rows",
-    "is_quickly_read",
-    "row_reader",
-]

@@ -16,16 +16,6 @@ from typing import Final
 
 from maia.errors import BadInput
 
-__all__ = [
-    "LEVELS_MAX",
-    "ONE",
-    "PATH_MAX",
-    "BadPathPattern",
-    "PathPattern",
-    "levels_below",
-    "parse_path_pattern",
-]
-
 LEVELS_MAX: Final = 16
 """Levels of a topic path, and of a pattern."""
 

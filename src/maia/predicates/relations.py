@@ -21,17 +21,6 @@ from maia.predicates.covering.covers import covers, provably_empty
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import AllOf, AnyOf, Predicate
 
-__all__ = [
-    "advertisement_covers_advertisement",
-    "advertisement_covers_notification",
-    "advertisement_strictly_covers_advertisement",
-    "advertisement_strictly_covers_notification",
-    "filter_covers_filter",
-    "filter_covers_notification",
-    "filter_strictly_covers_filter",
-    "filter_strictly_covers_notification",
-]
-
 
 def filter_covers_notification(*, filter: Predicate, notification: Event) -> bool:
     """Say whether every constraint is met by some attribute (definition 1)."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["STEPS_MAX", "OutOfSteps", "Steps"]
-
 STEPS_MAX: Final = 50_000
 
 

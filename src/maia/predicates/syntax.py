@@ -17,30 +17,6 @@ from maia.errors import BadInput
 from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, kind_of
 from maia.predicates.path_patterns import BadPathPattern, parse_path_pattern
 
-__all__ = [
-    "ALWAYS",
-    "DEPTH_MAX",
-    "NEVER",
-    "NODES_MAX",
-    "AllOf",
-    "AnyOf",
-    "Atom",
-    "BadPredicate",
-    "Comparison",
-    "Exists",
-    "Membership",
-    "Not",
-    "Operator",
-    "PredicateTooLarge",
-    "Predicate",
-    "TextMatch",
-    "TextTest",
-    "atoms",
-    "attributes_of",
-    "checked_size",
-    "size_of",
-]
-
 DEPTH_MAX: Final = 64
 NODES_MAX: Final = 10_000
 

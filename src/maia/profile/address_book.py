@@ -35,17 +35,6 @@ from maia.types import SignedDefinition
 from maia.types.definition import type_id
 from maia.types.validity_stream import validity_type_id, validity_type_name
 
-__all__ = [
-    "INTRODUCED",
-    "KNOWN",
-    "AddressBook",
-    "KnownName",
-    "clear_name",
-    "introduction",
-    "load_book",
-    "own_places",
-]
-
 INTRODUCED: Final = "introduced"
 """Where an organisation keeps what others call themselves."""
 KNOWN: Final = "known"

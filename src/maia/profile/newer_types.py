@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from maia.events import Instant
     from maia.types import SignedDefinition
 
-__all__ = ["newer_definitions"]
 
 _PAGES_MAX: Final = 64
 _ANSWER_S: Final = 1.5

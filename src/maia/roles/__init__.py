@@ -4,9 +4,11 @@ from maia.roles.cascade import ended_memberships, ended_rights
 from maia.roles.changes import PolicyChanges, changes
 from maia.roles.engine import (
     ActivationLimits,
+    KnownWorld,
     UnknownAppointment,
     UnknownFact,
     UnknownRole,
+    WithMemberships,
     activate,
     activate_all,
     appointment_called,
@@ -16,7 +18,6 @@ from maia.roles.engine import (
     stated_arguments,
 )
 from maia.roles.grants import PossibleRight, possible_rights, rights
-from maia.roles.known_world import KnownWorld, WithMemberships
 from maia.roles.matching import ActivationTooLarge
 from maia.roles.memberships import (
     EndedMembership,

@@ -24,8 +24,6 @@ from maia.roles.memberships import (
 )
 from maia.roles.policy import Policy
 
-__all__ = ["ended_memberships", "ended_rights"]
-
 _NOTHING: Final[frozenset[Support]] = frozenset()
 
 

@@ -223,6 +223,3 @@ def _key(reference: OwnerReference) -> SExpression:
     if isinstance(reference, QuorumId):
         return (b"quorum", reference.digest)
     return (b"key", reference.key) if isinstance(reference, Principal) else (b"here",)
-
-
-__all__ = ["PolicyChanges", "changes", "grant_id", "rule_id"]

@@ -36,8 +36,6 @@ from maia.roles.policy import (
 from maia.roles.problems import Complaint, Problems, did_you_mean, shown
 from maia.roles.statements import Statement
 
-__all__ = ["DECLARING", "must_end", "read_declaration", "take_key"]
-
 _KEY_TEXT: Final = re.compile(r"ed25519:[0-9A-Za-z]*")
 _MEANT: Final = re.compile(r"\w+\s+([\w-]{1,63})")
 _SWALLOWED: Final = re.compile(r"\n[ \t]+(key|type|fact|appointment|role)[ \t]+([A-Za-z0-9_-]{1,63})")

@@ -8,8 +8,8 @@ activates it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -21,6 +21,7 @@ from maia.credentials.appointments import (
     Argument,
     BadArgument,
     Given,
+    VerifiedAppointment,
     Word,
     argument_key,
     argument_to_expression,
@@ -29,7 +30,6 @@ from maia.credentials.appointments import (
 )
 from maia.errors import BadInput, BrokenCredential
 from maia.events import INSTANT_MAX, SECOND, Instant
-from maia.roles.known_world import WithMemberships
 from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
 from maia.roles.memberships import Ground, RoleMembership, World
 from maia.roles.policy import (
@@ -44,19 +44,67 @@ from maia.roles.policy import (
 )
 from maia.roles.problems import did_you_mean, shown
 
-__all__ = [
-    "ActivationLimits",
-    "UnknownAppointment",
-    "UnknownFact",
-    "UnknownRole",
-    "activate",
-    "activate_all",
-    "appointment_called",
-    "checked_arguments",
-    "fact_called",
-    "membership_certificate",
-    "stated_arguments",
-]
+# How can a few facts, certificates and memberships in memory be asked as a world?
+#
+# Tests, examples and `maia domain policy` use this one; the domain service asks
+# its database instead. The order of the answers is the order of what was given.
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorld:
+    """What was handed in, and nothing else."""
+
+    facts: Mapping[str, Iterable[tuple[Argument, ...]]] = field(default_factory=dict)
+    certificates: Iterable[VerifiedAppointment] = ()
+    active: Iterable[RoleMembership] = ()
+
+    def matching(self, fact: str, arguments: Sequence[Argument | None]) -> Iterator[tuple[Argument, ...]]:
+        """Yield the rows of a fact that agree with `arguments`; None agrees with everything."""
+        for row in self.facts.get(fact, ()):
+            if len(row) == len(arguments) and all(map(_agrees, arguments, row)):
+                yield row
+
+    def appointments(
+        self, called: str, *, kind: AppointmentKind, holder: Principal | None
+    ) -> Iterator[VerifiedAppointment]:
+        """Yield certificates with this name inside, of one holder or (None) of all."""
+        for one in self.certificates:
+            said = one.certificate
+            if said.name == called and said.kind is kind and holder in (None, said.holder):
+                yield one
+
+    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
+        """Yield active memberships of a role, of one holder or (None) of all."""
+        for member in self.active:
+            if member.role == role and holder in (None, member.principal):
+                yield member
+
+
+@dataclass(frozen=True, slots=True)
+class WithMemberships:
+    """A world in which some more memberships are active."""
+
+    world: World
+    more: tuple[RoleMembership, ...]
+
+    def matching(self, fact: str, arguments: Sequence[Argument | None]) -> Iterable[tuple[Argument, ...]]:
+        """Ask the world."""
+        return self.world.matching(fact, arguments)
+
+    def appointments(
+        self, called: str, *, kind: AppointmentKind, holder: Principal | None
+    ) -> Iterable[VerifiedAppointment]:
+        """Ask the world."""
+        return self.world.appointments(called, kind=kind, holder=holder)
+
+    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
+        """Yield the world's memberships, then the others."""
+        yield from self.world.memberships(role, holder=holder)
+        yield from KnownWorld(active=self.more).memberships(role, holder=holder)
+
+
+def _agrees(wanted: Argument | None, found: Argument) -> bool:
+    return wanted is None or argument_key(wanted) == argument_key(found)
 
 
 class UnknownFact(BadInput):

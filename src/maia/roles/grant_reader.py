@@ -75,8 +75,6 @@ from maia.roles.time_windows import TimeWindow
 from maia.roles.transform_reader import read_transform, take_type
 from maia.types import VerifiedType
 
-__all__ = ["read_grant"]
-
 _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WINDOW: Final = re.compile(r"\s*(?:between\s|on\s+[A-Za-z])")  # a fact may be called `on-duty`, or `on`

@@ -44,8 +44,6 @@ from maia.roles.matching import Search, Way, bind, earliest, is_active, values_f
 from maia.roles.memberships import GrantedRight, Ground, RoleMembership, World, membership_support
 from maia.roles.policy import Grant, Policy, Privilege, ResourceKind
 
-__all__ = ["PossibleRight", "possible_rights", "rights"]
-
 _MEMBERSHIP: Final = -1
 """The position of the membership itself among the grounds of a right."""
 

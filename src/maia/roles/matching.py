@@ -45,19 +45,6 @@ from maia.roles.policy import (
 from maia.roles.time_windows import is_within, window_end
 from maia.roles.variables import as_value
 
-__all__ = [
-    "STEPS_MAX",
-    "ActivationTooLarge",
-    "Binding",
-    "Search",
-    "Way",
-    "bind",
-    "earliest",
-    "is_active",
-    "value_of",
-    "values_for",
-]
-
 STEPS_MAX: Final = 20_000
 
 Binding: TypeAlias = Mapping[str, Argument]

@@ -18,20 +18,6 @@ from maia.credentials.appointments import AppointmentKind, Argument, VerifiedApp
 from maia.credentials.validity.period import TestKind
 from maia.events import Instant
 
-__all__ = [
-    "EndReason",
-    "EndedMembership",
-    "GrantedRight",
-    "Ground",
-    "RoleMembership",
-    "Support",
-    "SupportKind",
-    "World",
-    "certificate_support",
-    "fact_support",
-    "membership_support",
-]
-
 
 class SupportKind(Enum):
     """What sort of thing a membership can depend on."""

@@ -26,8 +26,6 @@ from maia.roles.policy import (
 from maia.roles.problems import Complaint, Consequence, did_you_mean, shown
 from maia.types import VerifiedType
 
-__all__ = ["RESERVED", "Names", "import_policy", "take_name"]
-
 NAME_MAX: Final = 63
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 

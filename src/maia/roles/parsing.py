@@ -13,8 +13,9 @@ smaller policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -22,11 +23,10 @@ from maia.credentials import Principal
 from maia.events import Kind
 from maia.predicates.language.literals import read_literal
 from maia.predicates.language.scanner import BadPredicateText
-from maia.roles.activation_order import CircularRoles, roles_in_order
 from maia.roles.declarations import DECLARING, must_end, read_declaration
 from maia.roles.grant_reader import read_grant
 from maia.roles.names import Names, import_policy, take_name
-from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, Rule
+from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, RolePremise, Rule
 from maia.roles.problems import BadPolicy, Complaint, PolicyProblem, Problems, TooManyProblems, did_you_mean
 from maia.roles.rule_reader import Reading, read_head, read_rule
 from maia.roles.statements import Statement, split_statements
@@ -34,7 +34,35 @@ from maia.roles.tiers import clash
 from maia.roles.transform_reader import AMENDING, amended
 from maia.types import VerifiedType
 
-__all__ = ["parse_policy"]
+# Does any role depend on itself, and in which order can roles be activated?
+#
+# Roles that depend on each other in a circle are refused. Without circles, to
+# activate every role of a policy in this order takes one pass, a membership
+# never supports itself, and no role can be kept alive by renewing it from
+# itself.
+
+
+class CircularRoles(Exception):
+    """Some roles depend on each other; `circle` names them, the first again at the end."""
+
+    def __init__(self, circle: tuple[str, ...]) -> None:
+        """Keep the names in the order in which each depends on the next."""
+        super().__init__(" > ".join(circle))
+        self.circle = circle
+
+
+def roles_in_order(roles: Iterable[str], rules: Mapping[str, tuple[Rule, ...]]) -> tuple[str, ...]:
+    """Return every role after those that its rules depend on; or raise `CircularRoles`."""
+    depends_on = {role: sorted(_prerequisites(rules.get(role, ()))) for role in sorted(roles)}
+    try:
+        return tuple(TopologicalSorter(depends_on).static_order())
+    except CycleError as problem:
+        raise CircularRoles(tuple(problem.args[1])) from problem
+
+
+def _prerequisites(rules: Iterable[Rule]) -> set[str]:
+    return {premise.name for rule in rules for premise in rule.premises if isinstance(premise, RolePremise)}
+
 
 _NO_PARENTS: Final[Mapping[str, Policy]] = MappingProxyType({})
 _NO_TYPES: Final[Mapping[str, VerifiedType]] = MappingProxyType({})

@@ -21,38 +21,6 @@ from maia.credentials.validity.period import TestKind
 from maia.events import Vocabulary
 from maia.roles.time_windows import TimeWindow
 
-__all__ = [
-    "ANYTHING",
-    "HERE",
-    "HOLDER",
-    "AppointmentDeclaration",
-    "CertificatePremise",
-    "Condition",
-    "Declaration",
-    "Ends",
-    "FactDeclaration",
-    "FactPremise",
-    "Grant",
-    "KeyReference",
-    "Literal",
-    "OwnerReference",
-    "Parameter",
-    "Place",
-    "Policy",
-    "Premise",
-    "Privilege",
-    "Resource",
-    "ResourceKind",
-    "RoleDeclaration",
-    "RolePremise",
-    "Rule",
-    "Special",
-    "Term",
-    "TimePremise",
-    "Transform",
-    "Variable",
-]
-
 
 class Special(Enum):
     """Terms and keys whose meaning depends on who asks and where."""

@@ -15,18 +15,6 @@ from typing import Final
 
 from maia.errors import BadInput
 
-__all__ = [
-    "PROBLEMS_MAX",
-    "BadPolicy",
-    "Complaint",
-    "Consequence",
-    "PolicyProblem",
-    "Problems",
-    "TooManyProblems",
-    "did_you_mean",
-    "shown",
-]
-
 PROBLEMS_MAX: Final = 20
 """After so many, reading stops: the rest would mostly follow from these."""
 

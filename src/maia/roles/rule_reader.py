@@ -472,15 +472,3 @@ def _check_that_it_ends(reading: Reading) -> None:
         said = "this role would never end"
         hint = "make it depend on a certificate with `while`, or write `for 30 days` or `until revoked`"
         reading.problems.add(reading.statement.head.problem(reading.label, said, hint=hint))
-
-
-__all__ = [
-    "TermReader",
-    "read_premise",
-    "take_window",
-    "Head",
-    "Reading",
-    "read_head",
-    "read_rule",
-    "template",
-]

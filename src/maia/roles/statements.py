@@ -17,8 +17,6 @@ from typing import Final
 from maia.predicates.language.scanner import BadPredicateText, Scanner
 from maia.roles.problems import Complaint, Consequence, PolicyProblem, Problems
 
-__all__ = ["CLAUSE_WORDS", "POLICY_BYTES_MAX", "Fragment", "Statement", "split_statements"]
-
 POLICY_BYTES_MAX: Final = 1 << 19
 STATEMENTS_MAX: Final = 2000
 CLAUSES_MAX: Final = 64

@@ -25,8 +25,6 @@ from maia.credentials import (
 )
 from maia.roles.policy import HERE, Grant, ResourceKind
 
-__all__ = ["Tier", "clash", "tier_of_certificate", "tier_of_grant"]
-
 
 class Tier(Enum):
     """What a domain holds."""

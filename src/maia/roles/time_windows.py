@@ -15,8 +15,6 @@ from typing import Final
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 from maia.events.zones import MINUTES_IN_A_DAY, zone_of
 
-__all__ = ["DAY_NAMES", "TimeWindow", "is_within", "window_end"]
-
 DAY_NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _HOUR: Final = 3600 * SECOND

@@ -44,8 +44,6 @@ from maia.roles.statements import Fragment, Statement
 from maia.roles.variables import sample_values
 from maia.types import VerifiedType
 
-__all__ = ["AMENDING", "amended", "read_transform", "take_type"]
-
 AMENDING: Final = ("transform", "summarise", "restrict")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ROLE: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"

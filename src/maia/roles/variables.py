@@ -27,8 +27,6 @@ from maia.roles.policy import Variable
 from maia.roles.problems import PolicyProblem, Problems, did_you_mean
 from maia.roles.statements import Fragment
 
-__all__ = ["SpokenOf", "Variables", "as_value", "sample_values", "vocabulary_for"]
-
 ALWAYS_THERE: Final = {"holder": ParameterKind.PRINCIPAL, "now": ParameterKind.TIMESTAMP}
 """Who asks, and when: known in every condition."""
 

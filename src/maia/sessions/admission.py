@@ -28,8 +28,6 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 
-__all__ = ["ConnectRight", "WithShown", "right_to_connect"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConnectRight:

@@ -44,21 +44,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Challenge, Vouched
 
-__all__ = [
-    "CONNECTION",
-    "Asked",
-    "ChallengeDesk",
-    "Challenged",
-    "Checked",
-    "NotVouchedFor",
-    "NotVouchedForInTime",
-    "OneTimeLimits",
-    "OpenChallenge",
-    "OwnChallenges",
-    "QuestionNotOurs",
-    "TooManyQuestions",
-]
-
 CONNECTION: Final = 0
 """The reference by which a challenge names the right to connect; requests are numbered from 1."""
 _SECOND: Final = 1_000_000

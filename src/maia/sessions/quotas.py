@@ -14,8 +14,6 @@ from maia.credentials import Principal
 from maia.errors import Unavailable
 from maia.events import Instant
 
-__all__ = ["RequestQuota", "TooManyRequests"]
-
 _MINUTE: Final = 60_000_000
 _PRINCIPALS_MAX: Final = 65_536
 

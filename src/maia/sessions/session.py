@@ -61,23 +61,6 @@ from maia.wire.messages import (
 )
 from maia.wire.names import network_to_bytes
 
-__all__ = [
-    "ROUNDS_IN_A_LEASE",
-    "Endpoint",
-    "Established",
-    "HandshakeTooSlow",
-    "OutOfTurn",
-    "PeerSilent",
-    "Session",
-    "SessionLimits",
-    "Shutdown",
-    "Stage",
-    "WrongNetwork",
-    "WrongProtocol",
-    "goodbye",
-    "statements_for",
-]
-
 ROUNDS_IN_A_LEASE: Final = 3
 """How often a ready link is looked after while a lease lasts."""
 _ROUNDS_UNASKED: Final = 2

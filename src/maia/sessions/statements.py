@@ -22,8 +22,6 @@ from maia.events import Instant
 from maia.sessions.session import Session
 from maia.wire.effects import Count, Effect, Keep
 
-__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "Changed", "StatementIntake", "refused_statement"]
-
 KEPT_STATEMENTS: Final = "statements/"
 """How the names under which statements are kept begin."""
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from maia.spark.governed.reader import FactPeriod, Reader
-from maia.spark.governed.requirements import ReaderIdentity
+from maia.spark.governed.reader import FactPeriod, Reader, ReaderIdentity
 from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource, RingKeys, SeveralSources
 from maia.spark.session.java_home import check_spark_version
 

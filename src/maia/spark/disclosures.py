@@ -12,16 +12,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-__all__ = [
-    "by_rule",
-    "first_sights",
-    "no_longer_permitted",
-    "unexplained",
-    "unusual_volume",
-    "what_saw",
-    "who_saw",
-]
-
 
 def _rows() -> Column:
     """Return how many events a row of the table is about."""

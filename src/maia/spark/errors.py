@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from maia.errors import MaiaError
 
-__all__ = ["SparkProblem", "told_to_spark"]
-
 
 class SparkProblem(Exception):
     """How one of our errors looks inside Spark, which keeps nothing of an exception but its text."""

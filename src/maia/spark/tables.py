@@ -22,7 +22,6 @@ from maia.spark.governed.opened_log import LogReader, opened_log
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["close", "stream", "table"]
 
 _OPEN: weakref.WeakKeyDictionary[SparkSession, ExitStack] = weakref.WeakKeyDictionary()
 

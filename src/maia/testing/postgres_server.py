@@ -24,22 +24,6 @@ import psycopg
 
 from maia.errors import Unavailable
 
-__all__ = [
-    "SETTINGS",
-    "PostgresNotStarted",
-    "make_cluster",
-    "ownership",
-    "packaged_binaries",
-    "postgres_binaries",
-    "reachable",
-    "run",
-    "running_server",
-    "server_command",
-    "stop",
-    "unprivileged_user",
-    "wait_for",
-]
-
 START_S: Final = 180
 STOP_S: Final = 60
 SETTINGS: Final = {

@@ -22,8 +22,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from maia.credentials.keys import same_secret
 
-__all__ = ["ATTRIBUTES", "EK_USAGE", "Maker", "SoftwareTpm", "boot_log", "registers", "sized"]
-
 ATTRIBUTES = 0x00050072  # fixedTPM, fixedParent, sensitiveDataOrigin, userWithAuth, restricted, sign
 EK_USAGE = x509.ObjectIdentifier("2.23.133.8.1")
 

@@ -21,8 +21,6 @@ from maia.errors import Unavailable
 from maia.keystore.tpm import Tpm2Tools, missing_tools
 from maia.testing.software_tpm import boot_log
 
-__all__ = ["EmulatedMachine", "EmulatorFailed", "LocalAuthority", "missing_emulator"]
-
 _START_S: Final = 20.0
 _SETUP_S: Final = 120.0
 

@@ -25,21 +25,6 @@ from maia.errors import BadInput, BrokenCredential
 from maia.events import Attribute, AttributeUid, Kind
 from maia.types.definition import BadDefinition, Sealing, SignedDefinition, TypeDefinition, TypeShape
 
-__all__ = [
-    "Added",
-    "Change",
-    "ChangeDoesNotApply",
-    "Removed",
-    "Renamed",
-    "Retyped",
-    "UidReused",
-    "apply_changes",
-    "describe",
-    "diff",
-    "next_version",
-    "ways_to_allow",
-]
-
 
 class ChangeDoesNotApply(BadInput):
     """A change names an attribute that is not there, or is there already."""

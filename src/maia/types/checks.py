@@ -28,17 +28,6 @@ from maia.predicates.syntax import (
 )
 from maia.types.definition import TypeShape
 
-__all__ = [
-    "KindMismatch",
-    "UnknownName",
-    "ValueMismatch",
-    "check_event",
-    "check_predicate",
-    "check_restriction",
-    "checked_attribute_value",
-    "named_attribute",
-]
-
 _SHOWN_MAX = 64
 _EQUALITY = (Operator.EQ, Operator.NE)
 

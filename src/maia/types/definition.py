@@ -343,33 +343,3 @@ def _vocabulary(attributes: tuple[Attribute, ...]) -> dict[str, Attribute]:
         return vocabulary_of(attributes)
     except BadAttribute as problem:
         raise BadDefinition(problem.message) from problem
-
-
-__all__ = [
-    "ADDRESSES_MAX",
-    "COVER_BYTES_MAX",
-    "COVER_BYTES_MIN",
-    "COVER_EVERY_MS_MAX",
-    "COVER_EVERY_MS_MIN",
-    "ENVELOPE_UID",
-    "BadSealing",
-    "Cover",
-    "Sealing",
-    "SealingLevel",
-    "SealingWeakened",
-    "is_weaker",
-    "strongest",
-    "CREDENTIALS_MAX",
-    "EMBEDDED_MAX",
-    "SUPER_TYPES_MAX",
-    "BadDefinition",
-    "InheritanceTooDeep",
-    "InheritedAttributeChanged",
-    "SignedDefinition",
-    "SubTypeSealsLess",
-    "SuperTypeNotExtensible",
-    "SuperTypesInACircle",
-    "TypeDefinition",
-    "TypeShape",
-    "type_id",
-]

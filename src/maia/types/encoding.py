@@ -66,19 +66,6 @@ from maia.types.definition import (
     TypeDefinition,
 )
 
-__all__ = [
-    "DEFINITION_BYTES_MAX",
-    "SUB_TYPE_BYTES_MAX",
-    "BadDefinitionEncoding",
-    "definition_from_body",
-    "definition_from_bytes",
-    "definition_from_text",
-    "definition_to_bytes",
-    "definition_to_expression",
-    "definition_to_text",
-    "sign_definition",
-]
-
 DEFINITION_BYTES_MAX: Final = 1 << 20
 SUB_TYPE_BYTES_MAX: Final = 60 << 10
 """A definition with a super-type travels among certificates as evidence, and has to be as small as they."""

@@ -35,17 +35,6 @@ from maia.events import (
     checked_value,
 )
 
-__all__ = [
-    "BadSchema",
-    "ForeignAttribute",
-    "ForeignSchema",
-    "Form",
-    "NotRepresentable",
-    "NothingToSkip",
-    "SchemaTooLarge",
-    "schema_from_text",
-]
-
 TEXT_MAX: Final = 1 << 20
 """How many characters of a schema or a sample are read at most."""
 DEPTH_MAX: Final = 16

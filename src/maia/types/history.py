@@ -21,16 +21,6 @@ from maia.types.changes import UidReused
 from maia.types.definition import Sealing, SealingWeakened, is_weaker, strongest
 from maia.types.verified import VerifiedType
 
-__all__ = [
-    "VERSIONS_MAX",
-    "AnotherType",
-    "TypeDowngrade",
-    "TypeFork",
-    "TypeHistory",
-    "TypeHistoryFull",
-    "VersionsInACircle",
-]
-
 VERSIONS_MAX: Final = 4096
 """How many versions of one type a history remembers."""
 

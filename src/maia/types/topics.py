@@ -18,21 +18,6 @@ from maia.events import Attribute, AttributeUid, Kind
 from maia.predicates.path_patterns import LEVELS_MAX, ONE, PathPattern, parse_path_pattern
 from maia.predicates.syntax import AnyOf, Predicate, TextMatch, TextTest
 
-__all__ = [
-    "CONTENT_TYPE",
-    "PAYLOAD",
-    "TOPIC",
-    "check_declaration",
-    "checked_topic",
-    "is_topic",
-    "on_topics",
-    "plain_attributes",
-    "topic_attributes",
-    "tree_label",
-    "tree_name",
-    "tree_root",
-]
-
 TOPIC: Final = Attribute("topic", AttributeUid("topic"), Kind.STRING)
 """The path that an event was published on; every declaration of topics has it, and first."""
 

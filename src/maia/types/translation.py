@@ -26,15 +26,6 @@ from maia.events import (
 from maia.types.checks import check_event, checked_attribute_value, named_attribute
 from maia.types.definition import TypeShape
 
-__all__ = [
-    "TransitKindMismatch",
-    "from_transit",
-    "frame_from_transit",
-    "frame_to_transit",
-    "to_transit",
-    "translate",
-]
-
 
 class TransitKindMismatch(ProtocolViolation):
     """A transit event carries a value of a kind that its uid does not have.

@@ -21,17 +21,6 @@ from maia.types.definition import SignedDefinition, TypeDefinition, type_id
 from maia.types.encoding import sign_definition
 from maia.types.verified import VerifiedType
 
-__all__ = [
-    "STATEMENT",
-    "VALIDITY_TYPE",
-    "is_validity_stream",
-    "statement_in",
-    "statement_to_event",
-    "validity_definition",
-    "validity_type_id",
-    "validity_type_name",
-]
-
 VALIDITY_TYPE: Final = "maia.validity"
 STATEMENT: Final = Attribute("statement", AttributeUid("statement"), Kind.BYTES)
 

@@ -473,23 +473,3 @@ def _succeeds(grounds_at: Callable[[Instant], object], moment: Instant) -> bool:
     except BrokenCredential:
         return False
     return True
-
-
-__all__ = [
-    "ChangeNotGranted",
-    "Evidence",
-    "ExtendNotGranted",
-    "Grounds",
-    "InstallNotGranted",
-    "MissingRight",
-    "NotAManager",
-    "PreviousVersionNeeded",
-    "extension_grounds",
-    "install_grounds",
-    "management_grounds",
-    "DefinitionExpired",
-    "DefinitionNotYetValid",
-    "TamperedDefinition",
-    "WrongPreviousVersion",
-    "verify_definition",
-]

@@ -25,8 +25,6 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Insta
 from maia.types.changes import Change
 from maia.types.definition import Sealing, SignedDefinition, TypeDefinition, type_id
 
-__all__ = ["TYPES_MAX", "VerifiedType", "VerifiedTypeCache"]
-
 TYPES_MAX: Final = 4096
 """How many verified types a cache remembers by default."""
 

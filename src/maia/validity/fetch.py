@@ -41,19 +41,6 @@ from maia.net.observer import Records
 if TYPE_CHECKING:
     from maia.validity.http import ConnectionPool
 
-__all__ = [
-    "Fetched",
-    "NoLocation",
-    "NotThisCertificate",
-    "TestersUnavailable",
-    "answer_one_time",
-    "ask_testers",
-    "fetch_statements",
-    "fetching",
-    "fresh_until",
-    "lacking",
-    "with_fetched",
-]
 
 # HTTP is imported when a tester is asked: most wallets name none.
 

@@ -45,18 +45,6 @@ from maia.net.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest
 from maia.wire.replays import NONCE_BYTES
 
-__all__ = [
-    "BadLocation",
-    "CALL_S",
-    "ConnectionPool",
-    "IDLE_S",
-    "Line",
-    "Location",
-    "OPEN_MAX",
-    "TesterCalls",
-    "location_from_text",
-]
-
 CALL_S: Final = 10.0
 """How long a question to one location may take, from the first packet to the last."""
 ANSWER_BYTES_MAX: Final = 16 << 20

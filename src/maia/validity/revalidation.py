@@ -24,7 +24,6 @@ from maia.sessions.challenges import Challenged
 if TYPE_CHECKING:
     from maia.validity.http import ConnectionPool
 
-__all__ = ["AskingTesters", "Revalidate", "RevalidationFailed", "Revalidator", "asking_testers"]
 
 Revalidate: TypeAlias = Callable[[OneTimeQuestion, SignedCertificate], Awaitable[SignedStatement]]
 """Have a question about one of the client's certificates answered; raise if no tester confirms it."""

@@ -19,8 +19,7 @@ from maia.views.to_python import See, Test, to_python, to_python_test
 from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql, to_sql_summary
 
 if TYPE_CHECKING:
-    from maia.views.arrow_executor import SeeBatch, to_arrow
-    from maia.views.arrow_types import ARROW_TYPES, arrow_schema
+    from maia.views.arrow_executor import ARROW_TYPES, SeeBatch, arrow_schema, to_arrow
 
 __all__ = [
     "ARROW_TYPES",
@@ -47,8 +46,8 @@ __all__ = [
 ]
 
 _WITH_ARROW: Final = {
-    "ARROW_TYPES": "maia.views.arrow_types",
-    "arrow_schema": "maia.views.arrow_types",
+    "ARROW_TYPES": "maia.views.arrow_executor",
+    "arrow_schema": "maia.views.arrow_executor",
     "SeeBatch": "maia.views.arrow_executor",
     "to_arrow": "maia.views.arrow_executor",
 }

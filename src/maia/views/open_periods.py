@@ -1,7 +1,7 @@
 """What have the events of the open periods come to so far, and what is shown when a period closes?
 
 Brokers ask: frames go in as they arrive, and events come out when their period is closed. The answer is
-that of `summarised` in `maia.policy.summaries`, for the events that arrived in time. The state is
+that of `summarised` in `maia.policy.view`, for the events that arrived in time. The state is
 bounded: periods that have not begun, or that are closed, take nothing, and the groups of open periods are
 limited, for one View and for all together. What has no room is left out and counted.
 """
@@ -15,11 +15,8 @@ from typing import Final
 from maia.events import SECOND, Frame, Instant, PresentValue, frame_of
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.expressions.summaries import Group, GroupKey, derived_event, group_key, period_of
-from maia.policy.summaries import split
-from maia.policy.view import View
+from maia.policy.view import View, split
 from maia.views.transforming_frames import transforming_frames
-
-__all__ = ["GROUPS_MAX", "ClosedPeriod", "GroupRoom", "OpenPeriods"]
 
 GROUPS_MAX: Final = 10_000
 """Groups in the open periods of one View; an event that would begin another is left out."""

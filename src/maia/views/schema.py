@@ -16,14 +16,6 @@ from maia.events import Attribute, Kind, Kinds, routed_uid, vocabulary_of
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = [
-    "POSTGRES_TYPES",
-    "StoredMismatch",
-    "checked_delivered",
-    "checked_stored",
-    "spark_schema",
-    "spark_type",
-]
 
 POSTGRES_TYPES: Final[dict[Kind, str]] = {
     Kind.STRING: "text",

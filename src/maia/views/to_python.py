@@ -316,6 +316,3 @@ def _either(windows: list[int]) -> str:
 
 def _named(window: Window) -> frozenset[AttributeUid]:
     return frozenset() if isinstance(window.attributes, AllAttributes) else window.attributes
-
-
-__all__ = ["CLASSES", "Constants", "is_true", "See", "Test", "see_source", "to_python", "to_python_test"]

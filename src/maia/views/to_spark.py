@@ -12,19 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+from pyspark.sql import types as t
+from pyspark.sql.pandas.functions import arrow_udf
 
-from maia.events import INT_MIN, SECOND, Attribute, AttributeUid, Kind, Kinds, PresentValue
-from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW
+from maia.events import INT_MIN, SECOND, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
+from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW, TransformationKeys, keyed_result
+from maia.expressions.summaries import STEPS_WIDTH, Aggregate, Measure, Summary
 from maia.expressions.syntax import UNITS, ArithmeticSign, Call, Function
-from maia.policy.view import View
+from maia.policy.view import View, split
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, checked_size
-from maia.views.keyed_columns import KeySource, keyed_column
+from maia.views.arrow_executor import ARROW_TYPES
 from maia.views.plan import (
     Algebra,
     KeyName,
@@ -38,7 +43,47 @@ from maia.views.plan import (
 )
 from maia.views.schema import StoredMismatch, checked_delivered, checked_stored, spark_type
 
-__all__ = ["SparkView", "to_spark", "to_spark_test"]
+if TYPE_CHECKING:
+    from maia.views.plan import KeyName
+
+# How does Spark calculate pseudonyms and noise without the secret in its plan?
+#
+# A function over Arrow batches is pickled into the plan together with a
+# `TransformationKeySource`: a description of where a worker finds the secret, such as the path of a
+# file, and never the secret itself. The worker asks it once per process.
+
+
+class TransformationKeySource(Protocol):
+    """Where a worker finds the secrets of transformations. It is hashable, and pickled without a secret."""
+
+    def transformation_keys(self) -> TransformationKeys:
+        """Return the secrets; asked in the worker."""
+
+    def __hash__(self) -> int:
+        """Return the same for sources of the same secrets: a worker asks each of them once."""
+
+
+def keyed_column(call: Call, inner: Column, name: KeyName, keys: TransformationKeySource) -> Column:
+    """Return a pseudonym or a perturbed value as a column."""
+    issuer, recipient = name.issuer, name.recipient
+
+    def of_batch(values: pa.Array) -> pa.Array:
+        step_keys = _secrets(keys).of(issuer, recipient)
+        kind = call.inner.kind
+        found = values.cast(pa.int64()).to_pylist() if kind is Kind.TIMESTAMP else values.to_pylist()
+        given = (Instant(one) if kind is Kind.TIMESTAMP and one is not None else one for one in found)
+        results = [None if one is None else keyed_result(call, one, step_keys) for one in given]
+        return pa.array(results, ARROW_TYPES[call.kind])
+
+    # The stubs of Spark know functions over iterators of batches only.
+    made = arrow_udf(of_batch, returnType=spark_type(call.kind).simpleString())  # type: ignore[call-overload]
+    column: Column = made(inner)
+    return column
+
+
+@lru_cache(maxsize=16)
+def _secrets(keys: TransformationKeySource) -> TransformationKeys:
+    return keys.transformation_keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +117,7 @@ class SparkView:
 
 
 def to_spark(
-    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: KeySource | None = None
+    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: TransformationKeySource | None = None
 ) -> SparkView:
     """Compile a View for data frames with the `stored` columns.
 
@@ -96,7 +141,7 @@ def to_spark(
 
 
 def _transformed(
-    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: KeySource | None
+    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: TransformationKeySource | None
 ) -> SparkView:
     found = transformed(view, stored, _SparkAlgebra(keys))
     seen = {uid: kind for uid, (kind, _) in found.seen.items()}
@@ -158,7 +203,7 @@ def _missing(kind: Kind) -> Column:
 class _SparkAlgebra:
     """Each piece is a column. Catalyst's own logic is three-valued already."""
 
-    def __init__(self, keys: KeySource | None = None) -> None:
+    def __init__(self, keys: TransformationKeySource | None = None) -> None:
         self._keys = keys
 
     def column(self, uid: AttributeUid, kind: Kind) -> Column:
@@ -342,3 +387,109 @@ def _literal(value: PresentValue, kind: Kind) -> Column:
     if kind is Kind.INT:
         return F.lit(value).cast(spark_type(kind))
     return F.lit(value)
+
+
+# How does Spark show a View that summarises?
+#
+# As a group-by between the View's two ordinary parts. Sums are of whole numbers, in decimals that hold
+# them exactly, so the answer does not depend on partitions. It is that of `summarised` in
+# `maia.policy.view`.
+
+
+_START = "period start"
+_WHOLE = t.DecimalType(20, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSummary:
+    """A View that summarises, as columns."""
+
+    front: SparkView
+    summary: Summary = field(repr=False)
+    behind: SparkView
+
+    def of(self, events: DataFrame, published_at: Column, shown: Column | None = None) -> DataFrame:
+        """Return what many `events`, whose columns are called by uid, come to.
+
+        `shown` says of which periods, over `period_start()` and `closes_at()`.
+        """
+        taken = events.where(self.front.admits).select(*self.front.seen, _start(self.summary, published_at))
+        return self.grouped(taken, shown)
+
+    def grouped(self, taken: DataFrame, shown: Column | None = None) -> DataFrame:
+        """Return what rows of the front part come to, which `start_column` gave the start of their period."""
+        summary = self.summary
+        keys = [f"`k{place}`" for place in range(len(summary.keys))]
+        for key in keys:
+            taken = taken.where(F.col(key).isNotNull())
+        if shown is not None:
+            taken = taken.where(shown)
+        found = taken.groupBy(F.col(f"`{_START}`"), *map(F.col, keys)).agg(
+            F.count(F.lit(1)).alias("events"),
+            *(column for place, one in enumerate(summary.measures) for column in _parts(place, one)),
+        )
+        named = [F.col(key).alias(one.uid) for key, one in zip(keys, summary.keys, strict=True)]
+        made = [_made(place, one, summary).alias(one.uid) for place, one in enumerate(summary.measures)]
+        # What a user asks of a key is not asked of groups that are not shown: nothing passes this filter.
+        barrier = F.spark_partition_id() >= F.lit(0)
+        derived = found.where(F.col("events") >= summary.at_least).where(barrier).select(*named, *made)
+        return self.behind.of(derived)
+
+    def start_column(self, published_at: Column) -> Column:
+        """Return the beginning of the period of each row, as microseconds, under its own name."""
+        return _start(self.summary, published_at)
+
+    @property
+    def start(self) -> Column:
+        """Return the beginning of a row's period, in microseconds."""
+        return F.col(f"`{_START}`")
+
+
+def to_spark_summary(
+    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: TransformationKeySource | None = None
+) -> SparkSummary:
+    """Compile a View that summarises for data frames with the `stored` columns."""
+    parts = split(view)
+    behind = to_spark(parts.behind, parts.summary.kinds, delivered, keys)
+    return SparkSummary(to_spark(parts.front, stored, (), keys), parts.summary, behind)
+
+
+def _start(summary: Summary, published_at: Column) -> Column:
+    moment, every = F.unix_micros(published_at), F.lit(summary.every_s * SECOND)
+    return (moment - F.pmod(moment, every)).alias(_START)
+
+
+def _parts(place: int, measure: Measure) -> list[Column]:
+    """Return what is counted, added up or compared for a measure."""
+    column = F.col(f"`m{place}`")
+    match measure.aggregate:
+        case Aggregate.COUNT | Aggregate.PERIOD_START:
+            return []
+        case Aggregate.MEAN:
+            whole = column.cast(_WHOLE) if measure.step is None else _steps(column, measure.step)
+            return [F.count(whole).alias(f"n{place}"), F.sum(whole).alias(f"v{place}")]
+        case _:
+            pick = F.min if measure.aggregate is Aggregate.MIN else F.max
+            return [F.count(column).alias(f"n{place}"), pick(column).alias(f"v{place}")]
+
+
+def _steps(column: Column, step: float) -> Column:
+    size = F.abs(column)
+    within = (column == F.lit(0.0)) | ((size >= F.lit(FLOAT_LOW)) & (size <= F.lit(FLOAT_HIGH)))
+    steps = F.rint(F.when(within, column) / F.lit(step))
+    return F.when(F.abs(steps) <= F.lit(float(STEPS_WIDTH)), steps.cast(t.LongType()).cast(_WHOLE))
+
+
+def _made(place: int, measure: Measure, summary: Summary) -> Column:
+    number, value = F.col(f"n{place}"), F.col(f"v{place}")
+    match measure.aggregate:
+        case Aggregate.COUNT:
+            return F.col("events")
+        case Aggregate.PERIOD_START:
+            return F.timestamp_micros(F.col(f"`{_START}`"))
+        case Aggregate.MEAN:
+            mean = value.cast(t.DoubleType()) / number.cast(t.DoubleType())
+            value = mean if measure.step is None else mean * F.lit(measure.step) + F.lit(0.0)
+        case _:
+            pass
+    return F.when(number >= summary.at_least, value)

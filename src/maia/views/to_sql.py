@@ -19,8 +19,7 @@ from maia.events import INT_MAX, INT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW
 from maia.expressions.summaries import STEPS_WIDTH, Aggregate, Measure, Summary
 from maia.expressions.syntax import ArithmeticSign, Call, Function
-from maia.policy.summaries import split
-from maia.policy.view import View
+from maia.policy.view import View, split
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, TextTest
 from maia.views.plan import (
@@ -35,17 +34,6 @@ from maia.views.plan import (
     transforms,
 )
 from maia.views.schema import POSTGRES_TYPES, checked_delivered
-
-__all__ = [
-    "BadIdentifier",
-    "Operand",
-    "Query",
-    "TableName",
-    "ViewNeedsKey",
-    "quoted",
-    "to_sql",
-    "to_sql_summary",
-]
 
 Operand: TypeAlias = (
     str | int | float | bool | bytes | datetime | list[str | int | float | bool | bytes | datetime]

@@ -26,8 +26,6 @@ from maia.expressions.syntax import (
 from maia.policy.view import View, Window
 from maia.predicates.syntax import ALWAYS, Not, Predicate
 
-__all__ = ["transforming"]
-
 Seen: TypeAlias = dict[AttributeUid, PresentValue]
 Test: TypeAlias = Callable[[Event], bool]
 MakeTest: TypeAlias = Callable[[Predicate], Test]

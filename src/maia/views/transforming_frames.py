@@ -33,8 +33,6 @@ from maia.predicates.meaning import RowReader, row_reader
 from maia.predicates.syntax import ALWAYS, Not, Predicate
 from maia.views.plan import checked_view
 
-__all__ = ["SeeFrame", "transforming_frames"]
-
 Columns: TypeAlias = Mapping[AttributeUid, Column]
 Calculate: TypeAlias = Callable[[Columns, int], Sequence[Value]]
 Rows: TypeAlias = Sequence[int]

@@ -28,8 +28,7 @@ from maia.expressions.summary_text import (
 )
 from maia.expressions.syntax import expressions_in
 from maia.policy.restrictions import mistyped
-from maia.policy.summaries import summarised
-from maia.policy.view import PublicationRefused, View, Window, kinds_shown, see, shape, shows
+from maia.policy.view import PublicationRefused, View, Window, kinds_shown, see, shape, shows, summarised
 from maia.predicates import ALWAYS, Comparison, Operator, admits
 from maia.views import to_python
 from maia.views.plan import ViewSummarises

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.policy.super_topics import with_super_topics
+from maia.policy.restrictions import with_super_topics
 from maia.predicates import (
     NEVER,
     AllOf,

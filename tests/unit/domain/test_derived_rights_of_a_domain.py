@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.credentials import Action, SigningKey, TypeName
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, shape
-from maia.policy.summaries import split
+from maia.policy.view import split
 from maia.types import from_transit, to_transit, verify_definition
 from support import air_quality as city
 from support.access_control import Station, broker, later

@@ -26,7 +26,7 @@ from maia.credentials.identity import (
 )
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.keys.refusals import BadDomainSettings
+from maia.domain.keys.settings import BadDomainSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.domain.storage.store import memory_store, postgres_store
 from maia.errors import MaiaError

@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials import Validity, certificate_to_bytes
 from maia.domain import DomainLimits, DomainSettings
-from maia.domain.keys.refusals import BadDomainSettings
+from maia.domain.keys.settings import BadDomainSettings
 from maia.sealing.keys.delivery import SessionKey
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.sealing.member.settings import BadMemberSettings, MemberSettings
@@ -288,7 +288,7 @@ def test_a_change_too_large_for_a_message_is_asked_for_by_everybody(net, monkeyp
 
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     net.run_to(at(10))
-    monkeypatch.setattr("maia.domain.keys.notifications.encode", encoded)
+    monkeypatch.setattr("maia.domain.keys.managed_types.encode", encoded)
     net.member("guest", grant(key_of("guest"), since=5))
     assert net.epoch() == 2
     assert net.holds(camera, PLATE)

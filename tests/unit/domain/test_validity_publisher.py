@@ -14,7 +14,7 @@ from maia.credentials.encoding.statements import check_statement
 from maia.credentials.validity.statements import OneTimeAnswer, Revalidation, RevocationList
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.keys.refusals import BadDomainSettings
+from maia.domain.keys.settings import BadDomainSettings
 from maia.events import Instant
 from support.access_control import (
     DAY,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import closing
 
@@ -14,17 +13,13 @@ from maia.events import Instant
 from maia.log import (
     BadRetention,
     Keep,
-    LogBroken,
-    LogBusy,
     LogDamaged,
-    LogDiskFull,
     NotAFrame,
     Retention,
     column_name,
     message_of,
 )
 from maia.log.disk.event_log import EventLog, LogLimits
-from maia.log.disk.group_commit import GroupCommit
 from maia.log.disk.log_view import LogView
 from maia.log.format.names import day_of
 from support.event_log import DAY_US, NOISE, NOON, PLATES, PowerDisk, carried, opened, sealed
@@ -224,49 +219,6 @@ def test_too_much_at_once_is_refused_as_a_whole():
             log.append([carried(1), carried(2)], recorded_at=NOON)
         assert log.append([], recorded_at=NOON) == range(1, 1)
         assert log.append([carried(1)], recorded_at=NOON) == range(1, 2)
-
-
-# ------------------------------------------------------------ group commit
-
-
-def test_many_waiters_share_one_write():
-    disk = PowerDisk()
-
-    async def publish_all(log):
-        async with GroupCommit(log, clock=lambda: NOON) as group:
-            answers = await asyncio.gather(*(group.commit([frame]) for frame in FRAMES))
-        return answers, group.batches
-
-    with opened(disk) as log:
-        answers, batches = asyncio.run(publish_all(log))
-        assert [one[0] for one in answers] == list(range(1, 40))
-        assert batches < 5
-        assert messages_of(log.read()) == FRAMES
-
-
-def test_each_waiter_receives_why_its_frames_are_not_safe():
-    disk = PowerDisk()
-
-    async def try_all(log):
-        async with GroupCommit(log, clock=lambda: NOON, waiting_bytes_max=4000) as group:
-            with pytest.raises(NotAFrame):
-                await group.commit([b"nothing"])
-            with pytest.raises(NotAFrame):
-                await group.commit([carried(1, size=5000)])
-            disk.room = 10
-            full = await asyncio.gather(*(group.commit([f]) for f in FRAMES[:2]), return_exceptions=True)
-            disk.room = None
-            waiting = [group.submit([carried(9, size=1800)]) for _ in range(2)]
-            with pytest.raises(LogBusy):
-                group.submit([carried(9, size=1800)])
-            await asyncio.gather(*waiting)
-            assert await group.commit(FRAMES[:2]) == range(3, 5)
-        with pytest.raises(LogBroken):
-            await group.commit(FRAMES[:1])
-        return full
-
-    with opened(disk) as log:
-        assert [type(one) for one in asyncio.run(try_all(log))] == [LogDiskFull, LogDiskFull]
 
 
 # ------------------------------------------------------------ the command

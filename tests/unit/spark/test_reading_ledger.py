@@ -10,7 +10,7 @@ import pytest
 from maia.credentials import TypeName
 from maia.ledger.files import disclosures_in
 from maia.ledger.records import from_ranges
-from maia.spark.governed.reading_ledger import ReadingNotOnRecord
+from maia.spark.governed.reader import ReadingNotOnRecord
 from maia.spark.governed.table import governed
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.governed import (

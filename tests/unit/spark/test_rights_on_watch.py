@@ -25,7 +25,7 @@ from maia.credentials import (
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.policy import GrantRevoked, GrantStale
-from maia.spark.governed.periods import slices_of
+from maia.spark.governed.periods import accepted_signers, slices_of
 from maia.spark.governed.reader import GrantEnded
 from maia.spark.governed.right_watch import (
     HeldRight,
@@ -34,7 +34,6 @@ from maia.spark.governed.right_watch import (
     read_statements,
     right_watch,
 )
-from maia.spark.governed.signers import accepted_signers
 from maia.spark.keys.key_server import job_desk
 from support.governed import BROKER, OWNER, asked, at, grant, key_of, reader, typed
 from support.waiting import until_in_a_thread

@@ -28,8 +28,7 @@ from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
 from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue, Value
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
-from maia.policy.summaries import is_summarised
-from maia.policy.view import asks_of, converts_to, keeps, kinds_shown
+from maia.policy.view import asks_of, converts_to, is_summarised, keeps, kinds_shown
 from maia.predicates import (
     ALWAYS,
     AllOf,

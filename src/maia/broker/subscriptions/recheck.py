@@ -33,8 +33,7 @@ from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.policy.summaries import is_summarised
-from maia.policy.view import written_type
+from maia.policy.view import is_summarised, written_type
 from maia.types.topics import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send

@@ -48,8 +48,7 @@ from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
-from maia.policy.summaries import is_summarised
-from maia.policy.view import written_type
+from maia.policy.view import is_summarised, written_type
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType, type_id
 from maia.types.topics import tree_root

@@ -16,7 +16,6 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from maia.console.config import ConsoleConfig
 
-__all__ = ["app"]
 
 _SERVE: Final = (
     "Examples: maia console serve; maia console serve --as auditor; maia console serve -c console.toml"

@@ -267,6 +267,3 @@ def _content(statement: Statement) -> str:
         if listed is not None:
             return f"{len(listed)} {what}"
     return ""
-
-
-__all__ = ["add_commands", "read_records"]

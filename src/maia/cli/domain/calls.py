@@ -288,28 +288,3 @@ def published_line(client: DomainClient) -> list[str]:
             return ["published    no: no broker has accepted it yet; verifiers learn it with the next list"]
         case _:
             return []
-
-
-__all__ = [
-    "HINTS",
-    "BadArgumentWord",
-    "CallerKey",
-    "DomainKey",
-    "ReasonText",
-    "Server",
-    "Shown",
-    "Shows",
-    "Words",
-    "arguments_from_words",
-    "calling",
-    "every_item",
-    "shown_argument",
-    "shown_call",
-    "answer_revoked",
-    "bound_word",
-    "membership_line",
-    "published_line",
-    "record_of",
-    "revoked_lines",
-    "revoked_record",
-]

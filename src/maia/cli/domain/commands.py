@@ -185,6 +185,3 @@ def _lines(found: Mapping[str, object]) -> list[str]:
                 f"{record.get('members')} members here"
             )
     return lines
-
-
-__all__ = ["app"]

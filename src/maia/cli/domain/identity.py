@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from maia.api.responses import ProviderAnswer, SubjectAnswer
     from maia.credentials.identity import SignedIdentity
 
-__all__ = ["add_commands", "subjects", "trust"]
 
 _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 60.0

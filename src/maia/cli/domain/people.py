@@ -281,6 +281,3 @@ def list_(
         rows = every_item(client, "/v1/facts", FactPage, {"name": name})
     record = {"name": name, "rows": msgspec.to_builtins(rows)}
     answer([shown_call(name, row) for row in rows], record, as_json=as_json)
-
-
-__all__ = ["add_commands", "app"]

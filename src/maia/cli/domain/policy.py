@@ -233,6 +233,3 @@ def _record(found: PolicyAnswer) -> dict[str, object]:
         "revoked": list(found.revoked.ids),
         "is_unchanged": found.is_unchanged,
     }
-
-
-__all__ = ["app"]

@@ -266,6 +266,3 @@ def _entry_lines(one: EntryAnswer) -> list[str]:
         f"  {one.kind:<10} {one.rule or '-'} to {one.subject}",
         f"  valid      {one.valid.not_before} to {one.valid.not_after}{ended}",
     ]
-
-
-__all__ = ["add_commands"]

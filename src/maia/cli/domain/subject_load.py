@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from maia.api.requests import ApiArgument
     from maia.credentials.appointments import ParameterKind
 
-__all__ = ["EXAMPLES", "BadSubjectSource", "load"]
 
 EXAMPLES: Final = (
     "Examples: maia domain subject load people.csv -a nationality -a clearance:int -k desk.key --credentials "

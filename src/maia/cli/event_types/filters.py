@@ -13,7 +13,6 @@ from maia.cli.output import ANSWER_NO, answer
 if TYPE_CHECKING:
     from maia.events import Event
 
-__all__ = ["app"]
 
 app = typer.Typer(help="Check, compare and merge filters.", no_args_is_help=True, rich_markup_mode=None)
 

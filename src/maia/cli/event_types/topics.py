@@ -23,8 +23,6 @@ from maia.cli.inputs import AsJson, attribute_from_words, read_certificates, rea
 from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.errors import BadInput
 
-__all__ = ["app"]
-
 EXAMPLES: Final = (
     "Examples: maia topic declare /news -k city.key -o news.type; "
     "maia topic declare /news -k city.key --text headline -o news.type; "

@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from maia.events import Attribute
     from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
-__all__ = [
-    "Blinded",
-    "CoverTraffic",
-    "Credentials",
-    "Keys",
-    "KeysAt",
-    "Level",
-    "Out",
-    "app",
-    "blinded_from_options",
-    "save_definition",
-    "sealing_from_options",
-]
 
 app = typer.Typer(
     help="Define, change, verify and compare event types.", no_args_is_help=True, rich_markup_mode=None

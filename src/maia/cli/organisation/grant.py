@@ -13,8 +13,6 @@ from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
 from maia.cli.trust.key import Force
 
-__all__ = ["EXAMPLES", "grant"]
-
 EXAMPLES: Final = (
     "Example: maia grant institute.pub --may subscribe:LabResult --only ward,value "
     '--where \'ward in ("3", "4")\' --delegable --days 90 -o institute.grant'

@@ -10,8 +10,6 @@ from maia.cli.inputs import AsJson
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
 
-__all__ = ["Days", "May", "Only", "Where", "app", "names_in"]
-
 app = typer.Typer(
     help="Add members to an organisation, and list them.", no_args_is_help=True, rich_markup_mode=None
 )

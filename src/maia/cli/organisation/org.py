@@ -14,7 +14,6 @@ from maia.cli.output import answer
 if TYPE_CHECKING:
     from maia.organisation import Organisation
 
-__all__ = ["Org", "app", "opened"]
 
 app = typer.Typer(
     help="Make an organisation, and join the network of another one.",

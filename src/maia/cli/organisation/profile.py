@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from maia.profile import Profile
     from maia.profile.profile import ProfileSettings
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Show a participant's profile, and choose the one that commands use.",

@@ -12,8 +12,6 @@ from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
 from maia.errors import MaiaError
 
-__all__ = ["EXAMPLES", "revoke"]
-
 EXAMPLES: Final = "Examples: maia revoke institute.grant; maia revoke lab --reason 'left us'"
 
 

@@ -9,8 +9,6 @@ from maia.cli.names import named
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
 
-__all__ = ["EXAMPLES", "up"]
-
 EXAMPLES: Final = "Examples: maia up; maia up --org hospital"
 
 

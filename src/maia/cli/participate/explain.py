@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from maia.policy import Audience, Evidence, Facts, Request, View
     from maia.types import SignedDefinition, VerifiedType
 
-__all__ = ["EXAMPLES", "explain"]
 
 EXAMPLES: Final = (
     "Examples: maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'; "

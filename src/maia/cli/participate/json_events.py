@@ -17,7 +17,6 @@ from maia.events import BadValue, Instant, Kind, Value, checked_value
 if TYPE_CHECKING:
     from maia.types import TypeShape
 
-__all__ = ["LINE_MAX", "BadEventLine", "event_from_line", "event_from_words", "record_of"]
 
 LINE_MAX: Final = 1 << 20
 """The longest line that is read as one event."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from maia.events import Instant
     from maia.keystore.wallet_folder import WalletFolder
 
-__all__ = ["EXAMPLES", "complain", "login"]
 
 EXAMPLES: Final = (
     "Examples: maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "

@@ -35,26 +35,6 @@ if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition, VerifiedType
 
-__all__ = [
-    "Brokers",
-    "Coordinator",
-    "CredentialFiles",
-    "Definition",
-    "IdentityPath",
-    "NamedType",
-    "TypePlaces",
-    "Membership",
-    "Network",
-    "Previous",
-    "Providers",
-    "WaitS",
-    "WalletPath",
-    "check_filter",
-    "history_of",
-    "meant_history",
-    "membership",
-    "verified",
-]
 
 Definition: TypeAlias = Annotated[
     Path | None,

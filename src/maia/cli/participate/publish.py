@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from maia.predicates import Predicate
     from maia.types import SignedDefinition, VerifiedType
 
-__all__ = ["EXAMPLES", "publish"]
 
 EXAMPLES: Final = (
     "Examples: maia publish LabResult --as lab.maia --set patient=P-17 --set ward=3 --set taken=now; "

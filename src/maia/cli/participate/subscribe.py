@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from maia.predicates import Predicate
     from maia.types import SignedDefinition, VerifiedType
 
-__all__ = ["EXAMPLES", "subscribe"]
 
 EXAMPLES: Final = (
     "Examples: maia subscribe LabResult --as dashboard.maia --where 'value > 100'; "

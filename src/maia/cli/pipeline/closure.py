@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from maia.events import Instant
 
-__all__ = ["Pools", "Types", "app", "spark_for", "utc"]
 
 app = typer.Typer(
     no_args_is_help=True, help="Compute, in Spark, who can see what by all certificates; and ask it."

@@ -421,6 +421,3 @@ def _doubled(application: Application[Any], rows: DataFrame) -> int:
     """Return how many rows there are beyond one for each key; a path has many steps to a key."""
     keys = [*application.keys, *(["step"] if "step" in rows.columns else [])]
     return rows.count() - rows.select(*keys).distinct().count()
-
-
-__all__ = ["app"]

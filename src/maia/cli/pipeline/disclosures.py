@@ -30,7 +30,6 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True, help="Ask ledgers of deliveries, exported by `maia ledger export`, in Spark."

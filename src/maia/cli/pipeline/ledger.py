@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from maia.ledger.records import Disclosure, StandingDisclosure, Summarised
     from maia.types import TypeDefinition
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Read and verify a broker's ledger of deliveries.", no_args_is_help=True, rich_markup_mode=None

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Source
-    from maia.spark.governed.reader import Reader
-    from maia.spark.governed.requirements import ReaderIdentity
+    from maia.spark.governed.reader import Reader, ReaderIdentity
     from maia.types import VerifiedType
 
 
@@ -299,7 +298,7 @@ class Asked:
     def _identity(self) -> ReaderIdentity | None:
         from maia.config.input_files import read_identity, read_principal
         from maia.credentials.identity import IdentityTrust
-        from maia.spark.governed.requirements import ReaderIdentity
+        from maia.spark.governed.reader import ReaderIdentity
 
         statements = tuple(map(read_identity, self.identities or ()))
         if not statements:
@@ -406,26 +405,3 @@ def _tasks(spark: SparkSession) -> tuple[int, int | None]:
     found = [info for at in tracker.getActiveStageIds() if (info := tracker.getStageInfo(at)) is not None]
     total = sum(info.numTasks for info in found)
     return sum(info.numCompletedTasks for info in found), total or None
-
-
-__all__ = [
-    "Asked",
-    "BatchBytes",
-    "CredentialsOf",
-    "From",
-    "KeyOf",
-    "KeysAt",
-    "Log",
-    "NetworkOf",
-    "OwnerOf",
-    "Signers",
-    "StatementsOf",
-    "IdentitiesOf",
-    "ProvidersOf",
-    "RecordOf",
-    "RequiresOf",
-    "TypeOf",
-    "network_of",
-    "counted",
-    "spark_steps",
-]

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from maia.spark.closure.what_if import Outcome
     from maia.spark.closure.what_if import Pools as TwoPools
 
-__all__ = ["BadQuestion", "print_outcomes", "what_if"]
 
 EXAMPLES = (
     "Example: maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events "

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from maia.postgres.process import Running
     from maia.postgres.values import Connection
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Connect a PostgreSQL database to a broker: store events in tables, release rows as events.",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from maia.events import Instant
     from maia.postgres.views import InstalledView, Outcome
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Show tables of a PostgreSQL database through the Views of principals.",

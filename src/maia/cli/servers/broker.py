@@ -28,7 +28,6 @@ from maia.cli.trust.key import open_key
 if TYPE_CHECKING:
     from maia.broker.server.config import PreparedBroker
 
-__all__ = ["EXAMPLES", "broker"]
 
 EXAMPLES: Final = (
     "Examples: maia broker --config broker.toml; maia broker --config broker.toml --check; "

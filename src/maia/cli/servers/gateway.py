@@ -13,8 +13,6 @@ from maia.cli.output import answer
 from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, run_server
 from maia.cli.trust.key import KeyFile, open_key
 
-__all__ = ["app"]
-
 _RUN: Final = "Example: maia gateway mqtt --config gateway.toml"
 _RUN_HTTP: Final = "Example: maia gateway http --config gateway.toml --listen 127.0.0.1:8443"
 _SIGN: Final = (

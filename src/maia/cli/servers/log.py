@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from maia.log.disk.log_view import LogView
     from maia.log.disk.reader import Verification
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Look at an event log, verify it, and roll its journals into tables.",

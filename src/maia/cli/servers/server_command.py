@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from maia.events import Instant
     from maia.net.telemetry import Telemetry
 
-__all__ = [
-    "CheckOnly",
-    "CoordinatorWord",
-    "CredentialWords",
-    "LogFormat",
-    "LogLevel",
-    "NetworkWord",
-    "StatusAddress",
-    "prepared_lines",
-    "prepared_record",
-    "run_server",
-]
 
 NetworkWord: TypeAlias = Annotated[str | None, typer.Option(help="The network's name.")]
 CoordinatorWord: TypeAlias = Annotated[

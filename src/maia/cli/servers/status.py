@@ -12,8 +12,6 @@ from maia.cli.inputs import AsJson
 from maia.cli.names import book
 from maia.cli.output import answer
 
-__all__ = ["EXAMPLES", "status"]
-
 EXAMPLES: Final = "Examples: maia status --data met-data; maia status --config broker.toml --json"
 
 

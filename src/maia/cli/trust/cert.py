@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         VerifiedChain,
     )
 
-__all__ = ["app", "validity_from_options"]
 
 app = typer.Typer(
     help="Issue, show, verify, reduce and find certificates.", no_args_is_help=True, rich_markup_mode=None

@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     from maia.events import AttributeUid, Vocabulary
     from maia.predicates import Predicate
 
-__all__ = [
-    "BadGrant",
-    "authority_from_options",
-    "certificate_lines",
-    "certificate_record",
-    "one_action",
-    "online_record",
-    "online_tests",
-    "revocation_lines",
-    "revocation_record",
-    "shown_subject",
-    "validity_lines",
-    "with_transformation",
-]
-
 
 class BadGrant(BadInput):
     """The options do not state clearly what is granted."""

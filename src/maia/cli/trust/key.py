@@ -16,7 +16,6 @@ from maia.config.input_files import kind_of_file
 if TYPE_CHECKING:
     from maia.credentials import Principal, SigningKey
 
-__all__ = ["Force", "KeyFile", "app", "open_key"]
 
 PASSPHRASE_VARIABLE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 

@@ -15,7 +15,6 @@ from maia.cli.trust.key import Force, KeyFile, open_key
 if TYPE_CHECKING:
     from maia.credentials import QuorumEvidence, SigningKey, Threshold
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Found quorums, k of n keys that own together, and replace their members.",

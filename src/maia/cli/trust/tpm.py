@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from maia.credentials.identity import SignedIdentity
     from maia.keystore.tpm import Tpm2Tools
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Prove with a TPM 2.0 how a router has booted, and approve boots.",

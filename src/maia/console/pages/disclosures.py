@@ -17,8 +17,6 @@ from maia.credentials import Principal
 from maia.events import Instant
 from maia.ledger.files import disclosures_in
 
-__all__ = ["DISCLOSURES"]
-
 ROWS_MAX: Final = 500
 DELIVERIES_MAX: Final = 1_000_000
 

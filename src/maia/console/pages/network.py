@@ -10,8 +10,6 @@ from maia.console.pages.page import Data, Page, Visit, table
 from maia.console.principal import READ_NETWORK
 from maia.console.rights import Names
 
-__all__ = ["NETWORK"]
-
 _LINKS_SHOWN = 500
 
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from maia.console.pages.revoke import Revocations
     from maia.console.pages.what_if import Replays
 
-__all__ = [
-    "Data", "NoSuchThing", "Page", "Visit", "choice", "facts", "field_of", "person", "table",
-]  # fmt: skip
 
 # Any: each page has values of its own, all of them plain values of JSON.
 Data = Mapping[str, Any]

@@ -24,8 +24,6 @@ from maia.console.rights import record_of
 from maia.credentials import Principal, certificate_to_bytes
 from maia.errors import MaiaError
 
-__all__ = ["REVOCATION", "REVOKE", "Revocations"]
-
 WATCH_S: Final = 30.0
 _LOOK_S: Final = 0.02
 _KEPT: Final = 64

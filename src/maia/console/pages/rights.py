@@ -22,8 +22,6 @@ from maia.console.pages.page import (
 from maia.console.principal import REVOKE, Entry
 from maia.console.rights import Asked, chain_above, filtered, graph_of, record_of
 
-__all__ = ["CERTIFICATE", "RIGHTS", "found_entry", "preview_record"]
-
 ROWS: Final = 100
 _WIDTH, _HEIGHT, _ACROSS, _DOWN = 220, 30, 320, 44
 _LABEL: Final = 28

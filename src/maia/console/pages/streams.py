@@ -15,8 +15,6 @@ from maia.console.html import Node, el
 from maia.console.pages.page import Data, NoSuchThing, Page, Visit, choice, field_of
 from maia.predicates import ALWAYS
 
-__all__ = ["STREAMS", "events_of"]
-
 _LOOK_S: Final = 1.0
 _TEXT_MAX: Final = 400
 

@@ -31,8 +31,6 @@ from maia.events import Instant
 from maia.private_files import create_private
 from maia.types import definition_to_text
 
-__all__ = ["REPLAY", "WHAT_IF", "Replays"]
-
 REPLAY_S: Final = 600.0
 OUTPUT_MAX: Final = 4 << 20
 _POLICY_MAX: Final = 32 << 10

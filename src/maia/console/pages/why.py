@@ -18,8 +18,6 @@ from maia.events import Instant
 from maia.policy import Audience, Request
 from maia.predicates import ALWAYS, parse_predicate
 
-__all__ = ["WHY"]
-
 _ACTIONS: Final = ("subscribe", "publish")
 _CODE: Final = re.compile(r"\b[A-Z]{3,20}(?:-[A-Z0-9]{1,20}){1,6}\b")
 _ID: Final = re.compile(r"\b[0-9a-f]{12,64}\b")

@@ -37,22 +37,6 @@ from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
 from maia.predicates import ALWAYS, Predicate
 from maia.types import SignedDefinition, TypeDefinition, VerifiedType, sign_definition, verify_definition
 
-__all__ = [
-    "ATTRIBUTES",
-    "COALITION",
-    "COMMUNITY",
-    "DEMAND",
-    "NATIONS",
-    "PEOPLE",
-    "ROUTERS",
-    "Cast",
-    "Contact",
-    "Nation",
-    "Person",
-    "Router",
-    "assemble",
-]
-
 COALITION: Final = "Coalition"
 COMMUNITY: Final = "coalition.north"
 DEMAND: Final = "tpm-integrity >= 2"

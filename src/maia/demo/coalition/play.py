@@ -43,17 +43,6 @@ if TYPE_CHECKING:
     from maia.client.api.publisher import Publisher
     from maia.client.api.subscription import Subscription
 
-__all__ = [
-    "CONTACTS",
-    "PUBLISHERS",
-    "READERS",
-    "Obstacle",
-    "Play",
-    "Refused",
-    "Round",
-    "Written",
-    "play",
-]
 
 PUBLISHERS: Final = tuple(who for who, one in PEOPLE.items() if one.action is Action.PUBLISH)
 READERS: Final = tuple(who for who, one in PEOPLE.items() if one.action is Action.SUBSCRIBE)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from maia.demo.coalition.play import Play, Round
     from maia.events import Instant
 
-__all__ = ["BEFORE", "after", "play_coalition", "show_round"]
 
 BEFORE: Final = """\
 Norway, Britain and the Netherlands share contacts at sea over six routers. Every

@@ -41,7 +41,6 @@ from maia.types import definition_to_text
 if TYPE_CHECKING:
     from maia.credentials import Principal
 
-__all__ = ["APPROVED_BOOT", "CHANGED_BOOT", "LOSES_ITS_LEVEL", "Provider", "Say", "World", "world_at_work"]
 
 Say = Callable[[str], None]
 """Called with a sentence whenever something has happened."""

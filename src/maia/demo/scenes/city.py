@@ -30,7 +30,6 @@ from maia.events import SECOND, Instant
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
 
-__all__ = ["CITY"]
 
 _READING, _ALARM = "city.Reading", "city.Alarm"
 _COUNCIL: Final = "council"

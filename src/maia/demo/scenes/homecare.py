@@ -32,7 +32,6 @@ from maia.events import Instant
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
 
-__all__ = ["HOMECARE"]
 
 _PRESCRIBE, _PRESCRIPTION = "nhs.Prescribe", "nhs.Prescription"
 _AUTHORISATION, _CONTROLLED = "nhs.Authorisation", "nhs.ControlledDrugAuth"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from maia.client.api.subscription import Subscription
     from maia.ledger.records import Disclosure
 
-__all__ = ["Attempted", "Inbox", "NotConnectedInTime", "Published", "Say", "Stage", "play"]
 
 Say = Callable[[str], None]
 """Called with a sentence whenever something has happened."""

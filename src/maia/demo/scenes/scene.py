@@ -51,24 +51,6 @@ from maia.types import (
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
 
-__all__ = [
-    "HOLDER",
-    "Act",
-    "Cast",
-    "Database",
-    "Derived",
-    "Happening",
-    "Held",
-    "Organisation",
-    "Publisher",
-    "Reader",
-    "Scene",
-    "Wallet",
-    "assemble",
-    "attributes",
-    "staff_roles",
-    "works_as",
-]
 
 Happening = Mapping[str, Value]
 """An event by attribute names, as a publisher writes it or a reader sees it."""

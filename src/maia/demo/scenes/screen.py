@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from maia.demo.scenes.tables import LogTable
     from maia.demo.scenes.world import Recording, World
 
-__all__ = ["Showing", "after", "play_scene", "playable", "show_tables"]
 
 _LOADED: Final = (
     "concurrent.futures.thread",

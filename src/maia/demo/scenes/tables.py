@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
     from maia.demo.scenes.world import Recording
 
-__all__ = ["MODULE", "LogTable", "compared", "first_order", "give_log"]
 
 MODULE: Final = "maia.demo.scenes.tables"
 _TABLE, _LIVE, _FROM_LOG, _FROM_LIVE = "table", "live.parquet", "from-log", "from-live"

@@ -31,7 +31,6 @@ from maia.events import Instant
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
 
-__all__ = ["TICKER"]
 
 _TRADE, _SURVEILLED = "exchange.StockTicker", "exchange.Surveillance"
 _EXCHANGE: Final = "exchange"

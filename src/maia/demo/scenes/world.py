@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from maia.api.requests import ApiArgument
     from maia.ledger.records import Disclosure
 
-__all__ = ["FactNotRetracted", "Recording", "World", "world_at_work"]
 
 _LOG: Final = "log"
 _LEDGER: Final = "ledger"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from maia.demo.live_processes import LiveNodes, StartingNodes
     from maia.demo.screens.shared import Demonstration
 
-__all__ = ["play_on_the_network", "process_started_at", "starting_network"]
 
 _TRAFFIC: Final = 2_000
 """How many sightings of the other cameras there are."""

@@ -147,6 +147,3 @@ def searched(demo: Demonstration) -> Searched:
         carriage_of(name, brokers[name].folder, words, public=public) for name in (CARRIER, "CCS broker")
     )
     return Searched(carrier, reader)
-
-
-__all__ = ["Demonstration", "Options", "Outcome", "BEFORE", "after", "typed_command", "Searched", "searched"]

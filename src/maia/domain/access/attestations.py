@@ -36,8 +36,6 @@ from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import META, SUBJECTS, TPMS, MetaRow, TpmRow
 from maia.events import SECOND, AttributeUid, Instant
 
-__all__ = ["TPM_ATTRIBUTE", "AccessAttestations", "ApprovedBoots", "Attested", "level_of"]
-
 TPM_ATTRIBUTE: Final = AttributeUid("tpm-integrity")
 NONCE_S: Final = 120
 """How long a nonce waits for its quote."""

@@ -27,23 +27,6 @@ from maia.domain.storage.tables import WITNESSED, WitnessRow
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
 
-__all__ = [
-    "AUDIT_START",
-    "LEDGER_HEAD",
-    "AuditBroken",
-    "AuditForked",
-    "AuditRecord",
-    "AuditTruncated",
-    "BadAuditRecord",
-    "keep_audit_head",
-    "check_against",
-    "check_linked",
-    "record_from_bytes",
-    "record_of",
-    "keep_head",
-    "witnessed_heads",
-]
-
 AUDIT_START: Final = AuditHead(0, bytes(32))
 """The head of an empty audit."""
 

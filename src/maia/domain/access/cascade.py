@@ -34,19 +34,6 @@ from maia.domain.storage.tables import (
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
 
-__all__ = [
-    "MEMBERSHIP",
-    "RIGHT",
-    "end_memberships",
-    "forget_expired",
-    "end_dependents",
-    "keep_dependencies",
-    "revoke_again",
-    "revoke_appointments",
-    "revoke_ids",
-    "revoke_rights",
-]
-
 MEMBERSHIP: Final = "membership"
 RIGHT: Final = "right"
 

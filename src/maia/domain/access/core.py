@@ -45,8 +45,6 @@ from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
 
-__all__ = ["WORK_MAX", "AccessCore", "principals", "rule_name"]
-
 WORK_MAX: Final = 4096
 """Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
 _POOL_MAX: Final = 256

@@ -42,8 +42,6 @@ from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, TPMS, Prov
 from maia.errors import BrokenCredential
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
 
-__all__ = ["RESERVED_ATTRIBUTES", "AccessIdentities", "Guest", "Subject", "TrustedProvider"]
-
 PROVIDER_ATTRIBUTE: Final = AttributeUid("identity-provider")
 RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
 """Attributes that only the provider itself gives, after a check of its own."""

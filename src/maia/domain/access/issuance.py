@@ -56,8 +56,6 @@ from maia.errors import BrokenCredential
 from maia.events import SECOND, Instant
 from maia.roles import GrantedRight, RoleMembership
 
-__all__ = ["NAME", "Issuer", "about", "held_certificates", "row_of", "sample_resources"]
-
 _REGISTER: Final = "register"
 
 NAME: Final = "name"

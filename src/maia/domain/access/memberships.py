@@ -32,9 +32,6 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
 
-__all__ = ["StoreWorld", "membership_from_bytes", "membership_to_bytes", "support_key"]
-
-
 _LIMITS: Final = Limits(size_max=1 << 20, depth_max=8, atom_max=1 << 14)
 _NEVER: Final = b"never"
 

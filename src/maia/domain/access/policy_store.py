@@ -54,8 +54,6 @@ from maia.roles import Grant, Policy, SupportKind, ended_memberships, parse_poli
 from maia.roles.policy import CertificatePremise
 from maia.types import VerifiedType
 
-__all__ = ["PolicyStore", "revoke_ungranted", "loaded_of", "was_replaced"]
-
 _VERSIONS_MAX: Final = 1_000
 _NEWEST: Final = select(POLICIES.sql).order_by(POLICIES.c.version.desc()).limit(1)
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)

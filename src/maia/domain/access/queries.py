@@ -51,8 +51,6 @@ from maia.policy import Denial, Facts, Request, decide, gather_evidence
 from maia.roles import possible_rights
 from maia.types import VerifiedType
 
-__all__ = ["AccessQuestions"]
-
 
 class AccessQuestions(AccessCore):
     """The register and the audit of a domain."""

@@ -4,28 +4,6 @@ from __future__ import annotations
 
 from maia.errors import BadInput, BrokenCredential, Refusal, Unavailable
 
-__all__ = [
-    "ActivationRefused",
-    "AnswerBelongsToAnotherRequest",
-    "BadPage",
-    "BadRegistration",
-    "BadSubject",
-    "DomainStoreUnavailable",
-    "NoIdentityProvider",
-    "NoPolicy",
-    "NotOurs",
-    "NotRegistered",
-    "NotTheirMembership",
-    "ReplayedRequest",
-    "ServiceFull",
-    "TooManyShown",
-    "TpmNotEnrolled",
-    "UnknownCertificate",
-    "UnknownMembership",
-    "UnknownSubject",
-    "UnknownType",
-]
-
 
 class NoPolicy(Refusal):
     """No policy is in force, so nothing is granted."""

@@ -38,8 +38,6 @@ from maia.events import AttributeUid, Instant
 from maia.policy import ConditionNotMet, Facts, Permit, Request, decide, gather_evidence, shows
 from maia.types import VerifiedType
 
-__all__ = ["Question", "Register", "attribute_of", "entry_of"]
-
 _POOL_MAX: Final = 512
 _AT_ONCE: Final = 200
 

@@ -19,24 +19,6 @@ from maia.events import AttributeUid, Instant
 from maia.policy import View
 from maia.roles import RoleMembership
 
-__all__ = [
-    "Ability",
-    "Activated",
-    "AdminAct",
-    "EntryKind",
-    "Holder",
-    "Issued",
-    "LoadedPolicy",
-    "Page",
-    "RegisterEntry",
-    "Revoked",
-    "Wallet",
-    "Withheld",
-    "cursor_bytes",
-    "cursor_number",
-    "page_limit",
-]
-
 _CURSOR_MAX: Final = 128
 _Row = TypeVar("_Row")
 

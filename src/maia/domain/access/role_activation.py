@@ -45,8 +45,6 @@ from maia.domain.storage.tables import (
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, SupportKind
 
-__all__ = ["RoleActivation", "activated_of", "active_row", "is_active"]
-
 _NUMBERS: Final = "memberships"
 _CERTIFICATES: Final = "appointments"
 

@@ -42,6 +42,7 @@ from maia.domain.access.refusals import (
     NotOurs,
     NotTheirMembership,
     ServiceFull,
+    TiersMixed,
     UnknownCertificate,
     UnknownMembership,
 )
@@ -60,16 +61,17 @@ from maia.domain.access.results import (
 )
 from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
-from maia.domain.access.tiers import check_tiers
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.published import mark_unpublished
-from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS, valid_rights
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.roles import (
     AppointmentDeclaration,
     FactDeclaration,
+    Policy,
     RoleMembership,
     activate,
     appointment_called,
@@ -77,9 +79,8 @@ from maia.roles import (
     rights,
     stated_arguments,
 )
+from maia.roles.tiers import Tier, tier_of_certificate, tier_of_grant
 from maia.types import SignedDefinition, VerifiedType
-
-__all__ = ["AccessControl"]
 
 _NO_PARENTS: Final[Mapping[str, str]] = {}
 
@@ -524,3 +525,35 @@ def _stated(
 
 def _called(name: str, arguments: Sequence[Argument]) -> str:
     return f"{name}({', '.join(str(argument) for argument in arguments)})"
+
+
+# Would this act make the domain hold sub-domains and brokers at once?
+#
+# The policy in force says what the server itself issues. What was signed by
+# hand with the domain's key, and registered here, counts as well.
+
+
+_SIGNED_BY_HAND_MAX: Final = 1 << 14
+
+
+def check_tiers(
+    tables: Tables, policy: Policy | None, now: Instant, new: Iterable[SignedCertificate] = ()
+) -> None:
+    """Refuse certificates of the domain, or a policy, that do not go with what it holds already."""
+    found: dict[Tier, str] = {}
+    if policy is not None:
+        for grant in (one for some in policy.grants.values() for one in some):
+            tier = tier_of_grant(grant, policy.domain)
+            if tier is not None:
+                found.setdefault(tier, f"the grant to `{grant.role}` in {grant.place}")
+    where = (RIGHTS.c.kind == EntryKind.ISSUED.value, RIGHTS.c.membership == b"", *valid_rights(now))
+    rows = tables.find(RIGHTS, *where, limit=_SIGNED_BY_HAND_MAX, order=RIGHTS.c.number)
+    for signed in (*(certificate_from_bytes(row.certificate) for row in rows), *new):
+        tier = tier_of_certificate(signed.certificate)
+        if tier is not None:
+            found.setdefault(tier, f"certificate {signed.id.hex()[:16]}…")
+    if len(found) > 1:
+        one, other = (f"{tier.value} by {why}" for tier, why in found.items())
+        raise TiersMixed(
+            f"a domain holds sub-domains or brokers, never both; it would hold {one}, and {other}"
+        )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maia.credentials import VerifiedConstitution
-from maia.domain.keys.refusals import BadDomainSettings
-
-__all__ = ["AccessLimits", "AccessSettings"]
+from maia.domain.keys.settings import BadDomainSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ from maia.domain.storage.tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS
 from maia.events import Instant
 from maia.roles import Support, SupportKind
 
-__all__ = ["AccessStatements"]
-
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _TESTERS_MAX: Final = 4096
 

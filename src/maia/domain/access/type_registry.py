@@ -27,8 +27,6 @@ from maia.types import (
     verify_definition,
 )
 
-__all__ = ["TypeRegistry"]
-
 _NUMBERS: Final = "types"
 
 

@@ -34,17 +34,6 @@ from maia.domain.storage.tables import (
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
 
-__all__ = [
-    "UnitOfWork",
-    "add_to",
-    "answered_once",
-    "audit_head",
-    "end_of",
-    "forget_old",
-    "next_number",
-    "use_nonce",
-]
-
 _AUDIT: Final = "audit"
 _ANSWERS: Final = "answers"
 _KEY_MAX: Final = 200

@@ -21,8 +21,6 @@ from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import REVOKED
 from maia.events import Instant
 
-__all__ = ["DomainTester", "RegisterTester"]
-
 
 class DomainTester:
     """The register for certificates that this domain tests, received statements for all others."""

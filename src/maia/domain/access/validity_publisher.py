@@ -48,8 +48,6 @@ from maia.domain.storage.tables import (
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 
-__all__ = ["ValidityPublisher"]
-
 _COVERED: Final = "covered"
 _LISTS: Final = "lists"
 _REVALIDATIONS: Final = "revalidations"

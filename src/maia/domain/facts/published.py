@@ -22,14 +22,6 @@ from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FACTS, META, MetaRow
 from maia.roles import Policy
 
-__all__ = [
-    "has_unpublished_facts",
-    "mark_published",
-    "stated_facts",
-    "take_unpublished_facts",
-    "mark_unpublished",
-]
-
 _STATED: Final = "facts stated"
 _NOT_YET: Final = b""
 

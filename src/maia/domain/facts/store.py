@@ -31,8 +31,6 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.roles import Support, fact_support
 
-__all__ = ["arguments_of", "assert_fact", "matching_facts", "replace_facts", "retract_fact"]
-
 _LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
 _COUNT: Final = "facts"
 

@@ -24,8 +24,6 @@ from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.net.observer import Records
 
-__all__ = ["FactStream"]
-
 _AGAIN_S: Final = 2.0
 _LOOK_S: Final = 1.0
 

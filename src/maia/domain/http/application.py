@@ -25,8 +25,6 @@ from maia.domain.http.pages import Call, Endpoint, Handler, Pages
 from maia.errors import MaiaError
 from maia.net.observer import Records
 
-__all__ = ["ENDPOINTS", "application"]
-
 _ENCODER: Final = msgspec.json.Encoder()
 
 ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {

@@ -38,13 +38,6 @@ from maia.wire.api_requests import (
 )
 from maia.wire.replays import ReplayMemory
 
-__all__ = [
-    "BODY_BYTES_MAX",
-    "Caller",
-    "Gate",
-    "signed_body",
-]
-
 BODY_BYTES_MAX: Final = 2 << 20
 """How much is read of a body, unless its page takes more."""
 REQUESTS_PER_PRINCIPAL_MAX: Final = 1200

@@ -11,8 +11,6 @@ import msgspec
 from maia.api.problems import CREDENTIALS_HEADER, ONCE_HEADER, PROBLEM_JSON, SCHEME, ApiProblem
 from maia.domain.http.pages import Endpoint
 
-__all__ = ["API_VERSION", "openapi_document"]
-
 API_VERSION: Final = "1"
 _REF: Final = "#/components/schemas/{name}"
 

@@ -29,21 +29,6 @@ from maia.domain.http.authentication import BODY_BYTES_MAX, Caller, Gate
 from maia.domain.server.service import DomainService
 from maia.events import Instant
 
-__all__ = [
-    "Answer",
-    "Call",
-    "Endpoint",
-    "Handler",
-    "PageTable",
-    "Pages",
-    "Reload",
-    "check_own",
-    "id_from_text",
-    "page_of",
-    "pool_of",
-    "published",
-]
-
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 
 

@@ -50,22 +50,6 @@ from maia.predicates import format_predicate
 from maia.roles import RoleMembership
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes
 
-__all__ = [
-    "ability_answer",
-    "activation_answer",
-    "appointment_answer",
-    "audit_answer",
-    "entry_answer",
-    "holder_answer",
-    "membership_answer",
-    "policy_answer",
-    "revoked_answer",
-    "right_answer",
-    "statement_answer",
-    "type_answer",
-    "wallet_answer",
-]
-
 
 def statement_answer(signed: SignedStatement) -> StatementAnswer:
     """Return a statement."""

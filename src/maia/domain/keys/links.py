@@ -23,8 +23,7 @@ from maia.credentials import (
 )
 from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.validity.one_time import VouchedFor
-from maia.domain.keys.refusals import KeyServerFull
-from maia.domain.keys.settings import DomainSettings
+from maia.domain.keys.settings import DomainSettings, KeyServerFull
 from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, SECOND, Instant, seconds_after
@@ -45,9 +44,6 @@ from maia.sessions.session import (
 from maia.wire.effects import Effect, LinkId, LinkOpened, Note
 from maia.wire.messages import HistoryKeys, JoinGroups
 from maia.wire.places import Places
-
-__all__ = ["Brought", "Held", "MemberLink", "Links", "Topic"]
-
 
 Topic: TypeAlias = tuple[bytes, bool]
 """What a member asks for: keys of a type, and whether of its past."""

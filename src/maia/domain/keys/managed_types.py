@@ -14,32 +14,224 @@ record is safe before a member gets a new key (A82).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, assert_never
 
-from maia.credentials import Principal, SigningKey, VerificationCache, Witness, principal_from_bytes
-from maia.domain.keys.definitions import Definitions
-from maia.domain.keys.links import MemberLink
-from maia.domain.keys.notifications import Teller
-from maia.domain.keys.refusals import KeyServerFull, NotManagedHere
-from maia.domain.keys.settings import DomainSettings
+from maia.credentials import Principal, SigningKey, TypeName, VerificationCache, Witness, principal_from_bytes
+from maia.domain.keys.links import Links, MemberLink
+from maia.domain.keys.settings import BadJoin, DomainSettings, KeyServerFull, NotManagedHere
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.groups.membership import Grounds
-from maia.sealing.groups.outcomes import Distrusted, Outcome
+from maia.sealing.groups.outcomes import Delivery, Distrusted, NewEpoch, Outcome, ShutOut
+from maia.sealing.groups.welcome import pack, parcel_info
+from maia.sealing.keys.delivery import seal_to
+from maia.sealing.keys.epochs import epoch_to_bytes
 from maia.sealing.keys.secrets import AtRest
-from maia.types import Sealing, SealingLevel, VerifiedType
-from maia.wire.effects import Effect
+from maia.types import (
+    Sealing,
+    SealingLevel,
+    SignedDefinition,
+    TypeHistory,
+    VerifiedType,
+    VerifiedTypeCache,
+    definition_from_bytes,
+    definition_to_bytes,
+    verify_definition,
+)
+from maia.wire.codec import Unsendable, encode
+from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
 
-__all__ = [
-    "Changes",
-    "ManagedTypes",
-    "kept_eviction",
-    "kept_readmission",
-    "kept_revocations",
-    "read_distrusted",
-]
+# What is sent to members when their groups change?
+#
+# A new epoch is one message, the same bytes for all members. What only one member
+# may know is sealed to each of its sessions. A member that is shut out learns it before
+# the epoch that is not for it.
+
+
+class Teller:
+    """Turns what has come of a change into messages on links."""
+
+    __slots__ = ("_links", "_principal", "_random")
+
+    def __init__(self, principal: Principal, links: Links, random: Callable[[int], bytes]) -> None:
+        """Speak as the manager `principal`."""
+        self._principal, self._links, self._random = principal, links, random
+
+    def tell(
+        self, manager: GroupManager, outcomes: list[Outcome], asked: tuple[MemberLink, int] | None
+    ) -> list[Effect]:
+        """Return what is said; `asked` is the question that a delivery answers, and where it came from."""
+        delivered = {one.member for one in outcomes if isinstance(one, Delivery)}
+        effects: list[Effect] = []
+        for outcome in outcomes:
+            match outcome:
+                case NewEpoch():
+                    effects += self._tell_epoch(manager, outcome, skip=delivered)
+                case Delivery():
+                    effects += self._deliver(manager, outcome, asked)
+                case ShutOut():
+                    effects += self._tell_shut_out(manager, outcome)
+                case _:
+                    assert_never(outcome)
+        return effects
+
+    def _tell_epoch(self, manager: GroupManager, new: NewEpoch, *, skip: set[Principal]) -> list[Effect]:
+        parts = [RekeyPart(group.uid, change) for group, change in new.parts]
+        data = self._rekey(manager.type_id, new, parts)
+        links = [link for link in self._links.joined(manager.type_id) if link.peer not in skip]
+        number = new.epoch.statement.number
+        fields = {"type": manager.type_id.hex(), "epoch": number, "groups": len(parts), "told": len(links)}
+        why = {reason.value: count for reason, count in new.why.items()}
+        return [
+            Note("epoch", {**fields, **why}),
+            Count("maia_key_epochs_total"),
+            *(Count("maia_key_refreshes_total", count, {"why": word}) for word, count in why.items()),
+            *(Send(link.id, data) for link in links),
+        ]
+
+    def _rekey(self, type_id: bytes, new: NewEpoch, parts: list[RekeyPart]) -> bytes:
+        try:
+            return encode(Rekey(type_id, epoch_to_bytes(new.epoch), parts))
+        except Unsendable:
+            # More changed at once than fits into a message: the members learn that they have to ask.
+            return encode(KeysHeld(type_id, new.epoch.statement.number, new.epoch.digest))
+
+    def _deliver(
+        self, manager: GroupManager, delivery: Delivery, asked: tuple[MemberLink, int] | None
+    ) -> list[Effect]:
+        info = parcel_info(manager.type_id, manager=self._principal, member=delivery.member)
+        packed = pack(delivery.parcel)
+        told = manager.terms.as_record()
+        epochs = [epoch_to_bytes(one) for one in delivery.epochs]
+        until = None if delivery.until is None else int(delivery.until)
+        effects: list[Effect] = []
+        for link in self._links.of(delivery.member):
+            key = link.joined.get(manager.type_id)
+            if key is None:
+                continue
+            number = asked[1] if asked is not None and asked[0] is link else 0
+            sealed = seal_to(key, packed, info, self._random)
+            message = GroupKeys(number, manager.type_id, told, epochs, sealed, until)
+            effects.append(Send(link.id, encode(message)))
+        return effects
+
+    def _tell_shut_out(self, manager: GroupManager, shut: ShutOut) -> list[Effect]:
+        code = "REFUSED-EVICTED" if shut.is_evicted else "REFUSED-RIGHT-ENDED"
+        sentence = "you were put out of these groups" if shut.is_evicted else "your right to these has ended"
+        uids = [group.uid for group in sorted(shut.groups, key=lambda one: one.order)]
+        data = encode(GroupsEnded(manager.type_id, list(uids), code, sentence))
+        effects: list[Effect] = [
+            Note("shut-out", {"peer": str(shut.member), "groups": len(uids), "code": code}),
+            Count("maia_key_shut_out_total", labels={"code": code}),
+        ]
+        for link in self._links.of(shut.member):
+            if manager.type_id in link.joined:
+                effects.append(Send(link.id, data))
+                if shut.is_out:
+                    del link.joined[manager.type_id]
+        return effects
+
+
+# Which type versions has this key server verified, and who runs their groups?
+#
+# A member hands over the versions it speaks with its request to join, oldest
+# first. Nothing is remembered before the member was let in; what is remembered
+# survives a restart as bytes that are verified again.
+
+
+KEPT_DEFINITION = "definition/"
+"""How the names under which definitions are kept begin."""
+
+
+class Definitions:
+    """Verified versions by name, and what the versions of each type have agreed on."""
+
+    def __init__(self, settings: DomainSettings, certificates: VerificationCache) -> None:
+        """Begin with none."""
+        self._settings = settings
+        self._cache = VerifiedTypeCache(settings.limits.versions, certificates)
+        self._by_name: dict[TypeName, VerifiedType] = {}
+        self._histories: dict[bytes, TypeHistory] = {}
+
+    def __len__(self) -> int:
+        """Return how many versions are known."""
+        return len(self._by_name)
+
+    def by_id(self, type_id: bytes) -> dict[bytes, VerifiedType]:
+        """Return the known versions of a type by the digest of their definition."""
+        return {one.id: one for one in self._by_name.values() if one.type_id == type_id}
+
+    def verified(self, given: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
+        """Verify what was handed over; all of it must be versions of one type that agree with each other."""
+        found: list[VerifiedType] = []
+        for data in given:
+            found.append(self._verify(definition_from_bytes(data), found, now))
+        if len({one.type_id for one in found}) != 1:
+            raise BadJoin("a request to join hands over versions of exactly one type")
+        self._remembered(found)
+        new = {one.name for one in found} - set(self._by_name)
+        if len(self._by_name) + len(new) > self._settings.limits.versions:
+            raise KeyServerFull("this server remembers as many type versions as it may")
+        return tuple(found)
+
+    def history(self, versions: Sequence[VerifiedType]) -> TypeHistory:
+        """Return what is known of a type together with these versions."""
+        return self._remembered(versions)[versions[-1].type_id]
+
+    def remember(self, versions: Iterable[VerifiedType]) -> dict[str, bytes | None]:
+        """Remember versions whose member was let in; return what is to be kept."""
+        versions = list(versions)
+        new = [one for one in versions if one.name not in self._by_name]
+        if len(self._by_name) + len(new) > self._settings.limits.versions:
+            raise KeyServerFull(
+                f"this server remembers no more than {self._settings.limits.versions} versions"
+            )
+        self._histories = self._remembered(versions)
+        self._by_name |= {one.name: one for one in versions}
+        return {f"{KEPT_DEFINITION}{one.id.hex()}": definition_to_bytes(one.signed) for one in new}
+
+    def reload(self, kept: Mapping[str, bytes], now: Instant) -> list[str]:
+        """Verify again what was kept; return the names of what does not hold any more."""
+        waiting = {name: data for name, data in kept.items() if name.startswith(KEPT_DEFINITION)}
+        is_moving = True
+        while waiting and is_moving:  # a version may have to wait for the one that it was made from
+            is_moving = False
+            for name, data in list(waiting.items()):
+                try:
+                    self.remember([self._verify(definition_from_bytes(data), [], now)])
+                except MaiaError:
+                    continue
+                is_moving = True
+                del waiting[name]
+        return list(waiting)
+
+    def _verify(self, signed: SignedDefinition, given: Sequence[VerifiedType], now: Instant) -> VerifiedType:
+        name, before = signed.definition.name, signed.definition.previous
+        previous: VerifiedType | None = None
+        if before is not None:
+            wanted = TypeName(name.owner, name.name, before)
+            previous = next((one for one in given if one.name == wanted), None) or self._by_name.get(wanted)
+        settings = self._settings
+        return verify_definition(
+            signed,
+            at=now,
+            previous=previous,
+            network=settings.network if settings.require_install else None,
+            constitutions=settings.constitutions,
+            cache=self._cache,
+        )
+
+    def _remembered(self, versions: Iterable[VerifiedType]) -> dict[bytes, TypeHistory]:
+        histories = dict(self._histories)
+        for version in versions:
+            history = histories.get(version.type_id) or TypeHistory(version.type_id)
+            histories[version.type_id] = history.remember(version)
+        return histories
+
 
 _RECORD: Final = re.compile(r"(evicted|readmitted|revoked)/([0-9a-f]{64})")
 _MOMENT: Final = re.compile(rb"-?[0-9]{1,19}")

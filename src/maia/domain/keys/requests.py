@@ -23,11 +23,9 @@ from typing import Final
 
 from maia.credentials import Principal, certificate_to_bytes
 from maia.credentials.validity.one_time import VouchedFor
-from maia.domain.keys.departures import Parting
 from maia.domain.keys.links import Held, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
-from maia.domain.keys.refusals import NotAMember
-from maia.domain.keys.settings import DomainSettings
+from maia.domain.keys.settings import DomainSettings, NotAMember
 from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, Instant
@@ -41,8 +39,9 @@ from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
 from maia.sealing.keys.history import PastAnswer, pack_past, past_info
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, TooManyQuestions
+from maia.sessions.session import goodbye
 from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import (
     Failed,
     HistoryKeys,
@@ -53,8 +52,6 @@ from maia.wire.messages import (
     WhoWrites,
     Writer,
 )
-
-__all__ = ["KeyRequestHandler", "refusal_told"]
 
 _NO_ROOM_US: Final = 1_000_000
 """After so many microseconds a member is challenged again for whose challenge there was no room."""
@@ -333,3 +330,49 @@ def _left_out(link: MemberLink, outcomes: Iterable[Outcome]) -> list[Effect]:
 
 def _topic(manager: GroupManager, message: JoinGroups | HistoryKeys) -> Topic:
     return manager.type_id, isinstance(message, HistoryKeys)
+
+
+# Who has gone from a key server, and what ends with that?
+#
+# A member may be here by several links: its membership ends with the last one.
+# Its keys stay good for as long as its right (`maia.sealing.groups.manager`).
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Takes leave of members, one link or one type at a time."""
+
+    links: Links
+    types: ManagedTypes
+    desk: ChallengeDesk[Held]
+
+    def close(self, link: MemberLink, problem: MaiaError) -> list[Effect]:
+        """End a link, and say why."""
+        if self.links.pop(link.id) is None:
+            return []
+        return [
+            *goodbye(link.id, problem),
+            Note("closing", {**link.named(), "code": problem.code}),
+            *self._left_all(link),
+        ]
+
+    def closed(self, link: LinkId) -> list[Effect]:
+        """Take leave of a member whose link is gone."""
+        gone = self.links.pop(link)
+        return [] if gone is None else self._left_all(gone)
+
+    def _left_all(self, link: MemberLink) -> list[Effect]:
+        self.desk.forget_link(link.id)
+        return [effect for type_id in list(link.joined) for effect in self.left(link, type_id)]
+
+    def left(self, link: MemberLink, type_id: bytes) -> list[Effect]:
+        """Let a member go, unless it is still here by another link."""
+        manager = self.types.get(type_id)
+        self.desk.drop(link.id, (type_id, False))
+        link.brought.pop((type_id, False), None)
+        if link.joined.pop(type_id, None) is None or manager is None:
+            return []
+        if any(type_id in other.joined for other in self.links.of(link.peer)):
+            return []
+        manager.leave(link.peer)
+        return self.types.told(manager, [])

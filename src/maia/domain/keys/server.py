@@ -21,11 +21,9 @@ from maia.credentials import (
     SigningKey,
     VerificationCache,
 )
-from maia.domain.keys.departures import Parting
 from maia.domain.keys.links import Held, Links, MemberLink
-from maia.domain.keys.managed_types import Changes, ManagedTypes
-from maia.domain.keys.notifications import Teller
-from maia.domain.keys.requests import KeyRequestHandler, refusal_told
+from maia.domain.keys.managed_types import Changes, ManagedTypes, Teller
+from maia.domain.keys.requests import KeyRequestHandler, Parting, refusal_told
 from maia.domain.keys.settings import DomainSettings
 from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
@@ -64,8 +62,6 @@ from maia.wire.messages import (
     Vouched,
     WhoWrites,
 )
-
-__all__ = ["KeyServer"]
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 

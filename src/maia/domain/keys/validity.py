@@ -28,8 +28,6 @@ from maia.sessions.session import Session
 from maia.sessions.statements import Changed, StatementIntake
 from maia.wire.effects import Effect
 
-__all__ = ["KeyServerValidity"]
-
 
 class KeyServerValidity:
     """What one key server has taken in on validity."""

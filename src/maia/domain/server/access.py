@@ -36,8 +36,6 @@ from maia.events import Instant
 from maia.net.observer import Records
 from maia.wire.api_requests import INSTANCE_BYTES
 
-__all__ = ["DomainIdentity", "RunningAccess", "access_running"]
-
 _DATABASE: Final = "domain.sqlite"
 _AGES: Final = "facts.json"
 

@@ -33,8 +33,6 @@ from maia.config.settings import (
 )
 from maia.credentials.appointments import ParameterKind
 
-__all__ = ["AccessConfig", "FactConfig", "PushConfig"]
-
 _NEEDED: Final = {
     "sqlite": ("path", "query"),
     "postgresql": ("url", "query"),

@@ -21,8 +21,7 @@ from maia.config.row_sources import FactSource, FileSource, HttpSource, Postgres
 from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
 from maia.credentials.encoding.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
-from maia.domain.facts.notifications import PostgresChanges
-from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
+from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder, PostgresChanges
 from maia.domain.server.access_config import FactConfig
 from maia.domain.server.policy_file import PolicyFile
 from maia.domain.server.service import DomainService
@@ -30,15 +29,6 @@ from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.keystore.wallet_folder import WalletFolder
 from maia.net.observer import Records
-
-__all__ = [
-    "publish_statements",
-    "stop_when_fenced",
-    "pollers",
-    "push_credentials",
-    "reload_at_signals",
-    "source_of",
-]
 
 PUSH_S: Final = 10.0
 RENEW_S: Final = 300

@@ -51,8 +51,6 @@ from maia.policy import BoundRule
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.types import type_id
 
-__all__ = ["DomainConfig", "PreparedDomain", "prepare_domain", "read_domain_config"]
-
 _TERMS: Final = KeyTerms()
 
 

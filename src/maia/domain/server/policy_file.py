@@ -23,8 +23,6 @@ from maia.domain.server.service import DomainService
 from maia.errors import BadInput, MaiaError
 from maia.net.observer import Records
 
-__all__ = ["EmptyPolicy", "PolicyFile", "check_policy_file", "policy_file"]
-
 
 class EmptyPolicy(BadInput):
     """A policy's file is empty; a policy that grants nothing says so."""

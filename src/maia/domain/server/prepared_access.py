@@ -15,8 +15,6 @@ from maia.domain.access.settings import AccessSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.types import SignedDefinition
 
-__all__ = ["PreparedAccess", "StreamOfFacts"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamOfFacts:

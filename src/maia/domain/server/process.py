@@ -37,7 +37,6 @@ from maia.sealing.keys.secrets import Secret
 if TYPE_CHECKING:
     from maia.domain.server.access import RunningAccess
 
-__all__ = ["DomainListening", "RunningKeyServer", "run_key_server", "serve_domain"]
 
 _STORE: Final = "groups.sqlite"
 _AT_REST: Final = b"maia/1/domain-at-rest"

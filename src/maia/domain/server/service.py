@@ -21,8 +21,6 @@ from maia.domain.storage.fenced_store import StoreFenced
 from maia.errors import MaiaError
 from maia.events import Instant
 
-__all__ = ["NOTIFIED_MAX", "Carrier", "DomainService", "NoCarrier"]
-
 NOTIFIED_MAX: Final = 2 * IDS_MAX
 """How many ids are remembered, so that the key groups get each once: what a list names, and as many."""
 

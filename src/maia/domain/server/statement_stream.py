@@ -37,8 +37,6 @@ from maia.events import Instant
 from maia.net.observer import Records
 from maia.types import validity_definition, validity_type_name
 
-__all__ = ["StatementStream", "StreamSettings", "install_credentials"]
-
 Listener = Callable[[Client], Coroutine[None, None, None]]
 
 CARRY_S: Final = 10.0

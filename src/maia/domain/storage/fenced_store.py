@@ -19,8 +19,6 @@ from typing import Final
 from maia.errors import Unavailable
 from maia.net.stores import StoreUnavailable
 
-__all__ = ["FencedStore", "StoreFenced"]
-
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fence (one INTEGER PRIMARY KEY CHECK (one = 1), generation INTEGER NOT NULL);

@@ -41,16 +41,6 @@ from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.storage.fenced_store import StoreFenced
 from maia.domain.storage.tables import FENCE, SCHEMA, SCHEMA_VERSION, Table
 
-__all__ = [
-    "AT_ONCE",
-    "DomainStore",
-    "Tables",
-    "chunks",
-    "memory_store",
-    "postgres_store",
-    "sqlite_store",
-]
-
 AT_ONCE: Final = 500
 """Rows that are read or written at once, and values in one statement: databases limit these."""
 

@@ -46,8 +46,6 @@ from maia.log.format.manifest import Change, Segment, in_order
 from maia.log.format.planning import Retention, pieces, to_forget, to_join
 from maia.log.format.records import LogRecord, checked_frame
 
-__all__ = ["EventLog", "LogLimits", "HELD_MAX", "LogReadings"]
-
 BATCH_MAX: Final = 65_536
 """How many frames are made safe together at most."""
 

@@ -19,8 +19,6 @@ from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
 from maia.log.format.errors import LogBroken, LogDiskFull, LogInUse
 from maia.private_files import exposure, make_private_folder, sync_folder
 
-__all__ = ["AppendFile", "Disk", "FolderDisk", "ReadFile", "disk_problem"]
-
 _LOCK: Final = "lock"
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _P = ParamSpec("_P")

@@ -21,8 +21,6 @@ from maia.log.format.journal import JournalReader, Kind, Opening, Tail, TailKind
 from maia.log.format.names import cut_name, journal_first, journal_name
 from maia.log.format.records import MARKER_BYTES, LogRecord
 
-__all__ = ["Cut", "JournalFile", "Journals", "cut_off", "read_journal"]
-
 _COPIED_AT_ONCE: Final = 1 << 20
 
 

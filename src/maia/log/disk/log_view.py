@@ -24,8 +24,6 @@ from maia.log.format.manifest import Manifest, Segment, in_order, read_manifest
 from maia.log.format.names import is_cut, journal_first, manifest_name, segment_name
 from maia.log.format.segments import digest_of
 
-__all__ = ["LogView", "published_between", "verified_paths"]
-
 
 class LogView:
     """A log as it is found, for reading."""

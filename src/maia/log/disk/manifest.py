@@ -20,8 +20,6 @@ from maia.log.format.manifest import Change, Manifest, change_bytes, read_manife
 from maia.log.format.names import journal_first, manifest_name, manifest_number
 from maia.log.format.records import MARKER_BYTES, NO_CHECK, batch_bytes
 
-__all__ = ["ManifestFile", "newest_manifest"]
-
 CHANGES_MAX: Final = 10_000
 """After so many changes a manifest is written anew."""
 

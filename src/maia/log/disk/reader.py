@@ -22,8 +22,6 @@ from maia.log.format.names import journal_first
 from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.segments import records_in
 
-__all__ = ["Problem", "Snapshot", "Verification", "read_records", "verify_files"]
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

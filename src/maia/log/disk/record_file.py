@@ -18,8 +18,6 @@ from maia.log.format.journal import JournalReader, Kind, Opening, opening_bytes
 from maia.log.format.names import UNFINISHED
 from maia.log.format.records import batch_bytes
 
-__all__ = ["GrowingFile", "write_whole"]
-
 
 class GrowingFile:
     """A file of records, open at its end."""

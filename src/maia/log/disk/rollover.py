@@ -31,18 +31,6 @@ from maia.log.format.planning import Piece
 from maia.log.format.records import LogRecord
 from maia.log.format.segments import digest_of, joined, parquet_bytes, table_of, verified_file
 
-__all__ = [
-    "changed",
-    "delete_due",
-    "join_segments",
-    "read_bytes",
-    "records_of",
-    "remove_left_overs",
-    "removal",
-    "segment_paths",
-    "write_piece",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class _Content:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from maia.errors import BadInput, Unavailable
 
-__all__ = ["BadLogName", "LogBroken", "LogBusy", "LogDamaged", "LogDiskFull", "LogInUse", "NotAFrame"]
-
 
 class LogDamaged(Unavailable):
     """Bytes of the log are not the ones that were written; nothing of the damaged part is served."""
@@ -42,12 +40,6 @@ class LogInUse(Unavailable):
     """Another process writes to this log."""
 
     code = "LOG-IN-USE"
-
-
-class LogBusy(Unavailable):
-    """More waits to be kept than the log allows."""
-
-    code = "LOG-BUSY"
 
 
 class BadLogName(BadInput):

@@ -28,8 +28,6 @@ from maia.log.format.records import (
     record_bytes,
 )
 
-__all__ = ["JournalEntry", "JournalReader", "Kind", "Opening", "Source", "Tail", "TailKind", "opening_bytes"]
-
 SECTOR: Final = 512
 """What a disk writes as a whole. Larger ones are multiples of it."""
 

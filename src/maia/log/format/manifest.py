@@ -23,8 +23,6 @@ from maia.log.format.journal import JournalEntry, JournalReader, Kind, Source
 from maia.log.format.names import SegmentName
 from maia.log.format.records import CHECK_BYTES, NO_CHECK
 
-__all__ = ["Change", "Manifest", "Removed", "Segment", "change_bytes", "read_manifest", "whole_state"]
-
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
 _TypeId: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]

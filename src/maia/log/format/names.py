@@ -17,22 +17,6 @@ from typing import Final
 from maia.events import Instant
 from maia.log.format.errors import BadLogName
 
-__all__ = [
-    "DIGEST_BYTES",
-    "TYPE_ID_BYTES",
-    "UNFINISHED",
-    "SegmentName",
-    "already_joined",
-    "cut_name",
-    "day_of",
-    "is_cut",
-    "journal_first",
-    "journal_name",
-    "manifest_name",
-    "manifest_number",
-    "segment_name",
-]
-
 TYPE_ID_BYTES: Final = 32
 DIGEST_BYTES: Final = 16
 UNFINISHED: Final = ".unfinished"

@@ -19,8 +19,6 @@ from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.rows import Row, row_of
 from maia.log.format.segments import SEGMENT_COLUMNS_MAX
 
-__all__ = ["BadRetention", "Keep", "Piece", "Retention", "pieces", "to_forget", "to_join"]
-
 _MICROSECONDS: Final = 1_000_000
 _ROW_BYTES: Final = 256
 """About what a row takes beside its message."""

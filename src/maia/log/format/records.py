@@ -29,24 +29,6 @@ from maia.log.format.names import TYPE_ID_BYTES
 from maia.wire.framing import MESSAGE_BYTES_MAX
 from maia.wire.messages import Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, Unblinded
 
-__all__ = [
-    "CHECK_BYTES",
-    "END",
-    "HEAD_BYTES",
-    "Head",
-    "LogRecord",
-    "MARKER_BYTES",
-    "NO_CHECK",
-    "PAYLOAD_BYTES_MAX",
-    "POSITION_MAX",
-    "batch_bytes",
-    "check_of",
-    "checked_frame",
-    "read_head",
-    "record_bytes",
-    "type_id_of",
-]
-
 MARKER_BYTES: Final = 8
 END: Final = b"\xa5"
 CHECK_BYTES: Final = 16

@@ -22,16 +22,6 @@ from maia.events import BadAttribute, attribute_uid
 from maia.wire.codec import decode_recorded
 from maia.wire.messages import Column, Recorded, Sealed, SealedColumn, Unblinded
 
-__all__ = [
-    "HEADER_COLUMNS",
-    "SEALED_COLUMN",
-    "BadRow",
-    "Row",
-    "column_name",
-    "message_of",
-    "row_of",
-]
-
 SEALED_COLUMN: Final = "sealed"
 """The column with the bytes of a frame that is sealed as a whole."""
 

@@ -21,16 +21,6 @@ from maia.log.format.names import DIGEST_BYTES, SegmentName
 from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.rows import HEADER_COLUMNS, Row, message_of
 
-__all__ = [
-    "SEGMENT_COLUMNS_MAX",
-    "digest_of",
-    "joined",
-    "parquet_bytes",
-    "records_in",
-    "table_of",
-    "verified_file",
-]
-
 SEGMENT_COLUMNS_MAX: Final = 4096
 """How many attributes may have a column in one segment."""
 

@@ -19,8 +19,6 @@ import numpy.typing as npt
 from maia.events import AttributeUid
 from maia.predicates.covering.boxes import ANY_KIND, Box, Edge
 
-__all__ = ["BoxIndex", "Placed"]
-
 _Numbers = npt.NDArray[np.int64]
 _Rows = npt.NDArray[np.intp]
 _Signature = frozenset[AttributeUid]

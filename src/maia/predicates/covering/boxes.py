@@ -23,18 +23,6 @@ from maia.predicates.covering.covers import covers, provably_empty
 from maia.predicates.covering.sides import CODE_MAX, CODE_MIN, Side, code_of, side_of, side_within
 from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate, checked_size
 
-__all__ = [
-    "ANY_KIND",
-    "BRANCHES_MAX",
-    "Box",
-    "Edge",
-    "RecentBoxes",
-    "box_of",
-    "bounds_rule_out",
-    "branches_of",
-    "proved_to_cover",
-]
-
 BRANCHES_MAX: Final = 64
 """A filter with more alternatives than this is bracketed by nothing, and always has to be proved."""
 

@@ -25,17 +25,6 @@ from maia.predicates.covering.box_index import BoxIndex, Placed
 from maia.predicates.covering.boxes import Box, RecentBoxes, proved_to_cover
 from maia.predicates.syntax import Predicate
 
-__all__ = [
-    "FILTERS_MAX",
-    "CoverEntry",
-    "CoverTable",
-    "CoverTableFull",
-    "FilterIdTaken",
-    "Inserted",
-    "Removed",
-    "UnknownFilterId",
-]
-
 Id = TypeVar("Id", bound=Hashable)
 """What the caller knows a filter by."""
 

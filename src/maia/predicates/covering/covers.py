@@ -48,16 +48,6 @@ from maia.predicates.syntax import (
     checked_size,
 )
 
-__all__ = [
-    "counterexample",
-    "covers",
-    "intersection",
-    "may_overlap",
-    "provably_empty",
-    "simplified",
-    "union",
-]
-
 
 def covers(*, wide: Predicate, narrow: Predicate) -> bool:
     """Say whether provably every event that `narrow` admits is admitted by `wide`."""

@@ -381,25 +381,3 @@ def product(groups: Iterable[Group], steps: Steps) -> list[Clause]:
             if (both := intersected(one, other, steps)) is not None
         ]
     return clauses
-
-
-__all__ = [
-    "Clause",
-    "Literal",
-    "clause_of",
-    "clauses_of",
-    "intersected",
-    "is_true_formula",
-    "literal_of",
-    "literals_of",
-    "negated",
-    "satisfies",
-    "values_in",
-    "ALTERNATIVES_MAX",
-    "Alternative",
-    "alternatives_of",
-    "Group",
-    "conjuncts",
-    "groups_of",
-    "product",
-]

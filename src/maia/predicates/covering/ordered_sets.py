@@ -19,24 +19,6 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, INT_MIN, Instant, Kind, PresentValue
 
-__all__ = [
-    "FULL",
-    "NONE",
-    "Edges",
-    "edge_at_or_above",
-    "edge_below",
-    "edges_of",
-    "edges_with_prefix",
-    "intersected",
-    "intervals",
-    "is_inside",
-    "is_subset",
-    "minus",
-    "single_values",
-    "successor",
-    "united",
-]
-
 # Any: the values of one tuple are of one kind and so comparable, which the type checker cannot see.
 Edges: TypeAlias = tuple[Any, ...]
 

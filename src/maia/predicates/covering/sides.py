@@ -305,20 +305,3 @@ def _ends(values: frozenset[PresentValue]) -> tuple[PresentValue, ...]:
     # All are of one kind, and the code of text orders only its beginning: that is enough for a bracket.
     ordered = sorted(values, key=lambda value: (code_of(value), repr(value)))
     return tuple(dict.fromkeys((ordered[0], ordered[-1]))) if ordered else ()
-
-
-__all__ = [
-    "CODE_MAX",
-    "CODE_MIN",
-    "code_of",
-    "code_range",
-    "is_faithful",
-    "value_of",
-    "ANYTHING",
-    "Asked",
-    "Side",
-    "asked_of",
-    "holds_for",
-    "side_of",
-    "side_within",
-]

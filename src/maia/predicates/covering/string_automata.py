@@ -24,8 +24,6 @@ from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.predicates.steps import Steps
 from maia.predicates.syntax import TextTest
 
-__all__ = ["TextClaim", "claim_holds", "implies", "string_satisfying"]
-
 State: TypeAlias = Any
 # Any: each automaton has its own kind of state, hashable, and no one else looks into it.
 

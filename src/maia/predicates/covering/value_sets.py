@@ -40,14 +40,6 @@ from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.steps import OutOfSteps, Steps
 from maia.predicates.syntax import Atom, Comparison, Exists, Membership, Operator, TextMatch, TextTest
 
-__all__ = [
-    "ABSENT",
-    "ANYTHING",
-    "NOTHING",
-    "PRESENT",
-    "ValueSet",
-]
-
 _ANSWERS_MAX: Final = 16_384
 _COMPARED_MAX: Final = 64
 

@@ -20,8 +20,6 @@ from typing import Final, TypeAlias
 from maia.events import BadValue, Instant, Kind, NotAnInstant, PresentValue, checked_value, kind_of
 from maia.predicates.language.scanner import BadPredicateText, Scanner
 
-__all__ = ["NO_PARAMETERS", "WrongLiteral", "read_literal"]
-
 NO_PARAMETERS: Final[Mapping[str, PresentValue]] = {}
 
 _DIGITS_MAX: Final = 64

@@ -13,8 +13,6 @@ from typing import Final
 
 from maia.errors import BadInput
 
-__all__ = ["BadPredicateText", "Scanner"]
-
 _SPACES: Final = frozenset(" \t\r\n")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]+)[ \t\r\n]*\(")

@@ -26,8 +26,6 @@ from maia.predicates.syntax import (
     checked_size,
 )
 
-__all__ = ["format_literal", "format_predicate"]
-
 _WORDS: Final = frozenset({"and", "or", "in", "not", "true", "false"})
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")

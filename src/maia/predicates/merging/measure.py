@@ -303,19 +303,3 @@ def _inside(span: Span, values: Iterable[PresentValue]) -> tuple[PresentValue, .
 def _listing(uid: AttributeUid, values: Sequence[Value], *, weight: float, rest: float) -> Listing:
     bit_of = {(kind_of(value), value): place for place, value in enumerate(values) if value is not None}
     return Listing(uid, tuple(values), bit_of, weight, rest)
-
-
-__all__ = [
-    "BadDomain",
-    "Choices",
-    "Domain",
-    "Domains",
-    "Span",
-    "derived_domains",
-    "share_of",
-    "Geometry",
-    "Interval",
-    "Length",
-    "Listing",
-    "Place",
-]

@@ -17,8 +17,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BITS", "Boxes", "grouped", "join_order"]
-
 BITS: Final = 64
 _BLOCK_MAX: Final = 1024
 # Among joins that waste nothing, or that waste what no length can measure, the tighter one is preferred.

@@ -20,8 +20,6 @@ from maia.predicates.covering.sides import Asked
 from maia.predicates.merging.measure import Geometry, Place
 from maia.predicates.merging.pairing import BITS, Boxes
 
-__all__ = ["boxes_of", "spill_bound"]
-
 _SLACK: Final = 1e-9
 _CELLS_MAX: Final = 1 << 16
 _FULL_MAX: Final = 256

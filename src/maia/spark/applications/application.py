@@ -262,19 +262,3 @@ def start_stream(
         .start()
     )
     return StreamRun(application, query, updates, result)
-
-
-__all__ = [
-    "Application",
-    "BadTerm",
-    "MissingColumn",
-    "Terms",
-    "check_zone",
-    "day_of",
-    "local_time",
-    "with_day",
-    "columns_read",
-    "plan_lines",
-    "StreamRun",
-    "start_stream",
-]

@@ -20,7 +20,6 @@ from maia.spark.applications.application import Application, BadTerm, check_zone
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BILLING", "ChargingTerms", "congestion_charges"]
 
 _SATURDAY: Final = 5
 

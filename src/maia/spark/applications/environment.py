@@ -20,7 +20,6 @@ from maia.spark.applications.application import Application, BadTerm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ENVIRONMENT", "EnvironmentTerms", "city_environment"]
 
 # A sound of 200 decibels is 10^20 times the faintest; a hundred thousand million of them still fit.
 _SOUND: Final = "decimal(27,4)"

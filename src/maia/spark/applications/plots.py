@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyspark.sql import DataFrame
 
-__all__ = ["FORMS", "BadPlot", "PlotsUnavailable", "draw"]
 
 FORMS: Final = ("png", "svg", "pdf")
 _POINTS_MAX: Final = 20_000

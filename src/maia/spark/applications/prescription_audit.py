@@ -22,7 +22,6 @@ from maia.spark.applications.application import Application, BadTerm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PRESCRIPTION_AUDIT", "PrescriptionTerms", "prescription_audit"]
 
 _DOSE: Final = "decimal(14,4)"
 _SUM: Final = "decimal(24,4)"

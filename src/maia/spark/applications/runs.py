@@ -25,17 +25,6 @@ from maia.spark.applications import Application, start_stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "BadResultFolder",
-    "BadSource",
-    "Finished",
-    "Source",
-    "interruptible",
-    "new_folder",
-    "parquet_columns",
-    "parquet_source",
-    "run",
-]
 
 _FILES_MAX: Final = 1_000_000
 _CANCEL_AGAIN_S: Final = 0.5

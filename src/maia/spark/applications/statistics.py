@@ -20,7 +20,6 @@ from maia.spark.applications.application import Application, BadTerm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["STATISTICS", "StatisticsTerms", "traffic_statistics"]
 
 _DAY_MINUTES: Final = 1440
 

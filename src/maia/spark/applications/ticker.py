@@ -21,7 +21,6 @@ from maia.spark.applications.application import Application, BadTerm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["TICKER", "TickerTerms", "prices_per_minute"]
 
 _CENTS: Final = "decimal(18,4)"
 

@@ -24,7 +24,6 @@ from maia.spark.generators.sightings import CAMERAS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["EARTH_KM", "TRACKING", "TrackingTerms", "vehicle_path"]
 
 EARTH_KM: Final = 6371.0088
 

@@ -25,8 +25,6 @@ from maia.roles import Grant, Policy, changes, possible_rights
 from maia.spark.closure.sources import Entry
 from maia.spark.closure.what_if import Pools, supposed
 
-__all__ = ["PolicyQuestion", "under_policy"]
-
 _NUMBERS: Final = (7_100_003, 7_200_017)
 """Arguments that stand for unknown ones; what comes out the same with both does not depend on them."""
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["difference", "holds_at", "who_can"]
 
 _RIGHT = (
     "principal", "type_id", "type", "owner", "attribute", "uid", "since", "until", "where", "condition",

@@ -47,8 +47,6 @@ from maia.predicates.language.writer import format_predicate
 from maia.predicates.syntax import ALWAYS, Predicate
 from maia.types import VerifiedType
 
-__all__ = ["PATHS_MAX", "Grant", "Reach", "Shown", "covers_type"]
-
 PATHS_MAX: Final = DEFAULT_LIMITS.flows_per_subject_max
 """Chains of one principal that are followed, as many as a broker follows; `Reach.left_out` counts others."""
 _STEPS_MAX: Final = 1 << 40

@@ -26,8 +26,6 @@ from maia.events import Instant
 from maia.spark.governed.right_watch import read_statements
 from maia.types import VerifiedType
 
-__all__ = ["Entry", "Pool", "read_pool", "read_register", "read_types"]
-
 REGISTER_BYTES_MAX: Final = 1 << 30
 CERTIFICATES_MAX: Final = 10_000_000
 """Certificates of one pool; they are in the driver's memory once."""

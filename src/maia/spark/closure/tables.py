@@ -47,18 +47,6 @@ from maia.types import VerifiedType, definition_from_bytes, definition_to_bytes,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "POOL",
-    "ROWS",
-    "BadClosure",
-    "Changed",
-    "ClosedType",
-    "Closure",
-    "build",
-    "certificates_of",
-    "open_closure",
-    "update",
-]
 
 ROWS: Final = pa.schema(
     [

@@ -43,18 +43,6 @@ from maia.views import ViewSummarises
 from maia.views.schema import spark_type
 from maia.views.to_spark import to_spark
 
-__all__ = [
-    "PRINCIPALS_MAX",
-    "Affected",
-    "BlindQuestion",
-    "Outcome",
-    "Pools",
-    "affected",
-    "compare",
-    "readable_by",
-    "supposed",
-]
-
 PRINCIPALS_MAX: Final = 1000
 """Principals whose rights differ that one question compares; the answer says how many there are besides."""
 _AT: Final = "_published_at"

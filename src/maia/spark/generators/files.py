@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 
 from maia.spark.generators import BadGeneration, Generator, Order
 
-__all__ = ["ROWS_PER_FILE", "write_generated"]
-
 ROWS_PER_FILE: Final = 500_000
 
 

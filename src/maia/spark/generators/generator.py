@@ -174,24 +174,3 @@ def generated(
     parts = -(-order.rows // BATCH_ROWS)
     schema = ", ".join(f"`{name}` {spark_type(kind).simpleString()}" for name, kind in generator.columns)
     return spark.range(0, parts, 1, partitions).mapInArrow(made, schema)
-
-
-__all__ = [
-    "DAY_US",
-    "Bits",
-    "Numbers",
-    "Reals",
-    "Rhythm",
-    "bell",
-    "chance",
-    "cut",
-    "shares_of",
-    "uniform",
-    "PER_DAY",
-    "ROWS_MAX",
-    "BadGeneration",
-    "Generator",
-    "BATCH_ROWS",
-    "Order",
-    "generated",
-]

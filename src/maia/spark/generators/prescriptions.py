@@ -17,8 +17,6 @@ from maia.events import Instant, Kind
 from maia.spark.generators.generator import DAY_US, Bits, Generator, Numbers, Rhythm, bell, chance, cut
 from maia.views import ARROW_TYPES
 
-__all__ = ["DRUGS", "PRESCRIPTIONS"]
-
 DRUGS: Final = (
     ("morphine", "A", 10.0),
     ("fentanyl", "A", 0.4),

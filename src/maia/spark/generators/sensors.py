@@ -17,8 +17,6 @@ from maia.events import Instant, Kind
 from maia.spark.generators.generator import DAY_US, Bits, Generator, Numbers, Reals, bell, chance, cut
 from maia.views import ARROW_TYPES
 
-__all__ = ["DISTRICTS", "SENSORS"]
-
 DISTRICTS: Final = (
     "Camden", "City", "Hackney", "Islington", "Kensington", "Lambeth", "Southwark", "Tower Hamlets",
     "Wandsworth", "Westminster",

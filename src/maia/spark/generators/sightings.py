@@ -18,8 +18,6 @@ from maia.events import Instant, Kind
 from maia.spark.generators.generator import Bits, Generator, Numbers, Rhythm, chance, cut
 from maia.views import ARROW_TYPES
 
-__all__ = ["CAMERAS", "SIGHTINGS", "WATCHED_PLATE"]
-
 # In the order in which a driver passes them, with latitude and longitude.
 CAMERAS: Final[dict[str, tuple[float, float]]] = {
     "Marble Arch": (51.5131, -0.1589), "Park Lane": (51.5075, -0.1529),

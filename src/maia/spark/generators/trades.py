@@ -29,8 +29,6 @@ from maia.spark.generators.generator import (
 )
 from maia.views import ARROW_TYPES
 
-__all__ = ["BROKERAGES", "FLOWS", "STOCKS", "TRADES"]
-
 FLOWS: Final = ("shares", "commodities", "derivatives")
 BROKERAGES: Final = ("Ashdown", "Brook", "Calder", "Dunmore", "Elm Street", "Fenwick", "Garrick", "Holt")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final, cast
@@ -25,17 +25,16 @@ from numpy.typing import NDArray
 
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
-from maia.log.format.rows import SEALED_COLUMN, BadRow, column_name
+from maia.log.format.rows import BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
 from maia.sealing.frames.envelope import Inside, read_envelope
-from maia.spark.governed.reader import SignerNotEntitled
-from maia.spark.governed.requirements import FrameRequirements
-from maia.spark.governed.signers import Signers
+from maia.spark.governed.periods import Signers
+from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
 from maia.types.definition import ENVELOPE_UID
-from maia.views.arrow_types import ARROW_TYPES
+from maia.views.arrow_executor import ARROW_TYPES
 from maia.wire.codec import decode_recorded
 from maia.wire.columns import (
     VALUES_MAX,
@@ -54,11 +53,6 @@ HEADER: Final = "header"
 _UNREAD: Final = bytes(16)
 """Stands for a sealed column that was not read; as short as the protocol allows, and it never opens."""
 _PARTED: Final = 4
-
-
-def columns_to_read(uids: Collection[AttributeUid]) -> tuple[str, ...]:
-    """Return the columns of the log that a reader of these attributes needs."""
-    return (HEADER, SEALED_COLUMN, *(column_name(uid) for uid in uids))
 
 
 # Any: pyarrow is not typed.
@@ -520,16 +514,3 @@ def _meta_arrays(parts: Sequence[OpenedRows]) -> list[Any]:
         pa.array(list(chain.from_iterable(part.numbers for part in parts)), META["_row"]),
         pa.array(moments, pa.int64()).cast(META["_published_at"]),
     ]
-
-
-__all__ = [
-    "columns_to_read",
-    "frame_of_row",
-    "frames_in",
-    "arrow_column",
-    "META",
-    "PERIOD",
-    "FrameOpener",
-    "OpenedRows",
-    "PeriodsOpener",
-]

@@ -24,8 +24,7 @@ from maia.credentials import (
 )
 from maia.errors import Unavailable
 from maia.policy import GrantStale, GrantTestedOnce, Request
-from maia.spark.governed.reader import GrantEnded, Reader
-from maia.spark.governed.requirements import ReaderIdentity
+from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity
 from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import VerifiedType
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from maia.spark.keys.history_client import ReadingKeys
 
-__all__ = ["LogReader", "StatementsMissing", "Table", "opened_log"]
 
 _Result = TypeVar("_Result")
 

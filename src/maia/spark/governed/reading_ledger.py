@@ -9,7 +9,7 @@ reads; what its user makes of the table, less or nothing, is not.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.broker.subscriptions.local_subscribers import class_key
-from maia.errors import Refusal
 from maia.events import Attribute, Instant
 from maia.ledger.files import LedgerFiles
 from maia.ledger.records import (
@@ -37,34 +36,12 @@ from maia.policy import Request, gather_evidence
 from maia.private_files import make_private_folder
 from maia.spark.governed.periods import Slice
 from maia.spark.governed.reader import Reader
-from maia.types import VerifiedType
 from maia.wire.effects import Disclose
-
-__all__ = ["ReadingNotOnRecord", "check_on_record", "put_on_record"]
 
 _RUN_BYTES: Final = 16
 _AT_ONCE: Final = 4096
 """Records of one entry."""
 _FRAME: Final = ("_publisher", "_stream", "_sequence")
-
-
-class ReadingNotOnRecord(Refusal):
-    """The owner of a type demands that what is read of it is on record, and no ledger was named."""
-
-    code = "PIPELINE-LEDGER-REQUIRED"
-
-
-def check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stream: bool) -> None:
-    """Refuse to read events whose owner demands a record, where none would be made."""
-    is_demanded = any(one.definition.ledger for one in versions)
-    if is_demanded and ledger is None:
-        raise ReadingNotOnRecord(
-            "what is read of this type has to be on record: say where your ledger is (`ledger`, --record)"
-        )
-    if is_stream and (is_demanded or ledger is not None):
-        raise ReadingNotOnRecord(
-            "a stream shows what is recorded later, which is on no record before: read it as a table"
-        )
 
 
 def put_on_record(

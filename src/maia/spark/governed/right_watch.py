@@ -435,16 +435,3 @@ def _statement(path: Path) -> SignedStatement:
         return statement_from_bytes(data)
     except MaiaError as problem:
         raise BadFile(f"`{path}`: {problem.message} [{problem.code}]") from problem
-
-
-__all__ = [
-    "HeldRight",
-    "RightsOnWatch",
-    "Watch",
-    "Answers",
-    "Asking",
-    "RightWatch",
-    "follow_streams",
-    "read_statements",
-    "right_watch",
-]

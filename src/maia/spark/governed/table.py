@@ -13,7 +13,7 @@ with the log.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import PathLike
@@ -29,36 +29,97 @@ from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement, parse_requirement
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
-from maia.policy.summaries import is_summarised, split
-from maia.policy.view import Window, asks_of, converts_to, keeps, shows
+from maia.policy.view import View, Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
-from maia.spark.governed.log_stream import BYTES_AT_ONCE
-from maia.spark.governed.periods import PERIODS_MAX, Slice, slices_of
+from maia.spark.governed.periods import PERIODS_MAX, Signers, Slice, accepted_signers, slices_of
 from maia.spark.governed.reader import (
+    FrameRequirements,
     NameTaken,
     NoKeys,
     NoSuchColumn,
     Reader,
+    ReadingNotOnRecord,
     ShownAsAnother,
     SummaryOfFrames,
     TooManyPeriods,
     UnknownTerms,
+    frame_requirements,
 )
-from maia.spark.governed.reading_ledger import check_on_record, put_on_record
-from maia.spark.governed.recorded import Recorded, between
-from maia.spark.governed.requirements import FrameRequirements, frame_requirements
+from maia.spark.governed.reading_ledger import put_on_record
+from maia.spark.governed.recorded_log import BYTES_AT_ONCE, Recorded, between
 from maia.spark.governed.right_watch import HeldRight, Watch
-from maia.spark.governed.several_periods import PeriodsView
-from maia.spark.governed.signers import Signers, accepted_signers
 from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
 from maia.types import VerifiedType
 from maia.types.definition import strongest
-from maia.views.keyed_columns import KeySource as TransformationKeySource
 from maia.views.schema import spark_type
-from maia.views.summaries_spark import to_spark_summary
-from maia.views.to_spark import to_spark
+from maia.views.to_spark import SparkView, TransformationKeySource, to_spark, to_spark_summary
+
+# How do the Views of several periods become one, for rows that say of which period they are?
+#
+# A governed stream asks, if its reader's rights changed. Each row goes through
+# the View of its own period and no other: Catalyst evaluates a branch of a
+# CASE only for the rows that take it.
+
+
+class PeriodsView:
+    """The Views of several periods as columns, over what `opening.PeriodsOpener` makes."""
+
+    def __init__(
+        self,
+        views: Sequence[tuple[View, Mapping[AttributeUid, Kind]]],
+        delivered: tuple[Attribute, ...],
+        keys: TransformationKeySource | None = None,
+    ) -> None:
+        """Compile each View over the attributes that its period has."""
+        self._views: list[SparkView] = [to_spark(view, dict(kinds), delivered, keys) for view, kinds in views]
+        self._seen: list[dict[AttributeUid, Column]] = [
+            dict(zip(made.uids, made.seen, strict=True)) for made in self._views
+        ]
+        self._delivered = delivered
+
+    @property
+    def admits(self) -> Column:
+        """Return which rows may be read."""
+        return _by_period(enumerate(view.admits for view in self._views))
+
+    @property
+    def seen(self) -> list[Column]:
+        """Return what is seen of them, by uid."""
+        return [self._seen_column(uid).alias(uid) for uid in self._uids]
+
+    @property
+    def interest(self) -> Column:
+        """Return which of those are wanted."""
+        wanted = (F.lit(True) if view.interest is None else view.interest for view in self._views)
+        return _by_period(enumerate(wanted))
+
+    @property
+    def delivered(self) -> list[Column]:
+        """Return the attributes by the names of the reader's version."""
+        return [self._delivered_column(attribute) for attribute in self._delivered]
+
+    @property
+    def _uids(self) -> list[AttributeUid]:
+        return sorted({uid for seen in self._seen for uid in seen})
+
+    def _seen_column(self, uid: AttributeUid) -> Column:
+        shown = ((number, seen[uid]) for number, seen in enumerate(self._seen) if uid in seen)
+        return _by_period(shown)
+
+    def _delivered_column(self, attribute: Attribute) -> Column:
+        if attribute.uid in self._uids:
+            return F.col(f"`{attribute.uid}`").alias(attribute.name)
+        return F.lit(None).cast(spark_type(attribute.kind)).alias(attribute.name)
+
+
+def _by_period(columns: Iterable[tuple[int, Column]]) -> Column:
+    """Return each row's column by its period: null where there is none for it."""
+    (first, column), *others = columns
+    begun = F.when(F.col(PERIOD) == first, column)
+    return reduce(lambda made, one: made.when(F.col(PERIOD) == one[0], one[1]), others, begun)
+
 
 __all__ = ["META_COLUMNS", "Keys", "governed"]
 
@@ -125,7 +186,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     put on record before it is handed out, as a broker does; the owner of a type may demand one. Raises
     the kernel's refusal if the reader had no right at any moment of the period.
     """
-    check_on_record((*versions, event_type), ledger, is_stream=is_stream)
+    _check_on_record((*versions, event_type), ledger, is_stream=is_stream)
     named = event_type if shown_as is None else shown_as
     wanted = _parsed(filter, named)
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
@@ -162,6 +223,19 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     if watch is not None:
         watch.begin(table.held(request, slices, since=since, until=until))
     return rows
+
+
+def _check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stream: bool) -> None:
+    """Refuse to read events whose owner demands a record, where none would be made."""
+    is_demanded = any(one.definition.ledger for one in versions)
+    if is_demanded and ledger is None:
+        raise ReadingNotOnRecord(
+            "what is read of this type has to be on record: say where your ledger is (`ledger`, --record)"
+        )
+    if is_stream and (is_demanded or ledger is not None):
+        raise ReadingNotOnRecord(
+            "a stream shows what is recorded later, which is on no record before: read it as a table"
+        )
 
 
 def _check_result(slices: Sequence[Slice], shown_as: VerifiedType | None) -> None:

@@ -24,22 +24,6 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.history import PastEpoch
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 
-__all__ = [
-    "EPOCHS_PER_REQUEST",
-    "BadHandout",
-    "HeldEpoch",
-    "HeldKeys",
-    "KeyDesk",
-    "KeyPass",
-    "KeySource",
-    "PastKeys",
-    "RingKeys",
-    "SeveralSources",
-    "Wanted",
-    "read_handout",
-    "write_handout",
-]
-
 EPOCHS_PER_REQUEST: Final = 4096
 """Epochs that a worker may ask for at once."""
 

@@ -29,8 +29,6 @@ from maia.spark.keys.content_keys import HeldKeys, KeySource, PastKeys, SeveralS
 from maia.types import VerifiedType
 from maia.validity.revalidation import AskingTesters, Revalidator
 
-__all__ = ["ReadingKeys", "fetch_reading_keys"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadingKeys:

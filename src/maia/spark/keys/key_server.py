@@ -45,8 +45,6 @@ from maia.spark.keys.content_keys import (
     write_handout,
 )
 
-__all__ = ["DeskFull", "DeskPass", "DeskUnreachable", "JobDesk", "NotFromTheDesk", "job_desk"]
-
 GRANTS_MAX: Final = 4096
 WORKERS_MAX: Final = 256
 """Workers that are answered at the same time; others try again."""

@@ -332,21 +332,3 @@ class AskEverything:
             if found.num_rows:
                 numbers = pa.repeat(pa.scalar(number, pa.int32()), found.num_rows)
                 yield pa.RecordBatch.from_arrays([*found.columns, numbers], [*self.kept, self.number])
-
-
-__all__ = [
-    "BOXES_MAX",
-    "Box",
-    "Boxes",
-    "Bounds",
-    "boxes_of",
-    "BUCKETS",
-    "Buckets",
-    "KeyPart",
-    "Keyed",
-    "Shape",
-    "buckets_of",
-    "keyed",
-    "AskCandidates",
-    "AskEverything",
-]

@@ -36,16 +36,6 @@ from maia.predicates.syntax import (
 )
 from maia.views.plan import ViewTooLarge, checked_view, transforms
 
-__all__ = [
-    "SUBSCRIPTIONS_MAX",
-    "OpenedBy",
-    "RightsClass",
-    "Subscription",
-    "TooManySubscriptions",
-    "TransformedInBulk",
-    "rights_classes",
-]
-
 SUBSCRIPTIONS_MAX: Final = 5_000_000
 """Subscriptions that one job takes: their classes are worked out in the driver's memory."""
 

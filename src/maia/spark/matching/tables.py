@@ -19,20 +19,7 @@ from maia.events import AttributeUid, Kinds
 from maia.predicates.syntax import Predicate
 from maia.spark.matching.boxes import Bounds, Boxes, Buckets, Keyed, Shape, boxes_of, buckets_of, keyed
 from maia.spark.matching.rights import RightsClass
-from maia.views.arrow_types import ARROW_TYPES
-
-__all__ = [
-    "RESIDUAL_MAX",
-    "Conditions",
-    "Filters",
-    "TooIrregular",
-    "low",
-    "beyond",
-    "presence",
-    "shown_words",
-    "table_of_members",
-    "tables",
-]
+from maia.views.arrow_executor import ARROW_TYPES
 
 RESIDUAL_MAX: Final = 4096
 """Filters that no key tells apart, and which are asked about every event."""

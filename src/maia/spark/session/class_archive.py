@@ -20,8 +20,6 @@ from pathlib import Path
 from maia.errors import Unavailable
 from maia.spark.session.java_home import JavaHome, cache_folders, only_owner_changes
 
-__all__ = ["ClassArchive", "NoClassArchive", "find_class_archive", "new_class_archive", "spark_home"]
-
 
 class NoClassArchive(Unavailable):
     """The archive of Spark's classes could not be made."""

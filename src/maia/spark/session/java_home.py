@@ -22,19 +22,6 @@ from typing import Final
 
 from maia.errors import Unavailable
 
-__all__ = [
-    "SUITABLE_VERSIONS",
-    "JavaHome",
-    "NoJava",
-    "UnsuitableSpark",
-    "cache_folders",
-    "check_spark_version",
-    "find_java_home",
-    "machine_java_home",
-    "only_owner_changes",
-    "wrapped_java_home",
-]
-
 SUITABLE_VERSIONS: Final = (17, 21)
 SUITABLE_SPARK: Final = ((4, 3), (5, 0))
 """The first PySpark that will do, and the first after it that may not; as the extra `spark` says."""

@@ -24,7 +24,6 @@ from maia.spark.session.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["prepare_spark"]
 
 # Spark names one of its jars twice. Java 21 then finds the class path changed, and leaves the archive alone.
 _VERSION: Final = 17

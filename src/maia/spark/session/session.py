@@ -345,14 +345,3 @@ def _end_of(log: Path) -> str:
     except OSError:
         return "it wrote no log"
     return text[-_LOG_SHOWN:] or "it wrote nothing"
-
-
-__all__ = [
-    "BadCluster",
-    "Cluster",
-    "cluster_of",
-    "cluster_settings",
-    "package_zip",
-    "SparkStartFailed",
-    "spark_session",
-]

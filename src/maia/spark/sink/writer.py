@@ -262,16 +262,3 @@ def _table(rows: bytes) -> pa.Table | None:
         return None
     with pa.ipc.open_stream(rows) as reader:
         return reader.read_all()
-
-
-__all__ = [
-    "FRAMES_PER_BATCH_MAX",
-    "BatchTooLarge",
-    "first_number",
-    "frames_of",
-    "in_one_order",
-    "stream_of",
-    "BadSinkColumn",
-    "MaiaStreamWriter",
-    "MaiaWriter",
-]

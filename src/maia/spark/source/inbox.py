@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from maia.client.api.client import Client
     from maia.client.api.subscription import Subscription
 
-__all__ = ["HeldFrame", "Inbox", "NotArrived"]
 
 _STOP_S: Final = 10.0
 _LOOK_S: Final = 0.05

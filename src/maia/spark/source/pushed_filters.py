@@ -19,8 +19,6 @@ from maia.errors import BadInput
 from maia.events import Attribute, Instant, Kind, PresentValue, Vocabulary
 from maia.predicates import Comparison, Exists, Membership, Not, Operator, Predicate, TextMatch, TextTest
 
-__all__ = ["pushed_predicate", "pushed_predicates"]
-
 LITERALS_MAX: Final = 1_000
 """A longer list of values is left to Spark: requests to brokers are bounded."""
 CONJUNCTS_MAX: Final = 64

@@ -295,6 +295,3 @@ class MaiaReader(DataSourceReader):
             yield frames[: (end := next(ends, len(frames)))]
             if end < len(frames):
                 return
-
-
-__all__ = ["BadOffset", "LogChanged", "MaiaStreamReader", "Rows", "opened_inbox", "MaiaReader"]

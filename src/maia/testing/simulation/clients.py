@@ -21,8 +21,6 @@ from maia.events import Event, Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.wire.effects import Effect, Input
 
-__all__ = ["NOTICES_KEPT", "SimulatedClient", "Surroundings"]
-
 NOTICES_KEPT: Final = 1 << 16
 _EntryT = TypeVar("_EntryT", bound=RequestEntry)
 

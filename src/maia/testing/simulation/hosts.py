@@ -214,6 +214,3 @@ def _found(host: Host, asked: ReadLog) -> LogRead:
         frames.append(one)
         size += len(one.data)
     return LogRead(asked.read, tuple(frames), asked.upto, removed)
-
-
-__all__ = ["Build", "Dialling", "Host", "Node", "Power", "MisplacedRecord", "SimulatedLogs", "log_at_start"]

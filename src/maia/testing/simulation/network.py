@@ -52,8 +52,6 @@ from maia.wire.effects import (
     WakeAt,
 )
 
-__all__ = ["BEGINNING", "NotInTime", "SimulatedNetwork", "TooManySteps", "UnknownHost"]
-
 BEGINNING: Final = Instant.parse("2026-11-15T12:00:00Z")
 STEPS_MAX: Final = 10_000_000
 _NOTES_KEPT: Final = 4096

@@ -113,6 +113,3 @@ class Trace:
     def fingerprint(self) -> str:
         """Return what two runs have in common exactly if the same things happened in the same order."""
         return self._fingerprint.hexdigest()
-
-
-__all__ = ["Action", "Schedule", "STEPS_KEPT", "Step", "Trace"]

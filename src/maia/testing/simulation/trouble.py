@@ -16,8 +16,6 @@ from typing import Final
 from maia.testing.simulation.network import SimulatedNetwork
 from maia.testing.simulation.weather import Weather
 
-__all__ = ["Trouble", "Troublemaker"]
-
 _EFFECTS_MOST: Final = 40
 _SLOW: Final = Weather(least_s=0.05, spread_s=0.2, gust_chance=0.1, gust_s=3.0, bytes_per_s=20_000)
 

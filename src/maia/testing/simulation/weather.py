@@ -131,6 +131,3 @@ class Partitions:
     def __str__(self) -> str:
         """Return the groups, for the trace."""
         return " ".join(f"{name}:{group}" for name, group in self._group_of.items())
-
-
-__all__ = ["CALM", "NO_CHAOS", "Chaos", "Weather", "Partitions"]

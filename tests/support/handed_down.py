@@ -32,8 +32,6 @@ from maia.credentials import (
     issue,
 )
 
-__all__ = ["BrokerGroup", "Domain", "DomainGroup", "HandedDown", "Manner", "hand_down"]
-
 _BROKERS = "brokers"
 
 

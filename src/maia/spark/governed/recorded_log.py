@@ -1,4 +1,4 @@
-"""How does a governed stream follow a log whose files come, are joined, and go?
+"""Which frames of a log does Spark read, as a table or as a stream, while its files come, are joined, and go?
 
 By positions. A frame has one position in its log for good, whichever file it
 lies in, so a checkpoint that holds a position is worth the same after segments
@@ -11,26 +11,198 @@ recorded, sealed ones sealed: opening them, and every decision, is the work of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyarrow import fs
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.log.format.errors import LogDamaged
+from maia.log.format.journal import TailKind
+from maia.log.format.manifest import Manifest, Segment, read_manifest
+from maia.log.format.names import SegmentName, already_joined, manifest_number, segment_name
+from maia.log.format.rows import SEALED_COLUMN, column_name
 from maia.spark.errors import told_to_spark
-from maia.spark.governed.log_folder import LogFolder, Stretch, TypeInLog
+from maia.spark.governed.frame_reader import HEADER
 from maia.spark.governed.reader import FramesForgotten, NotThisStream
 
-__all__ = ["BYTES_AT_ONCE", "FORMAT", "LogStreamReader", "LogStreamSource", "Wanted", "register_log_stream"]
+# Where in a log's folder are the frames of a type, by position, at this moment?
+#
+# The driver of a governed table or stream asks, and each of its tasks where a
+# file that the driver has seen is gone. The answer is the manifest's: segments
+# are joined and forgotten while jobs run, but a frame keeps its position. A
+# folder without a manifest, such as a copy of some segments, is listed; names
+# tell positions, too. Nothing is locked or changed.
+
+
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
+_LOOKS_MAX: Final = 5
+"""A manifest that is written anew while we look for it is looked for again."""
+
+
+class BadLogPlace(BadInput):
+    """A log lies where this process has no way to read files."""
+
+    code = "PIPELINE-LOG-PLACE"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Frames of one type and day from position `first` to `last`, both included, and the file with them."""
+
+    day: str
+    first: int
+    last: int
+    path: str
+    size: int
+    published_from: int = INSTANT_MIN
+    published_until: int = INSTANT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInLog:
+    """What a log holds of one type: stretches by position, and up to where it has forgotten."""
+
+    stretches: tuple[Stretch, ...]
+    forgotten: int
+
+    @property
+    def newest(self) -> int:
+        """Return the highest position there is; 0 if there is none."""
+        return max((one.last for one in self.stretches), default=0)
+
+    def between(self, first: int, last: int) -> list[Stretch]:
+        """Return the stretches that hold anything from one position to another, both included."""
+        return [one for one in self.stretches if one.first <= last and one.last >= first]
+
+
+def is_address(place: str) -> bool:
+    """Say whether a place is an address such as `file:/logs`, and not a path."""
+    return _ADDRESS.match(place) is not None
+
+
+def _file_system(place: str) -> tuple[Any, str]:
+    if not is_address(place):
+        return fs.LocalFileSystem(), place
+    try:
+        files, root = fs.FileSystem.from_uri(place)
+    except (pa.ArrowException, OSError) as problem:
+        shown = ascii(place[:128])[1:-1]
+        raise BadLogPlace(f"`{shown}` is no place from which a log is read") from problem
+    return files, root
+
+
+class LogFolder:
+    """A log that another process writes, on a disk that this machine has too."""
+
+    __slots__ = ("_files", "_known", "_manifest", "_root")
+
+    def __init__(self, place: str) -> None:
+        """Look nowhere yet; `place` is a path, or an address that begins with `file:`."""
+        self._files, root = _file_system(place)
+        self._root = root.rstrip("/")
+        self._known: tuple[str, int, int] | None = None
+        self._manifest = Manifest()
+
+    def of_type(self, type_id: bytes) -> TypeInLog:
+        """Return what the log holds of a type now; nothing where no log was begun."""
+        if self._read_manifest():
+            found = self._manifest.of_type(type_id)
+            return TypeInLog(tuple(map(_stretch, found)), self._manifest.forgotten.get(type_id, 0))
+        return TypeInLog(tuple(self._listed(type_id)), 0)
+
+    # Any: pyarrow is not typed.
+    def open(self, path: str) -> Any:
+        """Return a file inside the folder, to be read at any place; raises `FileNotFoundError`."""
+        return self._files.open_input_file(f"{self._root}/{path}")
+
+    # -------------------------------------------------------- the manifest
+
+    def _read_manifest(self) -> bool:
+        """Read the newest manifest unless it is the one that was read; say whether there is one."""
+        for _ in range(_LOOKS_MAX):
+            newest = self._newest_manifest()
+            if newest is None or newest == self._known:
+                return newest is not None
+            try:
+                self._manifest = self._whole(newest[0])
+            except FileNotFoundError:
+                continue
+            self._known = newest
+            return True
+        raise LogDamaged(newest[0] if newest else "manifest", 0, "the file is missing")
+
+    def _newest_manifest(self) -> tuple[str, int, int] | None:
+        named = [one for one in self._in_folder(self._root) if manifest_number(one.base_name) is not None]
+        found = max(named, key=lambda one: str(one.base_name), default=None)
+        return None if found is None else (found.base_name, found.size, found.mtime_ns)
+
+    def _whole(self, name: str) -> Manifest:
+        with closing(self.open(name)) as file:
+            manifest, reader = read_manifest(_Bytes(file), name)
+        if reader.tail.kind is TailKind.DAMAGE:
+            raise LogDamaged(name, reader.tail.offset, reader.tail.what)
+        return manifest
+
+    # -------------------------------------------------------- without one
+
+    def _listed(self, type_id: bytes) -> Iterator[Stretch]:
+        begin = len(self._root) + 1
+        folder = f"{self._root}/type={type_id.hex()}"
+        sizes = {one.path[begin:]: one.size for one in self._in_folder(folder, is_deep=True)}
+        joined = set(already_joined(sizes))
+        named = ((name, size) for path, size in sizes.items() if (name := segment_name(path)) is not None)
+        for name, size in sorted(named, key=lambda one: (one[0].first, one[0].last)):
+            if name.path.rpartition("/")[2] not in joined:
+                yield Stretch(name.day, name.first, name.last, name.path, size)
+
+    def _in_folder(self, folder: str, *, is_deep: bool = False) -> Iterable[Any]:
+        wanted = fs.FileSelector(folder, recursive=is_deep, allow_not_found=True)
+        return [one for one in self._files.get_file_info(wanted) if one.is_file]
+
+
+def _stretch(segment: Segment) -> Stretch:
+    name: SegmentName = segment.name
+    return Stretch(
+        name.day,
+        name.first,
+        name.last,
+        name.path,
+        segment.size,
+        segment.published_from,
+        segment.published_until,
+    )
+
+
+class _Bytes:
+    """A file of Arrow's, as the readers of the log take it."""
+
+    __slots__ = ("_file", "size")
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size: int = file.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        data: bytes = self._file.read_at(min(length, max(0, self.size - offset)), offset)
+        return data
+
 
 FORMAT: Final = "maia-log"
 PARTITION_BYTES: Final = 8 << 20
@@ -314,3 +486,96 @@ def _divided(one: Stretch) -> Iterator[Stretch]:
     bounds = [one.first + count * number // parts for number in range(parts + 1)]
     for first, after in pairwise(bounds):
         yield replace(one, first=first, last=after - 1, size=one.size // parts)
+
+
+# Which frames of a log does Spark read, as a table or as a stream?
+#
+# `governed` asks, and opens them. Frames are read once for all periods of a
+# table, so a reader whose certificates were renewed goes on from its checkpoint.
+
+
+_MOMENT = "published_at"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The frames of one type in a log; segments with none from `since` to `until` may be left out."""
+
+    spark: SparkSession
+    log: str
+    type_id: bytes
+    since: Instant
+    until: Instant
+
+    def stream(
+        self, uids: Sequence[AttributeUid], *, fails_on_loss: bool, batch_bytes: int = BYTES_AT_ONCE
+    ) -> DataFrame:
+        """Return frames as they are recorded, each once; nothing where nothing was recorded yet."""
+        since, until = int(self.since), int(self.until)
+        wanted = Wanted(self._place, self.type_id, since, until, fails_on_loss, batch_bytes)
+        register_log_stream(self.spark)
+        stream = self.spark.readStream.format(FORMAT).schema(_schema(uids))
+        return stream.options(**wanted.as_options()).load()
+
+    def table(self, uids: Sequence[AttributeUid], files: tuple[str, ...] | None) -> DataFrame:
+        """Return the frames that are in these files, or in all that the log has now."""
+        schema = _schema(uids)
+        chosen = self._files() if files is None else files
+        if chosen is None:
+            return self._in_folder(schema)
+        # Named by the manifest: nothing there was joined to anything else.
+        return self.spark.read.schema(schema).parquet(*chosen) if chosen else self._nothing(schema)
+
+    @property
+    def _place(self) -> str:
+        """Return where the log is for processes that run elsewhere on this machine, or on others."""
+        return self.log if is_address(self.log) else str(Path(self.log).absolute())
+
+    def _files(self) -> tuple[str, ...] | None:
+        """Return the files that the log has now; None if only Spark has a way to them."""
+        try:
+            found = LogFolder(self._place).of_type(self.type_id)
+        except BadLogPlace:
+            return None
+        place = self._place.rstrip("/")
+        return tuple(
+            f"{place}/{one.path}"
+            for one in found.stretches
+            if one.published_until >= self.since and one.published_from <= self.until
+        )
+
+    def _in_folder(self, schema: t.StructType) -> DataFrame:
+        folder = f"{self._place.rstrip('/')}/type={self.type_id.hex()}"
+        try:
+            table = self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet").parquet(folder)
+        except AnalysisException as problem:
+            if problem.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return self._nothing(schema)
+        # Segments that were joined to a larger one lie beside it for a while.
+        joined = already_joined(table.inputFiles())
+        return table.where(~F.col("_metadata.file_name").isin(*joined)) if joined else table
+
+    def _nothing(self, schema: t.StructType) -> DataFrame:
+        return self.spark.createDataFrame([], schema)
+
+
+def between(frames: DataFrame, since: Instant, until: Instant, uids: Collection[AttributeUid]) -> DataFrame:
+    """Return frames published in a period, with what is needed of them."""
+    at = F.col(_MOMENT)
+    chosen = frames.where((at >= _moment(since)) & (at <= _moment(until)))
+    return chosen.select(*columns_to_read(uids))
+
+
+def _schema(uids: Sequence[AttributeUid]) -> t.StructType:
+    fields = [t.StructField(name, t.BinaryType()) for name in columns_to_read(uids)]
+    return t.StructType([t.StructField(_MOMENT, t.TimestampType()), *fields])
+
+
+def _moment(moment: Instant) -> Column:
+    return F.timestamp_micros(F.lit(int(moment)).cast(t.LongType()))
+
+
+def columns_to_read(uids: Collection[AttributeUid]) -> tuple[str, ...]:
+    """Return the columns of the log that a reader of these attributes needs."""
+    return (HEADER, SEALED_COLUMN, *(column_name(uid) for uid in uids))
