@@ -122,6 +122,8 @@ class Gateway:
         self._kept = prepared.config.data / "sessions"
         make_private_folder(self._kept)
         self.published = self.delivered = 0
+        self.ended = 0
+        """How many connections have ended so far."""
         self._waiting: dict[Connection, None] = {}
         self._connections: set[Connection] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
@@ -153,7 +155,14 @@ class Gateway:
     def gone(self, connection: Connection) -> None:
         """Take note that a connection is closed."""
         self._waiting.pop(connection, None)
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.ended += 1
+
+    @property
+    def connections(self) -> int:
+        """Return how many connections there are."""
+        return len(self._connections)
 
     def note(self, event: str, fields: dict[str, object]) -> None:
         """Write a log line."""
@@ -403,7 +412,7 @@ class Gateway:
     def status(self) -> dict[str, object]:
         """Return how much there is, without names."""
         return {
-            "connections": len(self._connections),
+            "connections": self.connections,
             "waiting": len(self._waiting),
             "sessions": len(self._sessions),
             "groups": len(self._groups),
