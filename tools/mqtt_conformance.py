@@ -23,6 +23,7 @@ import unittest
 from pathlib import Path
 
 import paho.mqtt.client as paho
+from paho.mqtt.enums import MQTTErrorCode
 
 ROOT = Path(__file__).resolve().parent.parent
 TREES = {"TopicA": "topic.a", "Topic": "topic.b", "paho.mqtt.client.mqttv5": "topic.c"}
@@ -70,11 +71,11 @@ def run_one(unpacked: Path, test: str) -> int:
     port, token = address
     again = paho.Client.reconnect
 
-    def reconnect(client: paho.Client) -> paho.MQTTErrorCode:
+    def reconnect(client: paho.Client) -> MQTTErrorCode:
         client.username_pw_set("suite", token)
         return again(client)
 
-    paho.Client.reconnect = reconnect  # type: ignore[method-assign]
+    paho.Client.reconnect = reconnect  # type: ignore[method-assign,assignment]
     suite.Test._start_broker = classmethod(lambda cls, port: setattr(cls, "_test_broker_port", here))
     suite.Test.tearDownClass = classmethod(lambda _cls: None)
     here = int(port)
@@ -88,7 +89,7 @@ async def _serve(test: str, address: list[str], is_ready: threading.Event) -> No
     from maia.predicates import ALWAYS
     from maia.types import TypeDefinition
     from maia.types.topics import plain_attributes
-    from support.mqtt_city import OWNER, mqtt_city
+    from support.mqtt_city import OWNER, mqtt_city  # type: ignore[import-not-found]  # lies beside the tests
 
     retained = str(test in RETAINED).lower()
     topics = "".join(

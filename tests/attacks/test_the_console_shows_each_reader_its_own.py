@@ -211,6 +211,26 @@ def test_a_page_that_changes_by_itself_ends_with_the_right_to_read_it(hospital: 
     assert auditor.get("/rights.json").status_code == 401
 
 
+def test_a_replay_is_begun_by_a_form_and_shown_to_the_one_who_began_it(hospital: Hospital) -> None:
+    """A70, A102: *what if* runs a command with the reader's own key, and its answer is for that reader."""
+    admin, auditor = hospital.signed_in(), hospital.signed_in("auditor")
+    form = {"type": "LabResult", "policy": "this is no policy"}
+    assert admin.post("/what-if", data=form, headers=hospital.origin).status_code == 403
+    form["token"] = token_of(admin.get("/what-if").text)
+    for missing in ("type", "policy"):
+        nothing = admin.post("/what-if", data=form | {missing: ""}, headers=hospital.origin)
+        assert (nothing.status_code, "CONSOLE-NO-CHANGE" in nothing.text) == (400, True)
+    begun = admin.post("/what-if", data=form, headers=hospital.origin)
+    assert begun.status_code == 303, begun.text
+    page, _, number = begun.headers["location"].partition("?id=")
+    assert page == "/replay"
+    until(lambda: admin.get(f"/replay.json?id={number}").json()["state"] != "running", seconds=60)
+    found = admin.get(f"/replay.json?id={number}").json()
+    assert (found["state"], "ROLE-" in found["problem"]) == ("refused", True), found
+    assert "maia-console-" not in found["problem"]  # the folder that the command read
+    assert auditor.get(f"/replay.json?id={number}").status_code == 404
+
+
 class Drawn(HTMLParser):
     """What a browser makes of a page: its scripts, and whatever the console itself never writes."""
 

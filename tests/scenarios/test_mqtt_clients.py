@@ -31,7 +31,9 @@ def people(city: City) -> None:
         plates=(Action.SUBSCRIBE, PLATES, frozenset({"plate", "location"}), ALWAYS),
         news=(Action.SUBSCRIBE, NEWS, None, ALWAYS),
     )
-    city.account("desk", publish=(Action.PUBLISH, NEWS, None, ALWAYS))
+    city.account(
+        "desk", publish=(Action.PUBLISH, NEWS, None, ALWAYS), read=(Action.SUBSCRIBE, NEWS, None, ALWAYS)
+    )
 
 
 def test_messages_cross_in_both_versions_and_every_quality_of_service(tmp_path: Path) -> None:
@@ -91,6 +93,16 @@ def test_retained_messages_and_wills(tmp_path: Path) -> None:
             assert await office.message() == ("news/uk", b"sun", True)
             gone.vanish()
             assert await office.message() == ("news/last", b"lost power", False)
+
+            # One client of the account publishes for all; who wants no messages of its own gets the others'.
+            pair = [await city.mqtt("desk", one) for one in ("left", "right")]
+            for one in pair:
+                assert (await one.subscribe("news/desk", noLocal=True, retainHandling=2))[0] == 1
+            for one, other in (pair, pair[::-1]):
+                text = one.client._client_id
+                assert (await one.publish("news/desk", text))[0] == 0
+                assert await other.message() == ("news/desk", text, False)
+            assert all(one.messages.empty() for one in pair)
 
     asyncio.run(story())
 

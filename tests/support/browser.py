@@ -23,7 +23,7 @@ def browser() -> Iterator[Browser]:
     """Start a browser while the body runs."""
     found = os.environ.get("MAIA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
-        pytest.skip("there is no Chromium on this machine: what people do in a browser is not tested")
+        pytest.skip("no browser is tested: there is no Chromium on this machine (apt install chromium)")
     with sync_playwright() as playwright:
         # Its own sandbox does not work for root, in a container.
         running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])

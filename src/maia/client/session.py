@@ -54,6 +54,7 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Column as WireColumn
+from maia.wire.stream_numbers import frame_label
 
 __all__ = ["ClientSession"]
 
@@ -227,6 +228,10 @@ class ClientSession:
     def has_room(self, entry: Advertised) -> bool:
         """Say whether another frame may be under way; the application waits otherwise."""
         return self._book.has_room(entry)
+
+    def label_of_next(self, entry: Advertised) -> bytes:
+        """Return what subscribers will recognise the next frame by."""
+        return frame_label(self._principal.key, entry.stream, entry.next_sequence)
 
     def publish(
         self,

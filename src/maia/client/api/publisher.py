@@ -261,6 +261,11 @@ class Publisher:
         """Return the stream that every event of this publisher belongs to."""
         return self._entry.stream
 
+    @property
+    def next_label(self) -> bytes:
+        """Return what subscribers recognise the next frame by."""
+        return self._client.session.label_of_next(self._entry)
+
     # -------------------------------------------------------- inside
 
     async def _send_columns(

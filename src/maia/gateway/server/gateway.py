@@ -12,12 +12,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
 from maia.errors import MaiaError, Refusal, Unavailable
@@ -45,6 +47,8 @@ __all__ = ["BadClientId", "Gateway"]
 
 _ROOM_S: Final = 0.005
 _HANG_UP_S: Final = 1.0
+_FRAMES_REMEMBERED: Final = 1024
+"""Of how many frames with retained messages it is known which client sent them."""
 
 
 class _KeptSession(msgspec.Struct):
@@ -122,6 +126,8 @@ class Gateway:
         self._kept = prepared.config.data / "sessions"
         make_private_folder(self._kept)
         self.published = self.delivered = 0
+        self.ended = 0
+        """How many connections have ended so far."""
         self._waiting: dict[Connection, None] = {}
         self._connections: set[Connection] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
@@ -153,7 +159,14 @@ class Gateway:
     def gone(self, connection: Connection) -> None:
         """Take note that a connection is closed."""
         self._waiting.pop(connection, None)
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.ended += 1
+
+    @property
+    def connections(self) -> int:
+        """Return how many connections there are."""
+        return len(self._connections)
 
     def note(self, event: str, fields: dict[str, object]) -> None:
         """Write a log line."""
@@ -206,6 +219,7 @@ class Gateway:
                 self._file(which).unlink(missing_ok=True)
         if driver.upstream is None:
             upstream = self._upstream(account, key, driver.refused, driver.progress)
+            upstream.is_own = partial(self._is_of, driver)
             try:
                 await upstream.opened()
             except MaiaError:
@@ -300,8 +314,14 @@ class Gateway:
         account = driver.account
         if account not in self._retainers or self._retainers[account][0].has_failed:
             upstream = self._upstream(account, self._keys[account], lambda _: None, {})
+            upstream.sent = BoundedMap(_FRAMES_REMEMBERED)
             self._retainers[account] = (upstream, None)
         return self._retainers[account][0]
+
+    def _is_of(self, driver: Driver, label: bytes) -> bool:
+        held = self._retainers.get(driver.account)
+        sent = None if held is None else held[0].sent
+        return sent is not None and sent.get(label) == driver.answered
 
     def _hold_retainer(self, account: str) -> None:
         upstream, timer = self._retainers.get(account, (None, None))
@@ -403,7 +423,7 @@ class Gateway:
     def status(self) -> dict[str, object]:
         """Return how much there is, without names."""
         return {
-            "connections": len(self._connections),
+            "connections": self.connections,
             "waiting": len(self._waiting),
             "sessions": len(self._sessions),
             "groups": len(self._groups),

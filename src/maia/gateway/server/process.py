@@ -19,6 +19,7 @@ from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.upstream import Upstream
 from maia.net.addresses import bind
 from maia.net.data_folder import own_folder
+from maia.net.garbage_collection import watched
 from maia.net.observer import Records
 from maia.net.signals import until_told_to_stop
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
@@ -76,6 +77,8 @@ async def serve(
             taken, address = bind(config.listen)
             accepting = asyncio.create_task(accept_clients(gateway, taken, context))
             stack.callback(accepting.cancel)
+        if door is None:  # what HTTP connections leave behind is not counted
+            stack.enter_context(watched(lambda: (gateway.connections, gateway.ended)))
 
         def upstreams() -> Iterator[tuple[str, Upstream]]:
             yield from gateway.upstreams()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Protocol, TypeAlias
 
+from maia.bounded_map import BoundedMap
 from maia.client import Delivered, RowsRefused
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
@@ -171,6 +172,10 @@ class Upstream:
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         self._progress = progress
         self.own_streams: set[bytes] = set()
+        self.sent: BoundedMap[bytes, OnAnswers] | None = None
+        """Of a client that several sessions publish with: whose events are in its latest frames."""
+        self.is_own: Callable[[bytes], bool] = lambda _label: False
+        """Says whether a frame that another client of the account has sent is the session's own."""
 
     # -------------------------------------------------------- the beginning and the end
 
@@ -428,7 +433,7 @@ class Upstream:
             served.to_skip -= skipped
             if place is not None:
                 place.outstanding += 1  # until all of the frame was handed on
-        is_own = delivered.stream in self.own_streams
+        is_own = delivered.stream in self.own_streams or self.is_own(delivered.label)
         return _Frame(messages, unwanted, is_own, position, place, skipped)
 
     @staticmethod
@@ -528,6 +533,8 @@ class _Lane:
             if name in columns
         )
         frame = self._queue[-1] if self._queue else None
+        if frame is not None and self._upstream.sent is not None and frame.parts[-1][0] != answered:
+            frame = None  # a frame is of one session
         if frame is None or frame.rows + rows > self._rows_max or frame.size + size > FRAME_BYTES:
             frame = _Outgoing({one.name: [] for one in self._row.event_type.attributes})
             self._queue.append(frame)
@@ -557,6 +564,8 @@ class _Lane:
                     raise EventTooLarge(
                         f"an event of {frame.size} characters is longer than {EVENT_BYTES_MAX}"
                     )
+                if self._upstream.sent is not None:
+                    self._upstream.sent.put(self._publisher.next_label, frame.parts[0][0])
                 if not self._publisher.offer_columns(frame.rows, frame.columns):
                     self._queue.appendleft(self._sent.pop())
                     return
