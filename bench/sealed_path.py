@@ -74,6 +74,7 @@ _SAID = bytes(32)
 _UNPROVED: Sequence[tuple[Any, str, object]] = (
     (Sealer, "sign", lambda _self, drafts: [draft.frame for draft in drafts]),
     (SignatureChecks, "check", lambda _self, frame, _root: Principal(frame.signer)),
+    (SignatureChecks, "check_run", lambda _self, frames, _roots: Principal(frames[0].signer)),
     (sealer, "sha256", _Silence),
     (sealer, "frame_root", lambda _described, _columns: _SAID),
     (runs, "sha256", _Silence),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from maia.errors import MaiaError
 from maia.events import Frame
-from maia.sealing import cut_frame, open_frame
+from maia.sealing import SignatureChecks, cut_frame, open_frame
 from maia.sealing.frames.blocks import (
     BLOCKS_MAX,
     commitment_of,
@@ -31,6 +34,7 @@ from maia.sealing.frames.content import (
     read_whole_column,
     whole_plaintext,
 )
+from maia.sealing.frames.proof import BadFrameProof
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, kind_from_number
@@ -215,3 +219,51 @@ def test_a_column_of_one_block_is_read_alike_by_a_member_that_reads_it(rows, kin
 @given(st.integers(1, 6), st.binary(max_size=1200))
 def test_a_column_of_one_block_is_written_as_any_other(kind, data):
     assert whole_plaintext(kind, data) == plaintext_of(OpenPart("a", [OpenColumn(Column("a", kind, data))]))
+
+
+def _signed_together(sizes: list[int]) -> list[tuple[Sealed, bytes]]:
+    publishing, found = Publishing(), []
+    for size in sizes:
+        drafts = [
+            publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
+            for _ in range(size)
+        ]
+        found += zip(publishing.by.sign(drafts), [draft.root for draft in drafts], strict=True)
+    return found
+
+
+def _is_proved(check: Callable[[SignatureChecks], object]) -> bool:
+    try:
+        check(SignatureChecks())
+    except BadFrameProof:
+        return False
+    return True
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=3).map(_signed_together),
+    st.sampled_from(["nothing", "place", "path", "root", "signature", "longer", "shorter"]),
+    st.integers(0, 26),
+    st.randoms(use_true_random=False),
+)
+def test_frames_are_proved_together_if_each_is_alone(signed, altered, number, random):
+    at = number % len(signed)
+    frame, root = signed[at]
+    path, signature = list(frame.path), frame.signature
+    if altered == "path" and path:
+        path[number % len(path)] = bytes(32)
+    change = {
+        "place": {"place": frame.place ^ (1 << number % 4)},
+        "path": {"path": path},
+        "signature": {"signature": signature[:-1] + bytes((signature[-1] ^ 1,))},
+        "longer": {"path": [*path, bytes(32)]},
+        "shorter": {"path": path[:-1]},
+    }.get(altered, {})
+    signed[at] = replace(frame, **change), bytes(32) if altered == "root" else root
+    left = sorted(random.sample(range(len(signed)), random.randint(1, len(signed))))
+    run, roots = [signed[one][0] for one in left], [signed[one][1] for one in left]
+    together = _is_proved(lambda checks: checks.check_run(run, roots))
+    assert together == all(
+        _is_proved(lambda checks, one=one, root=root: checks.check(one, root))
+        for one, root in zip(run, roots, strict=True)
+    )

@@ -13,7 +13,7 @@ here before, a value that is refused, a recorded type, is left to the path: None
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -32,8 +32,9 @@ from maia.credentials import Principal, principal_from_bytes
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant, Kinds
 from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
-from maia.sealing import EpochKeys, Publication
+from maia.sealing import Draft, EpochKeys, Publication
 from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.sealing.frames.runs import seal_run
 from maia.types import Sealing
 from maia.wire.codec import decode, encode_known
 from maia.wire.columns import encode_column, events_to_frame, kind_to_number
@@ -284,6 +285,7 @@ def _left(
     effects: list[Effect] = []
     publisher, stream, _ = read.whole.identity
     ledger, _ = ledger_for(state, plan.type_id)
+    drafts = _drafts(state, plan, read, leaving)
     retained_from = len(leaving) - REMEMBERED
     for row, (message, data, columns, readers, hops) in enumerate(leaving):
         if readers:
@@ -297,53 +299,68 @@ def _left(
                 effects += deliveries(labels, Seen(1, shown, {}), [group.members])
         if isinstance(message, Publish):
             carried = None
-            if row >= retained_from and plan.entry is not None:
-                carried = _carried(plan, message, columns)
+            if row >= retained_from or (hops and not plan.signer):
+                whose, label = (publisher, stream), (message.sequence, message.published_at)
+                carried = Carried(plan.type_id, *whose, *label, 1, [], list(columns))
+            if row >= retained_from and carried is not None and plan.entry is not None:
                 state.retained.remember(RetainedFrame(carried, now, LOCAL, plan.entry.right))
-            effects += _published(state, plan, read, message, columns, hops, carried)
-            continue
-        if row >= retained_from:
-            remember_passing(state, message, plan.link.id, now)
-        if read.is_unread:
-            effects.append(Count("maia_frames_unread_total"))
-        # What is passed on as it came has one form: the bytes in which it came.
-        effects += [Send(link, data) for link in hops]
-        if isinstance(message, Carried):
-            for link in hops:
-                state.routes.spill.of(link).sent_bytes += len(data)
-            taken = 1 if readers or hops else 0
-            effects += note_arrival(state, plan.link, message, rows=1, taken=taken)
+            form = next(drafts) if hops and plan.signer else carried
+            effects += _published(state, plan, message, form, hops)
+        else:
+            if row >= retained_from:
+                remember_passing(state, message, plan.link.id, now)
+            if read.is_unread:
+                effects.append(Count("maia_frames_unread_total"))
+            effects += _passed_on(state, plan, message, data, hops, is_taken=bool(readers or hops))
     return effects
-
-
-def _carried(plan: Plan, message: Publish, columns: Sequence[Column]) -> Carried:
-    whose, label = (plan.publisher.key, plan.stream), (message.sequence, message.published_at)
-    return Carried(plan.type_id, *whose, *label, 1, [], list(columns))
 
 
 def _published(
-    state: BrokerState,
-    plan: Plan,
-    read: _Events,
-    message: Publish,
-    columns: Sequence[Column],
-    hops: Sequence[LinkId],
-    carried: Carried | None,
+    state: BrokerState, plan: Plan, message: Publish, form: Draft | Carried | None, hops: Sequence[LinkId]
 ) -> list[Effect]:
     """Return how an event of a publisher of this broker leaves for neighbours, and its answer."""
     effects: list[Effect] = []
-    if hops and plan.sealing is None:
-        data = encode_known(carried or _carried(plan, message, columns))
+    if isinstance(form, Draft):
+        effects += [send_once_signed(state, link, form.frame, form) for link in hops]
+    elif hops and form is not None:
+        data = encode_known(form)
         for link in hops:
             effects.append(Send(link, data))
             state.routes.spill.of(link).sent_bytes += len(data)
-    elif hops and plan.sealing is not None and read.keys is not None:
-        about = Publication(plan.publisher, plan.stream, message.sequence, message.published_at, 1)
-        draft = state.seals.sealer.draft(columns, about, keys=read.keys, level=plan.sealing.level)
-        effects += [send_once_signed(state, link, draft.frame, draft) for link in hops]
     effects.append(Send(plan.link.id, encode_known(Published(message.ref, message.sequence, 0))))
     effects.append(Count("maia_rows_published_total", 1))
     return effects
+
+
+def _passed_on(
+    state: BrokerState,
+    plan: Plan,
+    message: Carried | Sealed,
+    data: bytes,
+    hops: Sequence[LinkId],
+    *,
+    is_taken: bool,
+) -> list[Effect]:
+    """Return how an event of another broker goes on: in the bytes in which it came, its one form."""
+    effects: list[Effect] = [Send(link, data) for link in hops]
+    if isinstance(message, Carried):
+        for link in hops:
+            state.routes.spill.of(link).sent_bytes += len(data)
+        effects += note_arrival(state, plan.link, message, rows=1, taken=int(is_taken))
+    return effects
+
+
+def _drafts(state: BrokerState, plan: Plan, read: _Events, leaving: Sequence[_Leaving]) -> Iterator[Draft]:
+    """Return the events of a publisher sealed that go to a neighbour; what goes nowhere is not sealed."""
+    if read.keys is None or plan.sealing is None:
+        return iter(())
+    sealed = [(message, columns) for message, _, columns, _, hops in leaving if hops]
+    labels = [(message.sequence, message.published_at) for message, _ in sealed]
+    about = Publication(plan.publisher, plan.stream, 0, 0, 1)
+    columns = [one for _, one in sealed]
+    return iter(
+        seal_run(state.seals.sealer, labels, columns, about, keys=read.keys, level=plan.sealing.level)
+    )
 
 
 def _forced(frame: Frame, entry: Advertisement) -> dict[AttributeUid, Column]:

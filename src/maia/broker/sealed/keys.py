@@ -327,23 +327,17 @@ _EPOCHS_MAX: Final = 4096
 class Arrived:
     """A sealed frame from a neighbour, with what came along, where it came from, and how long it may wait."""
 
-    __slots__ = ("contents", "source", "until", "verified")
+    __slots__ = ("closed", "contents", "frame", "source", "until", "verified")
 
     def __init__(self, verified: VerifiedFrame, contents: list[OpenContent], source: LinkId) -> None:
         """Take note of a frame as it arrived, once its signature is verified."""
         self.verified, self.contents, self.source = verified, contents, source
+        self.closed: OpenedFrame = verified.opened
+        """The frame with nothing of it opened."""
+        self.frame: Sealed = verified.opened.frame
+        """The frame as it travels."""
         self.until: Instant | None = None
         """When it gives up, if it has begun to wait."""
-
-    @property
-    def closed(self) -> OpenedFrame:
-        """Return the frame with nothing of it opened."""
-        return self.verified.opened
-
-    @property
-    def frame(self) -> Sealed:
-        """Return the frame as it travels."""
-        return self.closed.frame
 
     @property
     def size(self) -> int:

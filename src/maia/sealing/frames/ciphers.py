@@ -183,6 +183,28 @@ def description(frame: Sealed) -> bytes:
     return _DOMAIN + said
 
 
+_BEFORE: Final = Struct(">B32s32s32s16s")
+_BEHIND: Final = Struct(">QqQII16sQI")
+
+
+class RunDescription:
+    """The same for whole frames of one stream, as `description` would say it of each."""
+
+    __slots__ = ("_before", "_epoch", "_rows")
+
+    def __init__(self, level: int, *whose: bytes, epoch: int, rows: int) -> None:
+        """Take what all frames of the run have in common: `whose` are type, publisher, signer and stream."""
+        self._before = _DOMAIN + _BEFORE.pack(level, *whose)
+        self._epoch, self._rows = epoch, rows
+
+    def of(self, sequence: int, published_at: int, mark: SealMark) -> bytes:
+        """Return what is said about the frame with this number, moment and mark."""
+        rows = self._rows
+        return self._before + _BEHIND.pack(
+            sequence, published_at, self._epoch, rows, rows, mark.instance, mark.counter, 0
+        )
+
+
 def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:
     """Return what all columns of a frame are bound to: its description, who sealed it, and what is left.
 
@@ -203,6 +225,7 @@ __all__ = [
     "Cipher",
     "EpochKeys",
     "NONCE_BYTES",
+    "RunDescription",
     "description",
     "frame_binding",
     "nonce",

@@ -145,7 +145,9 @@ def plaintext_of(part: OpenPart) -> bytes:
 def whole_plaintext(kind: int, data: bytes) -> bytes:
     """Return the same for a column of one block."""
     length = 1 + len(data)
-    return b"".join((_LENGTH_AND_KIND.pack(length, kind), data, _padding(length)))
+    whole = length + _LENGTH_BYTES
+    padding = _ZEROS[-whole % PADDED_TO] if whole < _FIRST_LARGE else _padding(length)
+    return b"".join((_LENGTH_AND_KIND.pack(length, kind), data, padding))
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -161,7 +163,11 @@ def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], s
 
     `starts` are those of `column_starts`, each of so many bytes.
     """
-    end = _end_of_content(plaintext)
+    end = _LENGTH_BYTES + int.from_bytes(plaintext[:_LENGTH_BYTES], "big")
+    if end > len(plaintext) or plaintext[end:] != (
+        _ZEROS[-end % PADDED_TO] if end < _FIRST_LARGE else _padding(end - _LENGTH_BYTES)
+    ):
+        raise BadContent("what was sealed is not padded in its one form")
     kind = starts.get(plaintext[_LENGTH_BYTES : _LENGTH_BYTES + start_bytes])
     if kind is None:
         raise BadContent("what was sealed is no column of its frame")

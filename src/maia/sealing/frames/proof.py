@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from operator import add
 from typing import Final
 
 from maia.credentials import BadSignature, Principal, SignedKind, principal_from_bytes, verify_signature
@@ -50,17 +51,19 @@ class BadFrameProof(BrokenCredential):
     code = "SEALING-PROOF"
 
 
-def frame_root(described: bytes, columns: Iterable[SealedColumn]) -> bytes:
+def frame_root(described: bytes, columns: Sequence[SealedColumn]) -> bytes:
     """Return the hash of a whole frame from its description and each column's uid and commitment."""
     # All lengths are fixed but those of uids, which say theirs.
-    said = [_named(column.uid) + column.commitment for column in columns]
+    names = _names(tuple([column.uid for column in columns]))
+    said = map(add, names, [column.commitment for column in columns])
     return sha256(b"".join((_ROOT, described, *said))).digest()
 
 
-@lru_cache(maxsize=8192)
-def _named(uid: str) -> bytes:
-    name = uid.encode()
-    return len(name).to_bytes(2, "big") + name
+@lru_cache(maxsize=4096)
+def _names(uids: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return the uids of a frame's columns, each with its length; frames of a type have the same."""
+    names = [uid.encode() for uid in uids]
+    return tuple([len(name).to_bytes(2, "big") + name for name in names])
 
 
 # ------------------------------------------------------------ several frames under one signature
@@ -82,6 +85,33 @@ def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
         level = [_node(level[at], level[at + 1]) for at in range(0, len(level), 2)]
         under = [under[at] + under[at + 1] for at in range(0, len(under), 2)]
     return level[0], paths
+
+
+def _top_of(frames: Sequence[Sealed], roots: Sequence[bytes]) -> bytes | None:
+    """Return the one hash to which the paths of frames lead, in the order of their places; None if none.
+
+    Two neighbours in the tree lead to the same from there on if each is what the other one's path says,
+    and the rest of their paths is equal: then one of them is followed.
+    """
+    level, depth = [(one.place, root, one.path) for one, root in zip(frames, roots, strict=True)], 0
+    while depth < len(level[0][2]):
+        above: list[tuple[int, bytes, list[bytes]]] = []
+        left: tuple[int, bytes, list[bytes]] = (-1, b"", [])
+        for one in level:
+            place, node, path = one
+            if len(path) <= depth:
+                return None
+            if place == left[0] + 1 and place & 1:
+                if (node, path[depth]) != (left[2][depth], left[1]) or path[depth + 1 :] != left[2][
+                    depth + 1 :
+                ]:
+                    return None
+                continue
+            other = path[depth]
+            above.append((place >> 1, _node(other, node) if place & 1 else _node(node, other), path))
+            left = one
+        level, depth = above, depth + 1
+    return level[0][1] if len(level) == 1 and level[0][0] == 0 and len(level[0][2]) == depth else None
 
 
 def _node(left: bytes, right: bytes) -> bytes:
@@ -122,6 +152,24 @@ class SignatureChecks:
             if not self._is_good(passed[-1]):
                 _verify(signer, node, frame.signature)
         self._remember(passed)
+        return signer
+
+    def check_run(self, frames: Sequence[Sealed], roots: Sequence[bytes]) -> Principal:
+        """Return the signer of frames of one signer, as `check` does; those signed together are one tree."""
+        by, signer = frames[0].signer, principal_from_bytes(frames[0].signer)
+        at = 0
+        while at < len(frames):
+            signature, end = frames[at].signature, at + 1
+            while end < len(frames) and frames[end].signature == signature:
+                end += 1
+            top = _top_of(frames[at:end], roots[at:end])
+            if top is None or any(frame.signer != by for frame in frames[at:end]):
+                for frame, root in zip(frames[at:end], roots[at:end], strict=True):
+                    self.check(frame, root)
+            elif not self._is_good((by, signature, top, 0)):
+                _verify(signer, top, signature)
+                self._remember([(by, signature, top, 0)])
+            at = end
         return signer
 
     def _is_good(self, known: tuple[object, ...]) -> bool:

@@ -157,13 +157,18 @@ class Sealer:
 
     def next_mark(self) -> SealMark:
         """Return a mark that no seal has had: the counter's next number, under this process's instance."""
+        return self.next_marks(1)[0]
+
+    def next_marks(self, count: int) -> list[SealMark]:
+        """Return as many marks, all under one instance."""
         if self._process != self._process_id():
             # A child of the process that counted so far. It goes on under keys of its own.
             self._begin()
-        if self._counter >= COUNTER_MAX:
+        first = self._counter + 1
+        if self._counter + count > COUNTER_MAX:
             raise SealerWornOut("this process has sealed as much as its keys bear")
-        self._counter += 1
-        return SealMark(self._instance, self._counter)
+        self._counter += count
+        return [SealMark(self._instance, number) for number in range(first, first + count)]
 
     # -------------------------------------------------------- sealing
 
