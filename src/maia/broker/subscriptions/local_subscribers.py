@@ -24,7 +24,7 @@ from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.authority import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue, Value
+from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
 from maia.policy.summaries import is_summarised
@@ -46,7 +46,7 @@ from maia.views.open_periods import GroupRoom
 from maia.views.plan import transforms
 from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.codec import encode_known
-from maia.wire.columns import Layout, frame_to_columns
+from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Author, Deliver, DeliverWithAuthor
 from maia.wire.messages import Column as WireColumn
@@ -371,14 +371,14 @@ class LocalSubscribers:
         read = {key: one.reader(all_rows, frame) for key, one in self.classes.items() if not one.is_kept}
         return {key: rows for key, rows in read.items() if rows}
 
-    def readers_of(self, event: Mapping[AttributeUid, Value], layout: Layout) -> list[SubscriberGroup] | None:
+    def readers_of(self, event: Event) -> list[SubscriberGroup] | None:
         """Return the classes that see an event, in the order of `matched`; None if one sees it otherwise.
 
         Otherwise than as the columns that its one window shows.
         """
         classes, tests = self.classes, self._tests
         if len(classes) > READ_ONE_BY_ONE:
-            found = [classes[key] for key in self.matched(layout.frame_of_one(event))]
+            found = [classes[key] for key in self.matches.match(event)]
         else:
             found = []
             for key, group in classes.items():
