@@ -325,6 +325,7 @@ class LocalSubscribers:
         gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
         Deliveries to a class are put on `record` first.
         """
+        labels: Labels | None = None  # the same for all classes, and made once
         for key, rows in self.matched(transit.matched).items():
             view_class = self.classes[key]
             if missing and not missing.isdisjoint(view_class.asks):
@@ -343,7 +344,8 @@ class LocalSubscribers:
                 if taken is not None:
                     taken.update(rows)
                 record(members, transit, seen)
-                yield from deliveries(transit.labels, seen, members)
+                labels = labels or transit.labels
+                yield from deliveries(labels, seen, members)
 
     def take_left_out(self) -> int:
         """Return how many events were left out of summaries since this was asked last."""
