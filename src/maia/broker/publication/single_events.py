@@ -71,7 +71,7 @@ def publish_single(  # noqa: PLR0912 - one call in the place of many
     if event is None or (test is not None and not test(event)):
         return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
-    readers = [] if audience is None else audience.readers_of(event, layout)
+    readers = [] if audience is None else audience.readers_of(event)
     if readers is None or not state.routes.seen.take_next(publisher, stream, sequence):
         return None
     # From here on nothing is left to the path any more.

@@ -25,7 +25,7 @@ from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.authority import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue, Value
+from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
 from maia.policy.view import asks_of, converts_to, is_summarised, keeps, kinds_shown
@@ -46,7 +46,7 @@ from maia.views.open_periods import GroupRoom
 from maia.views.plan import transforms
 from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.codec import encode_known
-from maia.wire.columns import Layout, frame_to_columns
+from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Author, Deliver, DeliverWithAuthor
 from maia.wire.messages import Column as WireColumn
@@ -425,6 +425,7 @@ class LocalSubscribers:
         gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
         Deliveries to a class are put on `record` first.
         """
+        labels: Labels | None = None  # the same for all classes, and made once
         for key, rows in self.matched(transit.matched).items():
             view_class = self.classes[key]
             if missing and not missing.isdisjoint(view_class.asks):
@@ -442,7 +443,8 @@ class LocalSubscribers:
                 if taken is not None:
                     taken.update(rows)
                 record(members, transit, seen)
-                yield from deliveries(transit.labels, seen, members)
+                labels = labels or transit.labels
+                yield from deliveries(labels, seen, members)
 
     def take_left_out(self) -> int:
         """Return how many events were left out of summaries since this was asked last."""
@@ -470,14 +472,14 @@ class LocalSubscribers:
         read = {key: one.reader(all_rows, frame) for key, one in self.classes.items() if not one.is_kept}
         return {key: rows for key, rows in read.items() if rows}
 
-    def readers_of(self, event: Mapping[AttributeUid, Value], layout: Layout) -> list[SubscriberGroup] | None:
+    def readers_of(self, event: Event) -> list[SubscriberGroup] | None:
         """Return the classes that see an event, in the order of `matched`; None if one sees it otherwise.
 
         Otherwise than as the columns that its one window shows.
         """
         classes, tests = self.classes, self._tests
         if len(classes) > READ_ONE_BY_ONE:
-            found = [classes[key] for key in self.matched(layout.frame_of_one(event))]
+            found = [classes[key] for key in self.matches.match(event)]
         else:
             found = []
             for key, group in classes.items():

@@ -9,12 +9,13 @@ apart, the bit says "perhaps", and `Doubts` knows better.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -175,7 +176,6 @@ _CLASSES: Final[Mapping[Kind, type]] = {
     Kind.BYTES: bytes,
 }
 _AS_THEY_ARE: Final = frozenset(kind for kind in Kind if not is_faithful(kind))
-_FEW: Final = 4096
 _NULLS: Final = frozenset((type(None),))
 
 
@@ -184,13 +184,10 @@ class _Segment:
     """The ranks of one kind: `start` lies below the first break, and each break begins one more."""
 
     start: int
-    # Any: int64 order codes for faithful kinds, a sorted list of strings or bytes for the others.
-    breaks: Any
-    few: list[Any] | None
-    """The same breaks as a list, in which one value is found faster; not for very many, to save room.
-
-    Strings and bytes are kept as a list alone, so there it is the very same object.
-    """
+    # Any: a sorted list of strings or bytes.
+    breaks: array[int] | list[Any]
+    """Order codes for faithful kinds, side by side: one event finds its place with few looks at memory."""
+    is_coded: bool
 
     @property
     def end(self) -> int:
@@ -247,10 +244,13 @@ class Ranks:
         if segment is None:
             kind_of(value)  # refuses what is no value at all
             return _OTHER_KIND
-        asked = value if segment.few is segment.breaks else _checked_code(value)
-        if segment.few is not None:
-            return segment.start + bisect_right(segment.few, asked)
-        return segment.start + int(segment.breaks.searchsorted(asked, "right"))
+        asked: Any = value  # Any: a present value of the segment's class, or the code of one
+        if segment.is_coded:
+            if type(asked) is float:
+                asked = _checked_code(asked)
+            elif not INT_MIN <= asked <= INT_MAX:
+                raise BadValue("an int is outside 64 bits")
+        return segment.start + bisect_right(segment.breaks, asked)
 
     def of_column(self, kind: Kind, values: Sequence[Value]) -> _Numbers:
         """Return the rank of each value of a column that was declared as `kind`."""
@@ -274,9 +274,7 @@ class Ranks:
         if segment is None:
             return np.full(len(values), _OTHER_KIND, np.int64)
         if kind not in _AS_THEY_ARE:
-            codes = _codes(kind, values)
-            found: _Numbers = segment.breaks.searchsorted(codes, "right").astype(np.int64)
-            return found + segment.start
+            return _found_in(segment, _codes(kind, values))
         known = {value: segment.start + bisect_right(segment.breaks, value) for value in set(values)}
         return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
 
@@ -302,18 +300,24 @@ def _segment(start: int, kind: Kind, spans: KindSpans) -> _Segment:
     afters = spans.afters[~spans.is_open]
     if kind in _AS_THEY_ARE:
         texts = sorted(set(chain(spans.firsts, afters)))
-        return _Segment(start, texts, texts)
+        return _Segment(start, texts, is_coded=False)
     codes = np.unique(np.concatenate([spans.firsts, afters]))
-    return _Segment(start, codes, codes.tolist() if len(codes) <= _FEW else None)
+    return _Segment(start, array("q", codes.tobytes()), is_coded=True)
 
 
 def _positions(kind: Kind, segment: _Segment, values: npt.NDArray[Any]) -> _Numbers:
     # Any: see `KindSpans`. Every value is one of the breaks, so its rank begins with it.
     if kind not in _AS_THEY_ARE:
-        found: _Numbers = segment.breaks.searchsorted(values, "right").astype(np.int64)
-        return found + segment.start
+        return _found_in(segment, values)
     place = {value: segment.start + 1 + at for at, value in enumerate(segment.breaks)}
     return np.fromiter((place.get(value, segment.end) for value in values), np.int64, len(values))
+
+
+def _found_in(segment: _Segment, codes: npt.NDArray[Any]) -> _Numbers:
+    # Any: order codes, as `_Values` holds them.
+    breaks = np.frombuffer(cast("array[int]", segment.breaks), np.int64)
+    found: _Numbers = breaks.searchsorted(codes, "right").astype(np.int64)
+    return found + segment.start
 
 
 def _codes(kind: Kind, values: Sequence[Any]) -> _Numbers:
@@ -330,15 +334,10 @@ def _codes(kind: Kind, values: Sequence[Any]) -> _Numbers:
     return np.where(bits >= 0, bits, CODE_MIN - bits)
 
 
-def _checked_code(value: Any) -> int:
-    # Any: a present value of a faithful kind.
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise BadValue("a float is not a finite number")
-        return code_of(value)
-    if not INT_MIN <= value <= INT_MAX:
-        raise BadValue("an int is outside 64 bits")
-    return int(value)
+def _checked_code(value: float) -> int:
+    if not isfinite(value):
+        raise BadValue("a float is not a finite number")
+    return code_of(value)
 
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -346,6 +345,7 @@ _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 PAGE_BITS: Final = 6
 PAGE: Final = 1 << PAGE_BITS
+_WORD_BYTES: Final = 8
 CELLS_MIN: Final = 4
 """With fewer cells than this, an attribute is better left without bitmaps."""
 
@@ -360,6 +360,9 @@ class Bitmaps:
     cell_of_rank: npt.NDArray[np.int32] | None
     words: Words
     pages: Words
+    page_rows: bytes = field(repr=False)
+    """The same pages, cell by cell: a single event reads its row without starting an array operation."""
+    row_bytes: int
 
     @classmethod
     def of(
@@ -376,15 +379,12 @@ class Bitmaps:
         np.bitwise_xor.at(toggles, (lasts + 1, pages), bits)
         np.bitwise_xor.accumulate(toggles, axis=0, out=toggles)
         words = toggles[:cells]
-        return cls(cell_of_rank, words, pages_of(words))
+        has_bits = pages_of(words)
+        return cls(cell_of_rank, words, has_bits, has_bits.tobytes(), has_bits.shape[1] * _WORD_BYTES)
 
     def cells(self, ranks: _Numbers) -> _Numbers:
         """Return the cells of some ranks."""
         return ranks if self.cell_of_rank is None else self.cell_of_rank[ranks].astype(np.int64)
-
-    def cell(self, rank: int) -> int:
-        """Return the cell of one rank."""
-        return rank if self.cell_of_rank is None else self.cell_of_rank.item(rank)
 
 
 class Doubts:

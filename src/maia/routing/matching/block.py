@@ -252,13 +252,13 @@ class Block(Generic[Key]):
 
     # ------------------------------------------------------------ one event
 
-    def ids_matching(self, event: Event) -> Iterator[Key]:
-        """Yield the filters that admit one event, once for each alternative that does."""
-        ranks = [attribute.ranks.of(event.get(attribute.uid)) for attribute in self._mapped]
-        ids = self.contents.ids
-        for slot in slots_for_event(self._mapped, ranks, pages=self._live_pages, words=self._live_words):
-            if not self._has_more_to_ask.item(slot) or self._passes_the_rest(slot, event):
-                yield ids[slot]
+    def ids_matching(self, event: Event) -> list[Key]:
+        """Return the filters that admit one event, once for each alternative that does."""
+        slots = slots_for_event(self._mapped, event, pages=self._live_pages, words=self._live_words)
+        if not slots:
+            return []
+        ids, has_more = self.contents.ids, self._has_more_to_ask
+        return [ids[slot] for slot in slots if not has_more.item(slot) or self._passes_the_rest(slot, event)]
 
     def _passes_the_rest(self, slot: int, event: Event) -> bool:
         """Ask what the bitmaps do not know about a slot."""

@@ -85,6 +85,7 @@ class MatchIndex(Generic[Key]):
         "_growth",
         "_hopeless",
         "_is_asked",
+        "_is_settled",
         "_known",
         "_readings",
         "_topics",
@@ -100,6 +101,8 @@ class MatchIndex(Generic[Key]):
         self._known = KnownAttributes()
         self._readings = 0
         self._is_asked = False
+        self._is_settled = False
+        """Whether nothing waits, grows or has left since the last question."""
         self._growth: Growth[Key] | None = None
         self._topics: dict[AttributeUid, TopicIndex[Key]] = {}
 
@@ -128,6 +131,7 @@ class MatchIndex(Generic[Key]):
             if self._topics[uid].add(key, patterns):
                 return
         self._waiting[key] = predicate
+        self._is_settled = False
         if self._is_asked and len(self._waiting) >= AHEAD:
             self._build()
         self._go_on()
@@ -142,16 +146,20 @@ class MatchIndex(Generic[Key]):
             topics.remove(key)
         else:
             self._block_of(key).discard(key)
+            self._is_settled = False
             if self._growth is not None:
                 self._growth.left.append(key)
                 self._go_on()
 
     def match(self, event: Event) -> set[Key]:
         """Return the identifiers of all filters that admit `event`."""
-        self._settle(events=1)
-        found = {key for key, wanted in self._waiting.items() if admits(wanted, event)}
+        if not self._is_settled:
+            self._settle(events=1)
+        found: set[Key] = set()
         for block in self._blocks:
             found.update(block.ids_matching(event))
+        if self._waiting:
+            found.update([key for key, wanted in self._waiting.items() if admits(wanted, event)])
         for uid, topics in self._topics.items():
             if isinstance(path := event.get(uid), str):
                 found.update(topics.match(path))
@@ -161,6 +169,9 @@ class MatchIndex(Generic[Key]):
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
         if not self._waiting and not self._blocks:
             return self._rows_by_topic(frame) if self._topics else {}
+        if frame.rows == 1:
+            event = {uid: column.values[0] for uid, column in frame.columns.items()}
+            return {key: [0] for key in self.match(event)}
         if frame.rows <= FEW_ROWS:
             return self._match_row_by_row(frame)
         self._settle(events=frame.rows)
@@ -228,6 +239,7 @@ class MatchIndex(Generic[Key]):
         for block in self._settled_blocks():
             if block.live * _GROWTH < len(block):
                 self._replace([block])
+        self._is_settled = not self._waiting and self._growth is None
 
     def _build(self) -> None:
         """Make a block of all that waits, and one of it and of every block that is not much larger."""

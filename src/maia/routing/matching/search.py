@@ -13,7 +13,16 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maia.routing.matching.bitmaps import PAGE, PAGE_BITS, Bitmaps, MappedAttribute, Slots, Words, bits_of
+from maia.events import Event
+from maia.routing.matching.bitmaps import (
+    PAGE,
+    PAGE_BITS,
+    Bitmaps,
+    MappedAttribute,
+    Slots,
+    Words,
+    bits_of,
+)
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -127,56 +136,48 @@ def _spread(words: Words) -> Iterator[tuple[_Numbers, _Numbers]]:
 
 
 _FEW_PAGES: Final = 48
-_SHORT: Final = 256
-"""With so many pages, reading all of them in a row costs less than choosing some."""
 
 _Place: TypeAlias = tuple[MappedAttribute, int, int]
 """An attribute, and the event's rank and cell there."""
 
 
 def slots_for_event(
-    attributes: Sequence[MappedAttribute], ranks: Sequence[int], *, pages: Words, words: Words
+    attributes: Sequence[MappedAttribute], event: Event, *, pages: Words, words: Words
 ) -> list[int]:
-    """Return the slots that are set in `words` and accept the event's rank of every attribute.
+    """Return the slots that are set in `words` and accept what the event has of every attribute.
 
-    `pages` says which of the `words` are not zero.
+    `pages` says which of the `words` are not zero. An event that no page can hold a match for has often read
+    one short row of each attribute, and is done.
     """
-    places = [(one, rank, one.bitmaps.cell(rank)) for one, rank in zip(attributes, ranks, strict=True)]
-    if len(words) <= _SHORT:
-        return _in_all_pages(places, words)
     left = int.from_bytes(pages.tobytes(), "little")
-    for one, _, cell in places:
-        left &= int.from_bytes(one.bitmaps.pages[cell].tobytes(), "little")
-        if not left:
-            return []
-    if left.bit_count() > _FEW_PAGES:
-        return _in_many_pages(places, left, words)
-    return list(_in_few_pages(places, left, words))
-
-
-def _in_all_pages(places: Sequence[_Place], words: Words) -> list[int]:
-    found = words.copy()
-    for one, _, cell in places:
-        found &= one.bitmaps.words[cell]
-    left = int.from_bytes(found.tobytes(), "little")
+    places: list[_Place] = []
+    for one in attributes:
+        rank, bitmaps = one.ranks.of(event.get(one.uid)), one.bitmaps
+        cell = rank if bitmaps.cell_of_rank is None else bitmaps.cell_of_rank.item(rank)
+        start = cell * bitmaps.row_bytes
+        left &= int.from_bytes(bitmaps.page_rows[start : start + bitmaps.row_bytes], "little")
+        places.append((one, rank, cell))
     if not left:
         return []
-    doubtful = [(one.doubts, rank) for one, rank, _ in places if one.doubts is not None]
-    return [slot for slot in _bits(left) if all(doubts.accept_one(slot, rank) for doubts, rank in doubtful)]
+    in_pages = _in_few_pages if left.bit_count() <= _FEW_PAGES else _in_many_pages
+    return in_pages(places, left, words)
 
 
-def _in_few_pages(places: Sequence[_Place], left: int, words: Words) -> Iterator[int]:
-    doubtful = [(one.doubts, rank) for one, rank, _ in places if one.doubts is not None]
-    for page in _bits(left):
+def _in_few_pages(places: Sequence[_Place], left: int, words: Words) -> list[int]:
+    found: list[int] = []
+    while left:
+        lowest = left & -left
+        left ^= lowest
+        page = lowest.bit_length() - 1
         word = words.item(page)
         for one, _, cell in places:
             word &= one.bitmaps.words.item(cell, page)
             if not word:
                 break
-        for bit in _bits(word):
-            slot = page * PAGE + bit
-            if all(doubts.accept_one(slot, rank) for doubts, rank in doubtful):
-                yield slot
+        else:
+            found += [page * PAGE + bit for bit in _bits(word)]
+    doubtful = [(one.doubts, rank) for one, rank, _ in places if one.doubts is not None] if found else []
+    return [slot for slot in found if all(doubts.accept_one(slot, rank) for doubts, rank in doubtful)]
 
 
 def _in_many_pages(places: Sequence[_Place], left: int, words: Words) -> list[int]:
