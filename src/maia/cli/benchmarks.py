@@ -1,4 +1,4 @@
-"""`maia bench`: run a benchmark by its number or name."""
+"""`maia bench`: run a benchmark by its number or name, or measure growth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maia.errors import Unavailable
 
 __all__ = ["EXAMPLES", "bench"]
 
-EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench decision --quick --json"
+EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench 5-7; maia bench growth --quick"
 
 
 class BenchmarksNotHere(Unavailable):
@@ -25,7 +25,10 @@ class BenchmarksNotHere(Unavailable):
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NUMBER|NAME]...", help="Which; default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NUMBER|NAME]...", help="Which: 3, 5-7, decision, growth; default: all but growth."
+        ),
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Few rounds, nothing is kept.")] = False,
