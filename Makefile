@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws agreement bench load profile walks docs lock clean environment compiled prepared
+.PHONY: help demo test spark check laws agreement bench growth load profile walks docs lock clean environment compiled prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -10,7 +10,7 @@ MINUTES ?= 10
 LANES ?= 4
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
-TYPED := src/maia tools bench/harness.py bench/harness_report.py bench/__main__.py
+TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
 	spark spark.governed.table client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
@@ -67,8 +67,11 @@ agreement: environment ## Compare live deliveries with governed tables and SQL v
 	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
 		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
 
-bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--quick for a smoke test)
+bench: environment ## Run the benchmarks, or some: NAMES="3 5-7 decision"; says how long it takes (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
+
+growth: environment ## Measure how cost grows with subscriptions, wallets, key groups, brokers, rows (NAMES=, ARGS=--quick)
+	@$(BIN)/python bench/growth.py $(NAMES) $(ARGS)
 
 load: environment ## Put one broker under load for MINUTES=10, on loopback (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench/load.py --minutes $(MINUTES) $(ARGS)

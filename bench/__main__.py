@@ -1,12 +1,14 @@
-"""Which benchmarks run now? `python bench [NUMBER or NAME …]`, and `--help` for the rest."""
+"""Which benchmarks run now, and how long will that take? `python bench [NUMBER or NAME …]`, and `--help`."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -25,7 +27,9 @@ from harness import (
     load_average,
     run_benchmark,
 )
-from harness_report import PAGE, draw, keep, performance_page, print_table, this_machine
+from harness_report import duration, forecast, keep, last_took_s, print_table, this_machine
+from performance_page import write_page
+from plots import draw_ratios
 
 ON_STDERR = Console(stderr=True)
 
@@ -33,6 +37,9 @@ ON_STDERR = Console(stderr=True)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that the command line names; return the exit code."""
     asked = _parser().parse_args(arguments)
+    if asked.names == ["growth"]:
+        flags = [flag for flag in ("--quick", "--json") if getattr(asked, flag[2:])]
+        return int(importlib.import_module("growth").main(flags))
     try:
         benchmarks = chosen(all_benchmarks(), asked.names)
     except UnknownBenchmark as unknown:
@@ -41,16 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.list:
         _list(benchmarks, as_json=asked.json)
     elif asked.page:
-        PAGE.write_text(performance_page(), encoding="utf-8")
+        write_page()
     else:
         quick = replace(QUICK, first_alone=asked.first)
-        _run_all(benchmarks, effort=quick if asked.quick or asked.first else THOROUGH, as_json=asked.json)
+        effort = quick if asked.quick or asked.first else THOROUGH
+        if not effort.quick:
+            many = f"{len(benchmarks)} benchmarks" if len(benchmarks) > 1 else f"#{benchmarks[0].number}"
+            ON_STDERR.print(f"{many}: {forecast(benchmarks)}", highlight=False)
+        _run_all(benchmarks, effort=effort, as_json=asked.json)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench", description="Run Maia's benchmarks. Name none to run all.")
-    parser.add_argument("names", nargs="*", metavar="NUMBER|NAME")
+    parser = argparse.ArgumentParser(
+        prog="bench", description="Run Maia's benchmarks, or `growth`. Name none to run all."
+    )
+    parser.add_argument("names", nargs="*", metavar="NUMBER|5-9|NAME")
     parser.add_argument("--list", action="store_true", help="list the benchmarks and stop")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--quick", action="store_true", help="smoke test: few rounds, nothing is kept")
@@ -61,42 +74,47 @@ def _parser() -> argparse.ArgumentParser:
 
 def _list(benchmarks: Sequence[Benchmark], *, as_json: bool) -> None:
     for benchmark in benchmarks:
-        named = {"bench": benchmark.number, "name": benchmark.name, "about": benchmark.about}
-        print(
-            json.dumps(named) if as_json else f"{benchmark.number:>3}  {benchmark.name:<24} {benchmark.about}"
-        )
+        took = last_took_s(benchmark)
+        if as_json:
+            named = {"bench": benchmark.number, "name": benchmark.name, "about": benchmark.about}
+            print(json.dumps(named | {"took_s": took}))
+        else:
+            length = "" if took is None else duration(took)
+            print(f"{benchmark.number:>3}  {benchmark.name:<24} {length:>9}  {benchmark.about}")
 
 
 def _run_all(benchmarks: Sequence[Benchmark], *, effort: Effort, as_json: bool) -> None:
-    for benchmark in benchmarks:
+    for place, benchmark in enumerate(benchmarks):
         load_before, busy = load_average(), busy_cores()
         if busy > BUSY_CORES_WORTH_A_WARNING:
             ON_STDERR.print(f"warning: other work keeps {busy:.1f} cores busy, expect wide intervals")
-        results = _run_one(benchmark, effort=effort, as_json=as_json)
+        label = f"#{benchmark.number} {benchmark.name}"
+        if not effort.quick:
+            label = f"{place + 1}/{len(benchmarks)} ({forecast(benchmarks[place:])} left) {label}"
+            if not ON_STDERR.is_terminal:
+                ON_STDERR.print(label, highlight=False)
+        started = monotonic()
+        results = _run_one(benchmark, label, effort=effort, as_json=as_json)
         if not as_json:
             print_table(benchmark, results)
         if not effort.quick:
-            keep(
-                benchmark,
-                results,
-                this_machine(load_before=load_before, load_after=load_average(), busy=busy),
-            )
+            machine = this_machine(load_before=load_before, load_after=load_average(), busy=busy)
+            keep(benchmark, results, machine, took_s=monotonic() - started)
             if benchmark.plot:
-                draw(benchmark, results)
-            PAGE.write_text(performance_page(), encoding="utf-8")
+                draw_ratios(benchmark, results)
+            write_page()
 
 
-def _run_one(benchmark: Benchmark, *, effort: Effort, as_json: bool) -> list[Answer]:
+def _run_one(benchmark: Benchmark, label: str, *, effort: Effort, as_json: bool) -> list[Answer]:
     results: list[Answer] = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=ON_STDERR, transient=True, disable=not ON_STDERR.is_terminal) as progress:
-        bar = progress.add_task(f"#{benchmark.number} {benchmark.name}: preparing", total=None)
+        bar = progress.add_task(f"{label}: preparing", total=None)
         done: dict[str, int] = {}
 
         def show(case: str) -> None:
             done[case] = done.get(case, 0) + 1
-            described = f"#{benchmark.number} {benchmark.name}: {case}, round {done[case]}/{effort.rounds}"
-            progress.update(bar, description=described)
+            progress.update(bar, description=f"{label}: {case}, round {done[case]}/{effort.rounds}")
 
         for result in run_benchmark(benchmark, effort, show):
             results.append(result)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from harness import Benchmark, Case, Figure, at_least, at_most
 from hop_counting import Counted, OurNetwork, PastryNetwork, count_hops, hops, kept_sizes, random_ids, routes
+from plots import save, subplots
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "bench-08.svg"
 GROUPS = 50
 PAPER = {3: (9.0, 30.8), 10: (24.2, 251.0)}
 WITHIN = 0.10
@@ -137,13 +136,7 @@ def _growth(by_size: dict[int, tuple[float, int, float, float, float]]) -> Itera
 def _draw(
     counted: Sequence[Sequence[Counted]], large: Sequence[Sequence[Counted]], averages: dict[int, float]
 ) -> None:
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "maia"  # the same results give the same file
-    from matplotlib import pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    figure, (left, right) = subplots(1, 2, size=(10, 4))
     along = np.arange(1, GROUPS + 1)
     for placed, line, size in ((counted, "-", "2,000"), (large, ":", "10,000")):
         mean = _mean([count for network in placed for count in network])
@@ -161,9 +154,7 @@ def _draw(
         xscale="log", xlabel="brokers", ylabel="hops to the rendezvous node", title="Growth", ylim=(0, 4)
     )
     right.legend(fontsize=7)
-    PICTURE.parent.mkdir(exist_ok=True)
-    figure.savefig(PICTURE, bbox_inches="tight", metadata={"Date": None})
-    plt.close(figure)
+    save(figure, "bench-08")
 
 
 BENCH = Benchmark(

@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from time import monotonic, process_time, sleep
@@ -30,8 +31,9 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import busy_cores, load_average
-from harness_report import PAGE, budget_rows, keep_budget, performance_page, this_machine
+from harness_report import BUDGET_FILE, budget_rows, keep_record, this_machine
 from live_network import WINDOW_EVENTS, BrokerProcess, broker_process, maia_line, new_world
+from performance_page import write_page
 
 SAMPLE_S = 0.001
 WHERE = "MAIA_BENCH_SAMPLES"
@@ -202,8 +204,9 @@ def main() -> None:
     }
     _print(budgets)
     if not quick:
-        keep_budget(budgets, this_machine(load_before=load_before, load_after=load_average(), busy=busy))
-        PAGE.write_text(performance_page(), encoding="utf-8")
+        machine = this_machine(load_before=load_before, load_after=load_average(), busy=busy)
+        keep_record(BUDGET_FILE, {"budgets": budgets, "machine": asdict(machine)})
+        write_page()
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maia.types import SealingLevel
+from plots import save, subplots
 from sealed_path import Proof, Setting, side
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "images" / "figure-7-8.svg"
 RESULT = ROOT / "bench" / "results" / "figure-7-8.json"
 PAPER = {1: 0.46, 10: 0.117}
 WAYS: dict[str, tuple[SealingLevel | None, Proof]] = {
@@ -78,13 +78,7 @@ def _seconds(run: Callable[[], object], calls: int) -> float:
 
 def draw(found: dict[str, dict[str, dict[str, float]]]) -> None:
     """Draw throughput on the left and its share of the plaintext throughput on the right."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "maia"
-    from matplotlib import pyplot as plt
-
-    figure, rows = plt.subplots(len(found), 2, figsize=(9, 7), sharex=True)
+    figure, rows = subplots(len(found), 2, size=(9, 7), sharex=True)
     for (shape, points), (left, right) in zip(found.items(), rows, strict=True):
         numbers = [int(number) for number in points]
         for way in WAYS:
@@ -105,8 +99,7 @@ def draw(found: dict[str, dict[str, dict[str, float]]]) -> None:
     for axes in rows[-1]:
         axes.set_xlabel("attributes of 30 characters")
     figure.tight_layout()
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    save(figure, "figure-7-8")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from pathlib import Path
 from b07_plaintext_cache import side
 from harness import Side
 from maia.types import SealingLevel
+from plots import save, subplots
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "images" / "figure-7-9.svg"
 RESULT = ROOT / "bench" / "results" / "figure-7-9.json"
 PAPER = {1: 3.7, 25: 2.5}
 WAYS = {"one hop": False, "hop and delivery, proved": True}
@@ -60,13 +60,7 @@ def _seconds(way: Side) -> float:
 
 def draw(found: dict[str, dict[str, float]]) -> None:
     """Draw both ways and the paper's two numbers."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "maia"
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = subplots(size=(7, 4))
     for way, points in found.items():
         axes.plot(
             [int(number) for number in points], list(points.values()), marker="o", markersize=3, label=way
@@ -79,8 +73,7 @@ def draw(found: dict[str, dict[str, float]]) -> None:
     axes.set_xlabel("attributes of 30 characters")
     axes.legend(fontsize=8)
     figure.tight_layout()
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    save(figure, "figure-7-9")
 
 
 if __name__ == "__main__":

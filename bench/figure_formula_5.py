@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from random import Random
 
 from b39_aggregation import EVENT_BYTES, RANGE, Costs, offices, sightings
 from maia.routing.aggregation.budget import begin, observe
 from maia.routing.aggregation.curve import Point, fitted, spill_curve
+from plots import save, subplots
 
-ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "images" / "formula-5.svg"
 PER_PERIOD = 4000
 
 
@@ -46,18 +44,12 @@ def main(quick: bool) -> None:
 
 def draw(points: list[Point], costs: Costs, settled: int, events: int) -> None:
     """Draw spill against size, and the cost of both."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "maia"
-    from matplotlib import pyplot as plt
-
     fit = fitted(points)
     assert fit is not None
     sizes = [one.size for one in points]
     spilled = [one.spilled / events for one in points]
     middle = points[len(points) // 2]
-    figure, (above, below) = plt.subplots(2, 1, figsize=(7, 6), sharex=True)
+    figure, (above, below) = subplots(2, 1, size=(7, 6), sharex=True)
     above.loglog(sizes, [one or None for one in spilled], "o", markersize=3, label="measured")
     above.loglog(
         sizes,
@@ -84,8 +76,7 @@ def draw(points: list[Point], costs: Costs, settled: int, events: int) -> None:
     below.set_xlabel("bytes of the aggregate")
     below.legend(fontsize=8)
     figure.tight_layout()
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    save(figure, "formula-5")
 
 
 if __name__ == "__main__":

@@ -319,7 +319,7 @@ def all_benchmarks(folder: Path = BENCH_FOLDER) -> list[Benchmark]:
 
 
 def chosen(benchmarks: Sequence[Benchmark], wanted: Sequence[str]) -> list[Benchmark]:
-    """Return the benchmarks with these numbers or names, or all of them when none is named.
+    """Return the benchmarks with these numbers (`5-9` is five of them) or names, or all when none is named.
 
     Two benchmarks may share a number: they are halves of one question.
     """
@@ -328,8 +328,9 @@ def chosen(benchmarks: Sequence[Benchmark], wanted: Sequence[str]) -> list[Bench
 
 def _called(benchmarks: Sequence[Benchmark], wanted: str) -> list[Benchmark]:
     plain = wanted.lstrip("#")
-    number = int(plain) if plain.isdecimal() else None
-    found = [one for one in benchmarks if one.name == plain or one.number == number]
+    span = re.fullmatch(r"(\d+)(?:-(\d+))?", plain)
+    numbers = range(int(span[1]), int(span[2] or span[1]) + 1) if span else range(0)
+    found = [one for one in benchmarks if one.name == plain or one.number in numbers]
     if not found:
         raise UnknownBenchmark(wanted, benchmarks)
     return found

@@ -36,7 +36,7 @@ from pathlib import Path
 
 from b38_hostile_minute import Found, hostile_minute
 from harness import busy_cores, load_average
-from harness_report import keep_load, this_machine
+from harness_report import LOAD_FILE, keep_record, this_machine
 from live_network import (
     EVERY_EVENT,
     FRAME_ROWS,
@@ -222,7 +222,8 @@ def main() -> int:
         _print(report)
     if not asked.quick and plan == Plan():
         machine = this_machine(load_before=before, load_after=load_average(), busy=busy)
-        keep_load(_found(report), report.checks(), machine)
+        found = {"found": _found(report), "kept": report.checks(), "machine": asdict(machine)}
+        keep_record(LOAD_FILE, found)
     return 0 if all(report.checks().values()) else 1
 
 

@@ -1,4 +1,4 @@
-"""`maia bench`: run a benchmark by its number or name."""
+"""`maia bench`: run a benchmark by its number or name, or measure growth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 import maia
 from maia.errors import Unavailable
 
-EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench decision --quick --json"
+EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench 5-7; maia bench growth --quick"
 
 
 class BenchmarksNotHere(Unavailable):
@@ -23,7 +23,10 @@ class BenchmarksNotHere(Unavailable):
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NUMBER|NAME]...", help="Which; default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NUMBER|NAME]...", help="Which: 3, 5-7, decision, growth; default: all but growth."
+        ),
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Few rounds, nothing is kept.")] = False,

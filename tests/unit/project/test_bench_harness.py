@@ -141,6 +141,7 @@ def test_benchmarks_are_found_by_number_and_by_name(harness):
     )
     assert harness.chosen([one, two], ["2", "#1", "cold"]) == [two, one, two]
     assert harness.chosen([one, two], []) == [one, two]
+    assert harness.chosen([one, two], ["1-2"]) == [one, two]
     half = replace(two, name="other-half")
     assert harness.chosen([one, two, half], ["2"]) == [two, half]
     with pytest.raises(harness.UnknownBenchmark, match="no benchmark is called `3`"):

@@ -98,6 +98,16 @@ def test_a_benchmark_on_spark_answers(bench, number, capsys):
     assert_answers(answered, number)
 
 
+def test_growth_is_measured_for_every_subject(bench, capsys):
+    assert bench(["growth", "--quick", "--json"]) == 0
+    curves = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    subjects = {"subscriptions", "wallets", "key-groups", "brokers", "log-rows"}
+    assert {curve["subject"] for curve in curves} == subjects
+    assert all(cost > 0 for curve in curves for _, cost in curve["points"])
+    beyond = {curve["subject"] for curve in curves if curve["extrapolated"]}
+    assert beyond == {"log-rows"}
+
+
 def test_an_unknown_benchmark_is_answered_with_a_sentence():
     done = subprocess.run(
         [sys.executable, str(BENCH), "no-such"], capture_output=True, text=True, check=False
