@@ -14,7 +14,7 @@ from maia.gateway.server import process
 from maia.gateway.server.account_folder import AccountFolder
 from maia.net.observer import QuietRecords
 from maia.predicates import ALWAYS, Comparison, Operator
-from support.mqtt_city import City, grant, mqtt_city
+from support.mqtt_city import City, grant, mqtt_city, taken
 from support.nursery import Forked
 from support.processes import running_maia, until
 
@@ -125,6 +125,16 @@ def test_a_lasting_session_misses_nothing_and_shared_subscriptions_share(tmp_pat
                 again = await city.mqtt("office", f"lasting {version}", **named)
                 found = [json.loads((await again.message())[1])["plate"] for _ in range(3)]
                 assert found == ["0", "1", "2"]
+                # A link to the broker that breaks loses nothing, repeats nothing and changes no order.
+                for number in range(60):
+                    camera.client.publish("plates/x", f'{{"plate": "{number}"}}', qos=1)
+                    if number == 30:
+                        await asyncio.sleep(0.01)
+                        for link in list(city.broker.runner.connections._links.values()):
+                            link.fail(ConnectionAbortedError("cut"))
+                assert {(await taken(camera.published))[0].value for _ in range(60)} == {0}
+                found = [json.loads((await again.message())[1])["plate"] for _ in range(60)]
+                assert found == [str(number) for number in range(60)]
                 again.client.disconnect()
                 await again.end()
 

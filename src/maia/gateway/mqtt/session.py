@@ -42,6 +42,7 @@ from maia.gateway.mqtt.effects import (
     WakeAt,
     Write,
 )
+from maia.gateway.mqtt.in_flight import PACKET_IDS, InFlight
 from maia.gateway.mqtt.packets import (
     NO_PROPERTIES,
     V5,
@@ -76,7 +77,6 @@ from maia.gateway.topic_table import (
 
 __all__ = ["MqttSession", "refused_connection"]
 
-_PACKET_IDS: Final = 65_535
 _FOR_EVER: Final = 0xFFFFFFFF
 _UNANSWERED_MAX: Final = 1024
 """Messages of a client that the broker has not answered for, before the client is not read any more."""
@@ -97,14 +97,6 @@ _CLOSING_3: Final = {
 
 
 # ------------------------------------------------------------ the session
-
-
-@dataclass(slots=True)
-class _Outgoing:
-    """A message under way to the client; None once the client has it and only the release is missing."""
-
-    publish: Publish | None
-    token: object
 
 
 @dataclass(slots=True)
@@ -153,8 +145,7 @@ class MqttSession:
         """How many of them have QoS 1 or 2."""
         self._received: dict[int, bool] = {}
         """Identifiers of QoS 2 messages that were not released; True once the broker has taken them on."""
-        self._in_flight: dict[int, _Outgoing] = {}
-        self._next_id = 0
+        self._in_flight = InFlight()
         self._subscribing: list[_Subscribing] = []
         self._aliases: dict[int, str] = {}
         self._in_flight_most = limits.in_flight
@@ -258,7 +249,7 @@ class MqttSession:
         if not is_5:
             asked = 0 if connect.clean_start else _FOR_EVER
         self.expiry_s = min(asked, limits.session_expiry_s)
-        receive = int(connect.properties.get(Property.RECEIVE_MAXIMUM, _PACKET_IDS))  # type: ignore[arg-type]
+        receive = int(connect.properties.get(Property.RECEIVE_MAXIMUM, PACKET_IDS))  # type: ignore[arg-type]
         self._in_flight_most = min(receive, limits.in_flight)
         self._packet_most = int(connect.properties.get(Property.MAXIMUM_PACKET_SIZE, 0))  # type: ignore[arg-type]
         is_present = bool(self.subscriptions or self._in_flight or self._received)
@@ -276,13 +267,8 @@ class MqttSession:
         self._send(ConnAck(is_present, Reason.SUCCESS, properties))
         # What the broker had not answered for will be sent again by the client, under the same identifiers.
         self._received = {one: done for one, done in self._received.items() if done}
-        for packet_id, outgoing in self._in_flight.items():
-            if outgoing.publish is None:
-                self._send(Ack(Type.PUBREL, packet_id))
-            else:
-                old = outgoing.publish
-                again = Publish(old.topic, old.payload, old.qos, old.retain, True, packet_id, old.properties)
-                self._send(again)
+        for packet in self._in_flight.again():
+            self._send(packet)
         effects.extend(
             OpenSubscription(number, one, wants_state=False) for number, one in self.subscriptions.items()
         )
@@ -322,8 +308,7 @@ class MqttSession:
             will, self._will, self._will_at = self._will, None, None
             self._publish_will(will, effects)
         if self.ends_at is not None and now >= self.ends_at:
-            effects.extend(Acknowledge(one.token) for one in self._in_flight.values())
-            self._in_flight.clear()
+            self._in_flight.drop(effects)
             self._received.clear()
             self.ends_at = None
             effects.append(SessionOver())
@@ -374,7 +359,7 @@ class MqttSession:
                 if first in _ALIKE:
                     topic_ends = 2 + int.from_bytes(body[:2], "big")
                     alike, run, size = (first, body[:topic_ends]), [body], len(body)
-                elif first != _PUBACK or not self._end_message(body, effects):
+                elif first != _PUBACK or not self._in_flight.end(body, effects):
                     self._packet(decode(first, body, self._version), now, effects)
         finally:
             if run:
@@ -542,7 +527,7 @@ class MqttSession:
                 known = (properties, message_head(topic, properties if is_5 else None))
                 heads[topic, content_type] = known
             if qos:
-                packet_id = self._free_id()
+                packet_id = self._in_flight.free_id()
             written = encode_message(first, known[1], packet_id, payload)
             if self._packet_most and len(written) > self._packet_most:
                 done += 1  # as if it had been sent (MQTT 5.0, 3.1.2.11.4)
@@ -552,7 +537,7 @@ class MqttSession:
                 done += 1
             else:
                 publish = Publish(topic, payload, qos, given.is_retained, False, packet_id, known[0])
-                self._in_flight[packet_id] = _Outgoing(publish, token)
+                self._in_flight.put(packet_id, publish, token)
         if done and token is not None:
             effects.append(Acknowledge(token, done))
 
@@ -565,53 +550,13 @@ class MqttSession:
                 properties[Property.SUBSCRIPTION_ID] = (identifier,)
         return properties
 
-    def _free_id(self) -> int:
-        while True:
-            self._next_id = self._next_id % _PACKET_IDS + 1
-            if self._next_id not in self._in_flight:
-                return self._next_id
-
-    def _end_message(self, body: bytes, effects: list[Effect]) -> bool:
-        """Take a PUBACK on that says no more than that a message with QoS 1 has arrived; False if not so."""
-        packet_id = int.from_bytes(body, "big") if len(body) == 2 else 0
-        outgoing = self._in_flight.get(packet_id)
-        if outgoing is None or outgoing.publish is None or outgoing.publish.qos != 1:
-            return False
-        del self._in_flight[packet_id]
-        if outgoing.token is not None:
-            effects.append(Acknowledge(outgoing.token))
-        return True
-
     def _acknowledged(self, packet: Ack, effects: list[Effect]) -> None:
-        packet_id = packet.packet_id
         if packet.type is Type.PUBREL:
-            known = self._received.pop(packet_id, None)
+            known = self._received.pop(packet.packet_id, None)
             missing = Reason.PACKET_ID_NOT_FOUND if known is None else Reason.SUCCESS
-            self._send(Ack(Type.PUBCOMP, packet_id, missing))
-            return
-        outgoing = self._in_flight.get(packet_id)
-        if outgoing is None:
-            if packet.type is Type.PUBREC and packet.reason < 0x80:
-                self._send(Ack(Type.PUBREL, packet_id, Reason.PACKET_ID_NOT_FOUND))
-            return
-        sent = outgoing.publish
-        match packet.type:
-            case Type.PUBACK if sent is not None and sent.qos == 1:
-                del self._in_flight[packet_id]
-                effects.append(Acknowledge(outgoing.token))
-            case Type.PUBREC if sent is None or sent.qos == 2:
-                if sent is not None:
-                    effects.append(Acknowledge(outgoing.token))
-                    outgoing.publish = None
-                if packet.reason >= 0x80:
-                    del self._in_flight[packet_id]
-                else:
-                    self._send(Ack(Type.PUBREL, packet_id))
-            case Type.PUBCOMP if sent is None:
-                del self._in_flight[packet_id]
-            case _:
-                problem = "an acknowledgement is not the one that this message needs"
-                raise MqttViolation(problem, Reason.PROTOCOL_ERROR)
+            self._send(Ack(Type.PUBCOMP, packet.packet_id, missing))
+        elif (answer := self._in_flight.acknowledge(packet, effects)) is not None:
+            self._send(answer)
 
     # -------------------------------------------------------- subscriptions
 

@@ -13,21 +13,20 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from maia.bounded_map import BoundedMap
-from maia.client import Delivered, RowsRefused
+from maia.client import Delivered
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
-from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, rows_per_frame
 from maia.client.errors import ClientClosed
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
-from maia.events import Kind
 from maia.gateway.mqtt.effects import Messages, Subscribed
 from maia.gateway.refused_rows import refused_rows
+from maia.gateway.server.lanes import Lane, OnAnswers
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition
@@ -35,8 +34,6 @@ from maia.types import SignedDefinition
 __all__ = ["Progress", "Receiver", "Upstream", "UpstreamSettings"]
 
 _EVENTS_AT_A_TIME: Final = 4096
-_EVENTS_TOGETHER: Final = 256
-"""How many events leave in one frame, if so many wait."""
 _CLOSE_S: Final = 5.0
 _LOOK_S: Final = 1.0
 
@@ -142,10 +139,6 @@ class _Served:
     """How many more of them were handed to the session before a reconnection."""
 
 
-OnAnswers: TypeAlias = Callable[[list[tuple[int, int, MaiaError | None]]], None]
-"""Called with what the broker has answered: of each handle so many more events, in order, and why not."""
-
-
 class Upstream:
     """One Maia client on behalf of one account."""
 
@@ -167,7 +160,7 @@ class Upstream:
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, Lane] = {}
         self._served: dict[int, list[_Served]] = {}
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         self._progress = progress
@@ -254,7 +247,7 @@ class Upstream:
         """Put events of one row behind those that wait; `send` sends them, and `answered` is called."""
         lane = self._lanes.get(row)
         if lane is None:
-            lane = self._lanes[row] = _Lane(self, self._settings.table.rows[row])
+            lane = self._lanes[row] = Lane(self, self._settings.table.rows[row])
         lane.put(columns, rows, handle, answered)
 
     def send(self) -> None:
@@ -494,128 +487,3 @@ def _durable_name(client_id: str, subscribed: Subscribed, interest: Interest) ->
     whose = f"share\x00{subscribed.group}" if subscribed.group is not None else f"client\x00{client_id}"
     what = f"{whose}\x00{'/'.join(subscribed.levels)}\x00{interest.row}"
     return f"mqtt-{sha256(what.encode()).hexdigest()[:40]}"
-
-
-@dataclass(slots=True)
-class _Outgoing:
-    """A frame on its way to the broker, and whose events are in it, in order."""
-
-    columns: dict[str, list[object]]
-    rows: int = 0
-    size: int = 0
-    parts: list[tuple[OnAnswers, int, int]] = field(default_factory=list)
-    """Who is to be answered, under which handle, for how many events."""
-
-
-class _Lane:
-    """The events of one row on their way to the broker, in order."""
-
-    def __init__(self, upstream: Upstream, row: Row) -> None:
-        self._upstream, self._row = upstream, row
-        self._rows_max = min(_EVENTS_TOGETHER, rows_per_frame(row.event_type))
-        self._long = [one.name for one in row.event_type.attributes if one.kind in (Kind.STRING, Kind.BYTES)]
-        self._queue: deque[_Outgoing] = deque()
-        self._sent: deque[_Outgoing] = deque()
-        self._empty = asyncio.Event()
-        self._publisher: Publisher | None = None
-        self.advertising: asyncio.Task[None] | None = None
-
-    def put(self, columns: Columns, rows: int, handle: int, answered: OnAnswers) -> None:
-        if rows > self._rows_max:
-            for start in range(0, rows, self._rows_max):
-                end = min(rows, start + self._rows_max)
-                some = {name: values[start:end] for name, values in columns.items()}
-                self.put(some, end - start, handle, answered)
-            return
-        size = sum(
-            sum(map(len, filter(None, columns[name])))  # type: ignore[arg-type,misc]  # texts and bytes
-            for name in self._long
-            if name in columns
-        )
-        frame = self._queue[-1] if self._queue else None
-        if frame is not None and self._upstream.sent is not None and frame.parts[-1][0] != answered:
-            frame = None  # a frame is of one session
-        if frame is None or frame.rows + rows > self._rows_max or frame.size + size > FRAME_BYTES:
-            frame = _Outgoing({one.name: [] for one in self._row.event_type.attributes})
-            self._queue.append(frame)
-        for name, values in frame.columns.items():
-            values.extend(columns.get(name) or (None,) * rows)
-        frame.rows += rows
-        frame.size += size
-        frame.parts.append((answered, handle, rows))
-        self._empty.clear()
-
-    async def drained(self) -> None:
-        """Return when the broker has answered for everything."""
-        if self._queue or self._sent:
-            await self._empty.wait()
-
-    def send(self) -> None:
-        """Send frames while there is room for one."""
-        while self._queue:
-            if self._publisher is None:
-                if self.advertising is None:
-                    self.advertising = asyncio.create_task(self._advertise())
-                return
-            frame = self._queue.popleft()
-            self._sent.append(frame)  # an answer may come before the call returns
-            try:
-                if frame.size > EVENT_BYTES_MAX:
-                    raise EventTooLarge(
-                        f"an event of {frame.size} characters is longer than {EVENT_BYTES_MAX}"
-                    )
-                if self._upstream.sent is not None:
-                    self._upstream.sent.put(self._publisher.next_label, frame.parts[0][0])
-                if not self._publisher.offer_columns(frame.rows, frame.columns):
-                    self._queue.appendleft(self._sent.pop())
-                    return
-            except MaiaError as problem:
-                # Nothing of a frame with a mistake is sent. If the publisher has ended, all are answered.
-                if self._sent and self._sent[-1] is frame:
-                    self._settle([self._sent.pop()], 0, problem)
-
-    async def _advertise(self) -> None:
-        try:
-            publisher = await self._upstream.advertise(self._row, self._answer)
-        except MaiaError as problem:
-            waiting, self._queue = list(self._queue), deque()
-            self.advertising = None
-            self._settle(waiting, 0, problem)
-            return
-        publisher.on_room = self.send
-        self._publisher, self.advertising = publisher, None
-        self.send()
-
-    def _answer(self, rows: int, refused: int, problem: MaiaError | None) -> None:
-        if problem is not None:
-            self._publisher = None
-            rows = sum(frame.rows for frame in self._sent)
-        answered: list[_Outgoing] = []
-        while rows > 0 and self._sent:
-            answered.append(self._sent.popleft())
-            rows -= answered[-1].rows
-        self._settle(answered, refused, problem)
-        if problem is not None:
-            self.send()
-
-    def _settle(self, frames: list[_Outgoing], refused: int, problem: MaiaError | None) -> None:
-        """Answer for frames: all of their events have this problem, or `refused` of them were refused."""
-        parts = [part for frame in frames for part in frame.parts]
-        if refused:
-            rows = sum(frame.rows for frame in frames)
-            columns = {
-                name: [value for frame in frames for value in frame.columns[name]]
-                for name in frames[0].columns
-            }
-            problem = RowsRefused(refused)
-            which = self._upstream.refused_rows(rows, columns, refused, self._row)  # type: ignore[arg-type]
-            if which is not None:  # else none is acknowledged: it might be lost
-                parts = [(answered, handle, 1) for answered, handle, count in parts for _ in range(count)]
-        by_client: dict[OnAnswers, list[tuple[int, int, MaiaError | None]]] = {}
-        for number, (answered, handle, rows) in enumerate(parts):
-            is_good = refused and which is not None and number not in which
-            by_client.setdefault(answered, []).append((handle, rows, None if is_good else problem))
-        for answered, answers in by_client.items():
-            answered(answers)
-        if not self._queue and not self._sent:
-            self._empty.set()
