@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type
@@ -66,18 +66,19 @@ class Plan:
     """Who signs, or has signed, what is sealed; empty for what is not."""
     epoch: int = 0
 
-    def is_for(self, message: Message) -> bool:
+    def is_for(self, message: Message) -> TypeGuard[Event]:
         """Say whether a message is one event of the same stream."""
         if self.entry is not None:
             return type(message) is Publish and message.ref == self.entry.ref and message.rows == 1
-        if type(message) is Sealed:
-            is_signed_alike = message.signer == self.signer and message.epoch == self.epoch
-        else:
-            is_signed_alike = type(message) is Carried and not self.signer
+        if type(message) is Carried:
+            return not self.signer and self._is_single(message)
+        if type(message) is not Sealed or message.signer != self.signer or message.epoch != self.epoch:
+            return False
+        return self._is_single(message)
+
+    def _is_single(self, message: Carried | Sealed) -> bool:
         return (
-            is_signed_alike
-            and isinstance(message, Carried | Sealed)
-            and message.rows == 1
+            message.rows == 1
             and not message.kept
             and message.stream == self.stream
             and message.type_id == self.type_id
@@ -166,7 +167,7 @@ def run_of(plan: Plan, data: Sequence[bytes]) -> list[Event]:
             message = decode(one)
         except MaiaError:
             break  # the path says what is wrong with it
-        if not plan.is_for(message) or not isinstance(message, Event):
+        if not plan.is_for(message):
             break
         if run and message.sequence <= run[-1].sequence:
             break
@@ -311,8 +312,19 @@ def _left(
                 remember_passing(state, message, plan.link.id, now)
             if read.is_unread:
                 effects.append(Count("maia_frames_unread_total"))
-            effects += _passed_on(state, plan, message, data, hops, is_taken=bool(readers or hops))
+            for link in hops:  # in the bytes in which it came, which are its one form
+                effects.append(Send(link, data))
+            if type(message) is Carried:
+                effects += _note_passing(state, plan, message, hops, len(data), bool(readers or hops))
     return effects
+
+
+def _note_passing(
+    state: BrokerState, plan: Plan, message: Carried, hops: Sequence[LinkId], size: int, is_taken: bool
+) -> list[Effect]:
+    for link in hops:
+        state.routes.spill.of(link).sent_bytes += size
+    return note_arrival(state, plan.link, message, rows=1, taken=int(is_taken))
 
 
 def _published(
@@ -329,24 +341,6 @@ def _published(
             state.routes.spill.of(link).sent_bytes += len(data)
     effects.append(Send(plan.link.id, encode_known(Published(message.ref, message.sequence, 0))))
     effects.append(Count("maia_rows_published_total", 1))
-    return effects
-
-
-def _passed_on(
-    state: BrokerState,
-    plan: Plan,
-    message: Carried | Sealed,
-    data: bytes,
-    hops: Sequence[LinkId],
-    *,
-    is_taken: bool,
-) -> list[Effect]:
-    """Return how an event of another broker goes on: in the bytes in which it came, its one form."""
-    effects: list[Effect] = [Send(link, data) for link in hops]
-    if isinstance(message, Carried):
-        for link in hops:
-            state.routes.spill.of(link).sent_bytes += len(data)
-        effects += note_arrival(state, plan.link, message, rows=1, taken=int(is_taken))
     return effects
 
 

@@ -34,7 +34,7 @@ from maia.sealing.frames.opened_frame import BadSealedFrame, BrokenSeal, check_s
 from maia.sealing.frames.proof import SignatureChecks, frame_root
 from maia.sealing.frames.sealer import (
     NOT_SIGNED,
-    BadDivision,
+    BadBatch,
     Draft,
     KeyMissing,
     Publication,
@@ -93,7 +93,7 @@ def seal_run(
     # One step for all frames and then the next: code that has just run runs twice as fast.
     layout, rows, start = list(map(_uid_and_kind, columns[0])), about.rows, len(array_header(about.rows))
     if any(list(map(_uid_and_kind, one)) != layout for one in columns):
-        raise BadDivision("frames of a run have other columns than the first")
+        raise BadBatch("frames of a run have other columns than the first")
     marks = sealer.next_marks(len(labels))
     ciphers = ciphers_for(keys, tuple([uid for uid, _ in layout]), marks[0])
     whose = keys.type_id, about.publisher.key, sealer.principal.key, about.stream

@@ -67,7 +67,7 @@ class KeyMissing(Unavailable):
 
 
 class BadBatch(BadInput):
-    """No frames, or too many, were to be signed together."""
+    """Frames that were to be sealed or signed together are none, too many, or have other columns."""
 
     code = "SEALING-BATCH"
 
