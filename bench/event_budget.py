@@ -40,7 +40,8 @@ READ = (
     "decod",
     "columns_to_frame",
     "_read",
-    "_layout",
+    "layout",
+    "single_event",
     "events_to_frame",
     "_may_hold",
     "_as_instants",
@@ -85,7 +86,7 @@ KERNEL = (
     "_socket.send(",
     ".tls.",
     "tls.read(",
-    "_incoming.write(",
+    "incoming.write(",
     "_outgoing.read(",
     ".poll(",
 )
