@@ -42,7 +42,8 @@ READ = (
     "decod",
     "columns_to_frame",
     "_read",
-    "_layout",
+    "layout",
+    "single_event",
     "events_to_frame",
     "_may_hold",
     "_as_instants",
@@ -87,7 +88,7 @@ KERNEL = (
     "_socket.send(",
     ".tls.",
     "tls.read(",
-    "_incoming.write(",
+    "incoming.write(",
     "_outgoing.read(",
     ".poll(",
 )

@@ -68,7 +68,7 @@ class FrameFiller:
 
     def add(self, event: Mapping[AttributeUid, PresentValue]) -> None:
         """Add one event that was checked against the type."""
-        size = sum(len(value) for value in event.values() if isinstance(value, _LONG))
+        size = sum([len(value) for value in event.values() if isinstance(value, _LONG)])
         if size > EVENT_BYTES_MAX:
             raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
         for uid, values in self._columns.items():

@@ -51,7 +51,7 @@ def _delivered(
     if not fresh:
         return None
     version = fresh[0].delivered_type
-    if any(entry.delivered_type.id != version.id for entry in fresh):
+    if len(fresh) > 1 and any(entry.delivered_type.id != version.id for entry in fresh):
         raise WrongBroker("one delivery was for subscriptions to different types")
     return _read(message, tuple(entry.ref for entry in fresh), version, authors)
 

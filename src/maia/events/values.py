@@ -170,10 +170,10 @@ def checked_value(value: object, kind: Kind) -> Value:
         seen = found.value if found else type(value).__name__
         raise BadValue(f"a {kind.value} was expected, and a {seen} was given")
     match value:
-        case float():
-            return _checked_float(value)
         case str():
             return _checked_string(value)
+        case float():
+            return _checked_float(value)
         case bool() | Instant():
             return value
         case int():
@@ -199,6 +199,8 @@ def _checked_string(value: str) -> str:
     # PostgreSQL cannot store U+0000, and UTF-8 cannot carry a lone surrogate.
     if "\0" in value:
         raise BadValue("a string must not contain U+0000")
+    if value.isascii() and len(value) <= STRING_BYTES_MAX:
+        return value
     try:
         size = len(value.encode())
     except UnicodeEncodeError as problem:

@@ -73,8 +73,9 @@ def checked_attribute_value(attribute: Attribute, given: object) -> Value:
 def check_event(values: Mapping[str, object], event_type: TypeShape) -> dict[AttributeUid, PresentValue]:
     """Return a publisher's values by uid, nulls left out, each checked against its attribute."""
     event: dict[AttributeUid, PresentValue] = {}
+    vocabulary = event_type.vocabulary
     for name, given in values.items():
-        attribute = named_attribute(name, event_type)
+        attribute = vocabulary.get(name) or named_attribute(name, event_type)  # which says what is wrong
         value = checked_attribute_value(attribute, given)
         if value is not None:
             event[attribute.uid] = value
