@@ -1,7 +1,8 @@
 """What does it cost to keep a subscription, a capability or a connection that does nothing?
 
 Resident memory of the whole process is read from the kernel before and after
-so many of them were added, and the difference divided. For ours that includes
+so many of them were added, and the difference divided. Some were there before:
+what a server takes once, when the first of them comes, is no part of it. For ours that includes
 the filter in the matching index, the signed request, the lease and the right;
 for a connection the TLS state of both directions and the session. Capability
 means a certificate of its own behind each subscription, verified and cached.
@@ -29,6 +30,8 @@ from maia.wire.messages import Accepted
 KILOBYTE = 1000
 PER_CLIENT = 2000
 AT_ONCE = 100
+THERE_BEFORE = 20
+"""One of so many is there before memory is read."""
 PEERS = (
     ("mosquitto over mutual TLS", partial(mosquitto, over_tls=True), mqtt_over_tls),
     ("mosquitto, plain", mosquitto, MqttConnection),
@@ -41,22 +44,27 @@ LIMITS = {"lease_s": 3600, "limits": {"requests_per_minute": 1_000_000}}
 def cases(quick: bool) -> Iterator[Case]:
     """Yield bytes a subscription and a capability, then bytes a connection against the peers."""
     subscriptions, connections = (100, 20) if quick else (20_000, 1000)
+    each = bytes_per_subscription(subscriptions)
+    yield Figure("kilobytes a subscription", [each / KILOBYTE], at_most(1))
+    with_right = bytes_per_subscription(subscriptions, own_rights=True)
+    yield Figure("kilobytes a subscription with a capability of its own", [with_right / KILOBYTE], at_most(2))
+    yield from _connections(new_world(), connections)
+
+
+def bytes_per_subscription(number: int, *, own_rights: bool = False) -> float:
+    """Return by how much a new broker grows for each of so many subscriptions."""
     world = new_world()
     with broker_process(world, **LIMITS) as broker:
-        each = _bytes_each(broker.pid, subscriptions, lambda: _subscribed(world, broker, subscriptions))
-    yield Figure("kilobytes a subscription", [each / KILOBYTE], at_most(1))
-    with broker_process(world, **LIMITS) as broker:
-        with_right = _bytes_each(
-            broker.pid, subscriptions, lambda: _subscribed(world, broker, subscriptions, own_rights=True)
+        return _bytes_each(
+            broker.pid, number, lambda some: _subscribed(world, broker, some, own_rights=own_rights)
         )
-    yield Figure("kilobytes a subscription with a capability of its own", [with_right / KILOBYTE], at_most(2))
-    yield from _connections(world, connections)
 
 
 def _connections(world: World, number: int) -> Iterator[Case]:
-    names = [f"idle-{one}" for one in range(number)]
     with broker_process(world) as broker:
-        ours = _bytes_each(broker.pid, number, lambda: [_connected(world, broker, name) for name in names])
+        ours = _bytes_each(
+            broker.pid, number, lambda some: [_connected(world, broker, f"idle-{one}") for one in some]
+        )
     for peer_name, start, connect in PEERS:
         case = f"bytes a connection, ours over mutual TLS, against {peer_name}"
         with ExitStack() as stack:
@@ -66,7 +74,9 @@ def _connections(world: World, number: int) -> Iterator[Case]:
                 yield NotMeasured(case, str(missing), at_most(1.5))
                 continue
             join = partial(connect, peer.port)
-            theirs = _bytes_each(peer.pid, number, lambda join=join: [join(name) for name in names])
+            theirs = _bytes_each(
+                peer.pid, number, lambda some, join=join: [join(f"idle-{one}") for one in some]
+            )
         note = f"ours {ours / KILOBYTE:.1f} kB, theirs {theirs / KILOBYTE:.1f} kB"
         yield Figure(case, [ours / theirs], at_most(1.5), note=note)
 
@@ -78,10 +88,12 @@ class Closable(Protocol):
         """Hang up."""
 
 
-def _bytes_each(pid: int, number: int, add: Callable[[], Sequence[Closable]]) -> float:
-    """Return by how much a process has grown, divided by how many were added."""
+def _bytes_each(pid: int, number: int, add: Callable[[range], Sequence[Closable]]) -> float:
+    """Return by how much a process has grown, divided by how many were added to those that were there."""
+    first = number // THERE_BEFORE
+    held = list(add(range(first)))
     before = _resident(pid)
-    held = add()
+    held += add(range(first, first + number))
     grown = _resident(pid) - before
     for one in held:
         one.close()
@@ -101,15 +113,15 @@ def _connected(world: World, broker: BrokerProcess, name: str) -> MaiaConnection
 
 
 def _subscribed(
-    world: World, broker: BrokerProcess, number: int, *, own_rights: bool = False
+    world: World, broker: BrokerProcess, some: range, *, own_rights: bool = False
 ) -> list[MaiaConnection]:
     """Make subscriptions whose filters all differ, from as few clients as may have them."""
     clients = []
-    for start in range(0, number, PER_CLIENT):
+    for start in some[::PER_CLIENT]:
         key = world.key(f"holder {start}")
         right = world.type_right(key.principal, Action.SUBSCRIBE)
         client = MaiaConnection(world, broker, key, [world.connect_right(key.principal), right])
-        numbers = range(start, min(start + PER_CLIENT, number))
+        numbers = range(start, min(start + PER_CLIENT, some.stop))
         for first in range(numbers.start, numbers.stop, AT_ONCE):
             some = range(first, min(first + AT_ONCE, numbers.stop))
             if own_rights:

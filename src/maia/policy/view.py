@@ -67,6 +67,10 @@ class Window:
     transformations: tuple[Transformation, ...] = ()
 
 
+_NOTHING_FORCED: Final[Mapping[AttributeUid, PresentValue]] = {}
+"""One for all: it is never changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What one principal may see of one event type, and until when.
@@ -87,7 +91,7 @@ class View:
 
     windows: tuple[Window, ...]
     interest: Predicate = ALWAYS
-    forced: Mapping[AttributeUid, PresentValue] = field(default_factory=dict)
+    forced: Mapping[AttributeUid, PresentValue] = field(default_factory=lambda: _NOTHING_FORCED)
     until: Instant | None = None
     recipient: bytes = b""
     """The holder's public key, where a transformation depends on it; empty elsewhere."""

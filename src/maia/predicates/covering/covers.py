@@ -134,7 +134,8 @@ def simplified(predicate: Predicate) -> Predicate:
     stays the same: an unknown may become false, so simplify the whole
     predicate, never a part under `not`.
     """
-    return _simplified(_formula(predicate), Steps())
+    shorter = _simplified(_formula(predicate), Steps())
+    return predicate if shorter == predicate else shorter  # the same object, for what keeps both
 
 
 def _formula(predicate: Predicate) -> Predicate:
