@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from maia.spark.keys.history_client import fetch_reading_keys
 from support.processes import maia, running_maia, until
 
 NETWORK = "UK Police Network"
@@ -136,7 +137,7 @@ def wallet(who: str, keys: str) -> tuple[str, ...]:
     )
 
 
-def test_a_sealed_log_is_run_explained_and_verified_by_command(home: Path, sparkling) -> None:
+def test_a_sealed_log_is_run_explained_and_verified_by_command(home: Path, sparkling, monkeypatch) -> None:
     """D1, D2: keys of three epochs, one of them the present, and a signer that is gone."""
     with running(home, "domain", "domain", "serve") as (_, keys):
         with broker(home, keys) as address:
@@ -159,6 +160,7 @@ def test_a_sealed_log_is_run_explained_and_verified_by_command(home: Path, spark
         told = json.loads(verified.stdout)
         assert (told["rows"], told["holds"]) == (3, True)
         refused(home, keys)
+    monkeypatch.setitem(fetch_reading_keys.__kwdefaults__, "timeout_s", 2.0)  # no server will answer
     gone = maia("pipeline", "run", "billing", *wallet("office", keys), cwd=home)
     assert "[UNAVAILABLE-HISTORY-KEYS]" in gone.stderr
 

@@ -18,6 +18,7 @@ from maia.predicates import AllOf, AnyOf, Comparison, Exists, Membership, Not, O
 from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.testing.simulation import Chaos, Trouble, Troublemaker
 from maia.types import SealingLevel
+from support.random_cases import usually
 from support.sealed_city import SealedCity, rendezvous_of
 from support.seeds import with_seeds
 from support.simulated_city import BEGINNING, LEASE_S, PLATES, SECOND, City
@@ -74,8 +75,10 @@ def heard(city: City, moments: list[int]) -> dict[str, list[int]]:
     return found
 
 
-def all_cities(seed: int, story: Callable[[City], list[int]]) -> list[dict[str, list[int]]]:
-    """Tell one story in a plain city, two sealed ones and a blinded one; return who received what."""
+def all_cities(
+    seed: int, story: Callable[[City], list[int]], *, cities: int = 4
+) -> list[dict[str, list[int]]]:
+    """Tell one story in a plain city, two sealed ones and a blinded one, or the last of them."""
     outsider = rendezvous_of(seed, brokers=BROKERS)
     homes = [number for number in range(BROKERS) if number != outsider]
     answers = []
@@ -85,7 +88,7 @@ def all_cities(seed: int, story: Callable[[City], list[int]]) -> list[dict[str, 
         *(partial(SealedCity, seed, level=level, **sealed) for level in LEVELS),
         partial(SealedCity, seed, level=SealingLevel.EVENT, blinded=True, **sealed),
     ]
-    for make in makers:
+    for make in makers[-cities:]:
         city = make()
         begin(city, homes)
         answers.append(heard(city, story(city)))
@@ -115,6 +118,7 @@ def test_in_calm_weather_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed)
     assert any(plain.values())
 
 
+@pytest.mark.laws
 @with_seeds(1)
 def test_after_trouble_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed):
     """Brokers crash, are cut off and have wrong clocks; messages are lost, doubled and overtaken."""
@@ -131,8 +135,9 @@ def test_after_trouble_a_sealed_type_is_delivered_exactly_as_a_plain_one(seed):
         city.network.run_for(10)
         return moments
 
-    answers = all_cities(seed, story)
-    assert [set(answer) for answer in answers] == [set(answers[0])] * 4  # each was checked by `received`
+    # Each is checked against the certificates by `heard`; plain brokers have troubles of their own elsewhere.
+    answers = all_cities(seed, story, cities=usually(2, laws=4))
+    assert [set(answer) for answer in answers] == [set(answers[0])] * len(answers)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SPARK = "spark"
 QUICK = ("tests/unit/", "tests/laws/", "tests/vectors/")
+NOT_QUICK = "tests/unit/project/"
 HANDED_IN = "folder for units"
 FOLDER = pytest.StashKey[Path]()
 NICER = 3
@@ -60,8 +61,8 @@ def in_order(units: Sequence[str], functions: Sequence[str]) -> list[int]:
     """Return the order in which lanes take up tests of these units, with what takes longest first.
 
     What needs a Spark session takes longest. Scenarios and attacks start
-    processes, and so do files with few tests; units, laws and vectors with
-    many tests are quick, and even out the end.
+    processes, and so do files with few tests and those about the project;
+    units, laws and vectors with many tests are quick, and even out the end.
     A function that is asked about many things is one test here: what it asks
     about may have been made at once, which took long.
     """
@@ -69,7 +70,8 @@ def in_order(units: Sequence[str], functions: Sequence[str]) -> list[int]:
 
     def place(at: int) -> tuple[bool, bool, int, str]:
         unit = units[at]
-        return not needs_spark(unit), unit.startswith(QUICK), sizes[unit], unit
+        is_quick = unit.startswith(QUICK) and not unit.startswith(NOT_QUICK)
+        return not needs_spark(unit), is_quick, sizes[unit], unit
 
     return sorted(range(len(units)), key=place)
 
