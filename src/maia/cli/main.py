@@ -147,13 +147,16 @@ def _print_version(is_wanted: bool) -> None:
 def _add(app: typer.Typer, name: str) -> None:
     import typer
 
+    from maia.cli.option_groups import expand_groups, with_options
+
     file, _, found = COMMANDS[name].rpartition(".")
     module = import_module(f"maia.cli.{file}")
     command = getattr(module, found)
     if isinstance(command, typer.Typer):
+        expand_groups(command)
         app.add_typer(command, name=name)
     else:
-        app.command(name=name, epilog=module.EXAMPLES)(command)
+        app.command(name=name, epilog=module.EXAMPLES)(with_options(command))
 
 
 def _run(words: list[str]) -> object:

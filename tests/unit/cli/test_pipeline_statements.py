@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.cli.pipeline.source import Asked
+from maia.cli.pipeline.source import EventOptions
 from maia.clock import system_now
 from maia.credentials import (
     AuthorisationCertificate,
@@ -58,9 +58,8 @@ def asked(tmp_path: Path) -> dict[str, object]:
     (tmp_path / "np.type").write_text(definition_to_text(typed().signed))
     create_key_file(tmp_path / "reader.key", READER)
     return {
-        "path": None,
         "log": tmp_path / "log",
-        "definitions": [tmp_path / "np.type"],
+        "definition": [tmp_path / "np.type"],
         "key": tmp_path / "reader.key",
         "credentials": [tmp_path / "wallet"],
     }
@@ -68,7 +67,7 @@ def asked(tmp_path: Path) -> dict[str, object]:
 
 def open_(asked: dict[str, object], **more: object) -> None:
     """Open the source; no table is asked for, so nothing of Spark is needed."""
-    with Asked(**asked, **more).opened(None, APPLICATIONS["billing"]):  # type: ignore[arg-type]
+    with EventOptions(**asked, **more).opened(None, APPLICATIONS["billing"]):  # type: ignore[arg-type]
         pass
 
 

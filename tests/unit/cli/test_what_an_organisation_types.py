@@ -419,8 +419,8 @@ def test_an_option_is_stronger_than_a_profile_and_a_profile_than_the_environment
 
     seen = []
     monkeypatch.setattr(
-        "maia.cli.participate.publish.membership",
-        lambda **named: seen.append((named["network"], named["brokers"])) or 1 / 0,
+        "maia.cli.participate.membership.Participant.membership",
+        lambda given: seen.append((given.network, given.broker)) or 1 / 0,
     )
     monkeypatch.chdir(home)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maia.cli.domain.calls import (
-    CallerKey,
-    DomainKey,
-    Server,
-    Shown,
-    calling,
+    Caller,
+    EntitledCaller,
     every_item,
     published_line,
     revoked_lines,
@@ -51,10 +48,7 @@ def add_commands(app: typer.Typer) -> None:
     epilog="Example: maia domain audit show -k audit.key --credentials audit-certs -o met-audit.jsonl",
 )
 def show(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     after: Annotated[int, typer.Option(min=0, help="Only records behind this number.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the whole records here, one a line.")
@@ -66,7 +60,7 @@ def show(
 
     from maia.api.responses import AuditPage
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/audit", AuditPage, {"after": after})
     if out is not None:
         out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
@@ -114,9 +108,7 @@ def verify(
 
 
 def statements(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: Caller,
     history: Annotated[
         bool, typer.Option("--history", help="All that are kept, and not only what holds now.")
     ] = False,
@@ -130,7 +122,7 @@ def statements(
     from maia.credentials.encoding.statements import check_statement, statement_from_bytes
 
     found: list[SignedStatement] = []
-    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+    with caller.client() as client:
         path, after = "/v1/statements/history" if history else "/v1/statements", None
         while True:
             query = {"after": after} if history else None
@@ -152,10 +144,7 @@ def statements(
 
 def receive(
     files: Annotated[list[Path], typer.Argument(help="*.statement files of other domains.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """Send the domain statements of other issuers; what depends on what they revoke ends."""
@@ -165,7 +154,7 @@ def receive(
 
     lines: list[str] = []
     records: list[dict[str, object]] = []
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         for signed in _statements(files):
             body = StatementBody(statement_to_bytes(signed))
             found = client.call("POST", "/v1/statements", body, answer=RevokedAnswer)

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
 
@@ -121,25 +122,36 @@ class BadArgumentWord(BadInput):
     code = "INPUT-ARGUMENT-WORD"
 
 
-@contextmanager
-def calling(
-    *, server: str, domain: str, key: Path, credentials: Sequence[Path] | None
-) -> Iterator[DomainClient]:
-    """Connect to a domain while the body runs; its refusals get a hint, where there is one."""
-    from maia.api.client import DomainClient
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Which domain is asked, and by whom: the options of a command that needs no right."""
 
-    with DomainClient(
-        server,
-        domain=read_principal(domain),
-        key=open_key(key),
-        credentials=read_certificates(credentials or ()),
-    ) as client:
-        try:
-            yield client
-        except MaiaError as problem:
-            if problem.code in HINTS:
-                problem.add_note(HINTS[problem.code])
-            raise
+    server: Server
+    domain: DomainKey
+    key: CallerKey
+
+    @contextmanager
+    def client(self) -> Iterator[DomainClient]:
+        """Connect to the domain while the body runs; its refusals get a hint, where there is one."""
+        from maia.api.client import DomainClient
+
+        shown = read_certificates(getattr(self, "credentials", None) or ())
+        with DomainClient(
+            self.server, domain=read_principal(self.domain), key=open_key(self.key), credentials=shown
+        ) as client:
+            try:
+                yield client
+            except MaiaError as problem:
+                if problem.code in HINTS:
+                    problem.add_note(HINTS[problem.code])
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class EntitledCaller(Caller):
+    """A caller that shows certificates."""
+
+    credentials: Shown = None
 
 
 def every_item(

@@ -11,13 +11,10 @@ import typer
 from maia.back_off import doubled
 from maia.cli.domain.calls import (
     BadArgumentWord,
-    CallerKey,
-    DomainKey,
+    Caller,
+    EntitledCaller,
     ReasonText,
-    Server,
-    Shown,
     arguments_from_words,
-    calling,
     every_item,
     record_of,
     shown_argument,
@@ -76,9 +73,7 @@ def add_commands(app: typer.Typer) -> None:
 def add(
     subject: SubjectKey,
     identifier: Annotated[str, typer.Argument(help="What the subject is called, such as anna@norway.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     attribute: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,7 +83,6 @@ def add(
             help="text; 42; 1.5; true; time:2026-11-15T08:30:00Z; in quotes always text. May be repeated.",
         ),
     ] = None,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """Register a subject, or replace all that is registered about it."""
@@ -98,7 +92,7 @@ def add(
 
     body = SubjectBody(identifier, _attributes(attribute or ()))
     path = f"/v1/subjects/{read_principal(subject)}"
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("PUT", path, body, answer=SubjectAnswer, once=new_once())
     answer(_subject_lines(found), record_of(found), as_json=as_json)
 
@@ -108,26 +102,21 @@ def add(
 )
 def remove(
     subject: SubjectKey,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     reason: ReasonText = "",
     as_json: AsJson = False,
 ) -> None:
     """Remove a subject; statements that it has end within one lifetime."""
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         _remove(client, "subjects", subject, reason, as_json=as_json)
 
 
 @subjects.command(name="list", epilog="Example: maia domain subject list -k desk.key --credentials certs")
-def list_subjects(
-    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
-) -> None:
+def list_subjects(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the subjects, with their attributes."""
     from maia.api.responses import SubjectPage
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/subjects", SubjectPage)
     lines = [f"{one.identifier}  {one.principal}  {_shown(one.attributes)}".rstrip() for one in found]
     answer(lines, {"subjects": [record_of(one) for one in found]}, as_json=as_json)
@@ -136,16 +125,13 @@ def list_subjects(
 @subjects.command(epilog="Example: maia domain subject show anna.pub -k desk.key --credentials certs")
 def show(
     subject: SubjectKey,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """Show a subject: yourself, or any if you may read subjects."""
     from maia.api.responses import SubjectAnswer
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("GET", f"/v1/subjects/{read_principal(subject)}", answer=SubjectAnswer)
     answer(_subject_lines(found), record_of(found), as_json=as_json)
 
@@ -161,11 +147,8 @@ def show(
 def add_provider(
     provider: ProviderKey,
     identifier: Annotated[str, typer.Argument(help="What the other domain's provider is called here.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     until: Annotated[str, typer.Option(help="A moment, or 'unbounded'.")] = "unbounded",
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """Trust the provider of another domain; it need not trust this one."""
@@ -174,7 +157,7 @@ def add_provider(
     from maia.api.responses import ProviderAnswer
 
     path = f"/v1/trusted-providers/{read_principal(provider)}"
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         body = TrustBody(identifier, until)
         found = client.call("PUT", path, body, answer=ProviderAnswer, once=new_once())
     answer([_provider_line(found)], record_of(found), as_json=as_json)
@@ -187,15 +170,12 @@ def add_provider(
 )
 def remove_provider(
     provider: ProviderKey,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     reason: ReasonText = "",
     as_json: AsJson = False,
 ) -> None:
     """Trust a provider no more; guest statements on it end within one lifetime."""
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         _remove(client, "trusted-providers", provider, reason, as_json=as_json)
 
 
@@ -210,13 +190,11 @@ def _remove(client: DomainClient, among: str, key: str, reason: str, *, as_json:
 
 
 @trust.command(name="list", epilog="Example: maia domain trust list -k desk.key --credentials certs")
-def list_providers(
-    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
-) -> None:
+def list_providers(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the trusted providers: since when, until when, by whose act."""
     from maia.api.responses import ProviderPage
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/trusted-providers", ProviderPage)
     lines = [_provider_line(one) for one in found]
     answer(lines, {"providers": [record_of(one) for one in found]}, as_json=as_json)
@@ -226,9 +204,7 @@ def list_providers(
 
 
 def identity(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: Caller,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write the statement to.")],
     lifetime_s: Annotated[
         int | None,
@@ -259,7 +235,7 @@ def identity(
     failures = 0
     while True:
         try:
-            with calling(server=server, domain=domain, key=key, credentials=None) as client:
+            with caller.client() as client:
                 signed, home = _asked_for(client, lifetime_s, guest)
             _put(out, signed)
             if home_out is not None and home is not None:

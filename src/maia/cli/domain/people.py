@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.domain.calls import (
-    CallerKey,
-    DomainKey,
+    Caller,
+    EntitledCaller,
     ReasonText,
-    Server,
-    Shown,
     Shows,
     Words,
     answer_revoked,
     arguments_from_words,
     bound_word,
-    calling,
     every_item,
     membership_line,
     published_line,
@@ -55,12 +52,9 @@ def add_commands(app: typer.Typer) -> None:
 def appoint(
     holder: Annotated[str, typer.Argument(help="Whom: key or .pub file.")],
     name: Annotated[str, typer.Argument(help="To what, as policies call it.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write the certificate to.")],
     parameters: Words = None,
-    credentials: Shown = None,
     days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None,
     not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
     not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
@@ -82,7 +76,7 @@ def appoint(
         Period(bound_word(valid.not_before), bound_word(valid.not_after)),
         arguments_from_words(parameters or ()),
     )
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/appointments", body, answer=AppointmentAnswer, once=new_once())
     write_new(out, appointment_to_text(appointment_from_bytes(found.certificate)), overwrite=force)
     lines = [*_appointment_lines(found), f"written      {out}"]
@@ -90,10 +84,7 @@ def appoint(
 
 
 def appointments(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     holder: Annotated[str | None, typer.Option(help="Only this one's: key or .pub file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,7 +92,7 @@ def appointments(
     from maia.api.responses import AppointmentPage
 
     query = {} if holder is None else {"holder": str(read_principal(holder))}
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/appointments", AppointmentPage, query)
     lines = [f"{one.id}  {shown_call(one.name, one.parameters)}  {one.holder}" for one in found]
     answer(lines, {"appointments": [_appointment_record(one) for one in found]}, as_json=as_json)
@@ -109,9 +100,7 @@ def appointments(
 
 def activate(
     role: Annotated[str, typer.Argument(help="The role, as the policy calls it.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: Caller,
     arguments: Words = None,
     any_arguments: Annotated[
         bool, typer.Option("--any", help="For all arguments that some rule allows.")
@@ -127,7 +116,7 @@ def activate(
 
     shown = [appointment_to_bytes(one) for one in read_appointments(show or ())]
     wanted = None if any_arguments else arguments_from_words(arguments or ())
-    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+    with caller.client() as client:
         found = client.call(
             "POST", "/v1/memberships", Activation(role, wanted, shown), answer=MembershipPage, once=new_once()
         )
@@ -141,10 +130,7 @@ def activate(
 
 def deactivate(
     membership: Annotated[str, typer.Argument(help="The membership's id.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     reason: ReasonText = "",
     as_json: AsJson = False,
 ) -> None:
@@ -153,7 +139,7 @@ def deactivate(
     from maia.api.requests import Reason
     from maia.api.responses import RevokedAnswer
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         path = f"/v1/memberships/{membership}/end"
         found = client.call("POST", path, Reason(reason), answer=RevokedAnswer, once=new_once())
         answer_revoked(client, found, as_json=as_json)
@@ -187,11 +173,8 @@ app = typer.Typer(help="Say what is so, and what no longer is.", no_args_is_help
 )
 def assert_(
     name: FactName,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     arguments: Words = None,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """Assert a fact."""
@@ -200,7 +183,7 @@ def assert_(
     from maia.api.responses import News
 
     row = arguments_from_words(arguments or ())
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/facts", FactBody(name, row), answer=News, once=new_once())
     said = "holds" if found.is_news else "held already"
     answer([f"{shown_call(name, row)} {said}"], {"is_news": found.is_news}, as_json=as_json)
@@ -211,11 +194,8 @@ def assert_(
 )
 def retract(
     name: FactName,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     arguments: Words = None,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """Retract a fact; the roles that depend on it end."""
@@ -224,7 +204,7 @@ def retract(
     from maia.api.responses import RevokedAnswer
 
     row = arguments_from_words(arguments or ())
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         body = FactBody(name, row)
         found = client.call("POST", "/v1/facts/retraction", body, answer=RevokedAnswer, once=new_once())
         record = {**revoked_record(found, client), "is_news": found.is_news}
@@ -241,10 +221,7 @@ def retract(
 def replace(
     name: FactName,
     file: Annotated[Path, typer.Argument(help="A JSON file with a list of rows.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """Replace a fact by the rows of a file; the roles that depend on a removed row end."""
@@ -258,7 +235,7 @@ def replace(
         body = msgspec.convert({"rows": json.loads(read_text(file))}, FactRows)
     except (ValueError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of rows in JSON: {str(problem)[:200]}") from None
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("PUT", f"/v1/facts/{name}", body, answer=RevokedAnswer, once=new_once())
         answer_revoked(client, found, as_json=as_json, first=[f"rows         {len(body.rows)}"])
 
@@ -266,10 +243,7 @@ def replace(
 @app.command(name="list", epilog="Example: maia domain fact list case_assignment -k desk.key")
 def list_(
     name: FactName,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """List the rows of a fact."""
@@ -277,7 +251,7 @@ def list_(
 
     from maia.api.responses import FactPage
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         rows = every_item(client, "/v1/facts", FactPage, {"name": name})
     record = {"name": name, "rows": msgspec.to_builtins(rows)}
     answer([shown_call(name, row) for row in rows], record, as_json=as_json)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, published_line
+from maia.cli.domain.calls import EntitledCaller, published_line
 from maia.cli.inputs import AsJson, BadFile, moment, read_certificates, read_principal, read_text
 from maia.cli.output import answer
-from maia.cli.pipeline.source import Asked, CredentialsOf, KeyOf, RecordOf, TypeOf
+from maia.cli.pipeline.source import CredentialsOf, KeyOf, LogOptions, RecordOf, TypeOf
 
 if TYPE_CHECKING:
     from maia.api.responses import PolicyAnswer
@@ -87,7 +87,7 @@ def check(
         if in_force is not None:
             text = read_text(in_force)
             current = parse_policy(text, origin=str(in_force), domain=here, parents=read, types=known)
-        asked = Asked(None, against, definition, key, credentials, record=record)
+        asked = LogOptions(against, definition, key, credentials, record=record)
         _replay(asked, found, current, register, pool or [], examples, as_json=as_json)
         return
     roles = [shown_role(one) for one in found.roles.values()]
@@ -97,7 +97,7 @@ def check(
 
 
 def _replay(
-    asked: Asked,
+    asked: LogOptions,
     new: Policy,
     in_force: Policy | None,
     register: Path,
@@ -129,10 +129,7 @@ def _replay(
 @app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")
 def load(
     file: PolicyPath,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     parent: Parents = None,
     as_json: AsJson = False,
 ) -> None:
@@ -142,32 +139,28 @@ def load(
     from maia.api.responses import PolicyAnswer
 
     body = PolicyBody(read_text(file), {name: read_text(path) for name, path in _parents(parent).items()})
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("PUT", "/v1/policy", body, answer=PolicyAnswer, once=new_once())
         lines = [*_lines(found), *_fallen(found), *published_line(client)]
         answer(lines, _record(found) | {"published": client.last.is_published}, as_json=as_json)
 
 
 @app.command(epilog="Example: maia domain policy reload -k admin.key --credentials admin-certs")
-def reload(
-    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
-) -> None:
+def reload(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """Have the server read its policy's file again."""
     from maia.api.responses import PolicyAnswer
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/policy/reload", answer=PolicyAnswer)
         answer([*_lines(found), *_fallen(found)], _record(found), as_json=as_json)
 
 
 @app.command(epilog="Example: maia domain policy show -k admin.key --credentials admin-certs")
-def show(
-    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
-) -> None:
+def show(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """Show the policy in force."""
     from maia.api.responses import PolicyAnswer
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("GET", "/v1/policy", answer=PolicyAnswer)
         answer([*_lines(found), "", *found.text.splitlines()], _record(found), as_json=as_json)
 

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maia.cli.domain.calls import (
-    CallerKey,
-    DomainKey,
+    EntitledCaller,
     ReasonText,
-    Server,
-    Shown,
     Words,
     answer_revoked,
     arguments_from_words,
-    calling,
     every_item,
     record_of,
     shown_call,
@@ -62,10 +58,7 @@ def add_commands(app: typer.Typer) -> None:
 def who_can(
     action: Annotated[str, typer.Argument(help="subscribe, publish …")],
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The type's readable name.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     attribute: Annotated[str | None, typer.Option(help="Who can read, or write, this attribute.")] = None,
     owner: Annotated[str | None, typer.Option(help="The type's owner, where names are shared.")] = None,
     version: Annotated[str | None, typer.Option(help="The type's version; default: the newest.")] = None,
@@ -80,37 +73,31 @@ def who_can(
         "action": action, "type": event_type, "attribute": attribute, "owner": whose, "version": version,
         "at": at,
     }  # fmt: skip
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/register/who-can", HolderPage, query)
     lines = [line for one in found for line in _holder_lines(one)] or ["no principal"]
     answer(lines, {"holders": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def rights(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     principal: Annotated[
         str | None, typer.Argument(help="Whose: key or .pub file. Default: your own.")
     ] = None,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """List the certificates of a principal in the register."""
     from maia.api.responses import EntryPage
 
-    whose = open_key(key).principal if principal is None else read_principal(principal)
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    whose = open_key(caller.key).principal if principal is None else read_principal(principal)
+    with caller.client() as client:
         found = every_item(client, f"/v1/principals/{whose}/rights", EntryPage)
     lines = [line for one in found for line in _entry_lines(one)] or ["none"]
     answer(lines, {"principal": str(whose), "rights": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def register(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     in_force: Annotated[bool, typer.Option("--in-force", help="Only what is in force now.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -118,7 +105,7 @@ def register(
     from maia.api.responses import EntryPage
 
     query = {"standing_at": "now"} if in_force else {}
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/register", EntryPage, query)
     lines = [line for one in found for line in _entry_lines(one)] or ["empty"]
     answer(lines, {"register": [record_of(one) for one in found]}, as_json=as_json)
@@ -126,11 +113,8 @@ def register(
 
 def would(
     role: Annotated[str, typer.Argument(help="The role, as the policy calls it.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     arguments: Words = None,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """List what a member of a role would be able to do."""
@@ -138,7 +122,7 @@ def would(
     from maia.api.responses import AbilitiesAnswer
 
     wanted = arguments_from_words(arguments or ())
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         body = WouldBody(role, wanted)
         found = client.call("POST", "/v1/register/would-be-able", body, answer=AbilitiesAnswer).items
     lines = [f"role         {shown_call(role, wanted)}"]
@@ -152,10 +136,7 @@ def would(
 
 def revoke(
     ids: Annotated[list[str], typer.Argument(help="Ids of rights, appointments or memberships.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     reason: ReasonText = "",
     appointment: Annotated[
         bool, typer.Option("--appointment", help="It is an appointment: /admin/appointments is enough.")
@@ -167,7 +148,7 @@ def revoke(
     from maia.api.requests import Reason, Revocation
     from maia.api.responses import RevokedAnswer
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         if appointment:
             for one in ids:
                 path = f"/v1/appointments/{one}/revocation"
@@ -180,10 +161,7 @@ def revoke(
 
 def delegated(
     file: Annotated[Path, typer.Argument(help="The certificate by which you delegated a right.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """Register a right that you delegated."""
@@ -193,17 +171,14 @@ def delegated(
     from maia.credentials import certificate_to_bytes
 
     body = DelegationBody(certificate_to_bytes(read_certificates([file])[0]))
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/delegations", body, answer=EntryAnswer, once=new_once())
     answer(_entry_lines(found), record_of(found), as_json=as_json)
 
 
 def hold(
     files: Annotated[list[Path], typer.Argument(help="Certificates: files, or folders of *.cert.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """Give the domain certificates that lead from owners to it, so that it can delegate rights."""
@@ -213,17 +188,14 @@ def hold(
     from maia.credentials import certificate_to_bytes
 
     body = CertificatesBody([certificate_to_bytes(one) for one in read_certificates(files)])
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/held", body, answer=Count, once=new_once())
     answer([f"held         {found.new} new certificates"], {"new": found.new}, as_json=as_json)
 
 
 def register_type(
     file: Annotated[Path, typer.Argument(help="A *.type file.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> None:
     """Register a version of an event type, so that policies can use it."""
@@ -233,19 +205,17 @@ def register_type(
     from maia.types import definition_to_bytes
 
     body = TypeBody(definition_to_bytes(read_definition(file)))
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/types", body, answer=TypeAnswer, once=new_once())
     lines = [f"registered   {found.name}, version {found.version}, {' '.join(found.attributes)}"]
     answer(lines, record_of(found), as_json=as_json)
 
 
-def types(
-    server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
-) -> None:
+def types(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the event types that policies can use."""
     from maia.api.responses import TypePage
 
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = every_item(client, "/v1/types", TypePage)
     lines = [f"{one.name}  version {one.version}  of {one.owner}" for one in found] or ["none"]
     answer(lines, {"types": [record_of(one) for one in found]}, as_json=as_json)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, every_item
+from maia.cli.domain.calls import EntitledCaller, every_item
 from maia.cli.inputs import AsJson
 from maia.cli.output import answer
 from maia.cli.participate.login import complain
@@ -50,9 +50,7 @@ class _Wanted:
 
 
 def load(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     file: Annotated[
         Path | None,
         typer.Argument(help="CSV with a heading, a JSON list of objects, or TOML with [[subject]] tables."),
@@ -76,7 +74,6 @@ def load(
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and load again, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.5, help="With --watch: how often, in seconds.")] = 60.0,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """Register the subjects of a file or a database: columns `key`, `identifier`, and attributes."""
@@ -86,7 +83,7 @@ def load(
     cells = _source(file, from_database, query, names)
     while True:
         try:
-            with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+            with caller.client() as client:
                 done = _load(client, _subjects(cells(), names), remove_missing=remove_missing)
             lines = [f"{what:<12} {len(who)}" for what, who in done.items()]
             answer(lines, {what: sorted(who) for what, who in done.items()}, as_json=as_json)

@@ -22,7 +22,7 @@ from maia.cli.inputs import (
 )
 from maia.cli.organisation.org import Org, opened
 from maia.cli.output import answer
-from maia.cli.participate.membership import Membership, WaitS, membership
+from maia.cli.participate.membership import Membership, Participant, WaitS
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
 
@@ -431,11 +431,8 @@ def fetch(
     else:
         if key is None or network is None or coordinator is None:
             raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
-        member = membership(
-            key=key, network=network, coordinator=coordinator, credentials=credentials or [],
-            brokers=[source], wait_s=wait_s,
-        )  # fmt: skip
-        lineage = _fetched(member, whose, name, version)
+        asking = Participant(key, credentials or [], network, coordinator, [source], wait_s=wait_s)
+        lineage = _fetched(asking.membership(), whose, name, version)
     _save_lineage(lineage, out, force=force, as_json=as_json)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.back_off import doubled
-from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, Shows, calling, shown_call
+from maia.cli.domain.calls import EntitledCaller, Shows, shown_call
 from maia.cli.inputs import AsJson, moment, read_appointments
 from maia.cli.names import named
 from maia.cli.output import answer
@@ -34,12 +34,9 @@ _LEAST_S: Final = 0.5
 
 
 def login(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     wallet: Annotated[Path, typer.Option("--wallet", "-w", help="A folder of yours alone; made if need be.")],
     show: Shows = None,
-    credentials: Shown = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Stay, and renew before anything expires, until Ctrl-C.")
     ] = False,
@@ -55,7 +52,7 @@ def login(
     folder = WalletFolder(wallet)
     if show:
         folder.add(read_appointments(show))
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         if not watch:
             found, files = _once(client, folder)
             _print_answer(found, files, folder, as_json=as_json)

@@ -18,7 +18,7 @@ import typer
 
 from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.names import named
-from maia.cli.trust.key import open_key
+from maia.cli.trust.key import KeyFile, open_key
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
@@ -182,31 +182,37 @@ def _print_waiting(problem: MaiaError) -> None:
     sys.stderr.flush()
 
 
-def membership(
-    *,
-    key: Path,
-    network: str,
-    coordinator: str,
-    credentials: list[Path],
-    brokers: list[str],
-    wait_s: float,
-    wallet: Path | None = None,
-    identity: Path | None = None,
-    providers: list[str] | None = None,
-) -> Membership:
-    """Open the key, the certificates and the statement that the options name."""
-    from maia.config.constitutions import read_constitutions
-    from maia.credentials import NetworkName
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """The options by which a command connects to a network."""
 
-    name = NetworkName(read_owner(coordinator), network)
-    shown = tuple(read_certificates(credentials))
-    constitutions = read_constitutions([*credentials, *([] if wallet is None else [wallet])])
-    signing = open_key(key)
-    peers = {address: read_principal(word) for word, at, address in map(_parted, brokers) if at}
-    file = _identity_file(signing, identity, providers or [], needed=bool(peers))
-    addresses = tuple(address for _, _, address in map(_parted, brokers))
-    links = _statement_links(file, peers) if file is not None and peers else None
-    return Membership(signing, name, shown, addresses, wait_s, wallet, constitutions, links, file)
+    key: KeyFile
+    credentials: CredentialFiles
+    network: Network
+    coordinator: Coordinator
+    broker: Brokers
+    wallet: WalletPath = None
+    identity: IdentityPath = None
+    provider: Providers = None
+    wait_s: WaitS = 30.0
+
+    def membership(self) -> Membership:
+        """Open the key, the certificates and the statement that the options name."""
+        from maia.config.constitutions import read_constitutions
+        from maia.credentials import NetworkName
+
+        name = NetworkName(read_owner(self.coordinator), self.network)
+        shown = tuple(read_certificates(self.credentials))
+        wallets = [] if self.wallet is None else [self.wallet]
+        constitutions = read_constitutions([*self.credentials, *wallets])
+        signing = open_key(self.key)
+        peers = {address: read_principal(word) for word, at, address in map(_parted, self.broker) if at}
+        file = _identity_file(signing, self.identity, self.provider or [], needed=bool(peers))
+        addresses = tuple(address for _, _, address in map(_parted, self.broker))
+        links = _statement_links(file, peers) if file is not None and peers else None
+        return Membership(
+            signing, name, shown, addresses, self.wait_s, self.wallet, constitutions, links, file
+        )
 
 
 def _parted(broker: str) -> tuple[str, str, str]:

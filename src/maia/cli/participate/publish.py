@@ -18,27 +18,18 @@ from maia.cli.names import named
 from maia.cli.output import answer
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
 from maia.cli.participate.membership import (
-    Brokers,
-    Coordinator,
-    CredentialFiles,
     Definition,
-    IdentityPath,
     Membership,
     NamedType,
-    Network,
+    Participant,
     Previous,
-    Providers,
     TypePlaces,
-    WaitS,
-    WalletPath,
     check_filter,
     history_of,
     meant_history,
-    membership,
     verified,
 )
 from maia.cli.profile_option import explaining
-from maia.cli.trust.key import KeyFile
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
@@ -67,11 +58,7 @@ _LAST_FLUSH_S: Final = 5.0
 
 def publish(
     context: typer.Context,
-    key: KeyFile,
-    credentials: CredentialFiles,
-    network: Network,
-    coordinator: Coordinator,
-    broker: Brokers,
+    participant: Participant,
     named: NamedType = None,
     definition: Definition = None,
     types: TypePlaces = None,
@@ -107,13 +94,9 @@ def publish(
             "--published-as", help="The type that your right converts these events into, by its definition."
         ),
     ] = None,
-    wallet: WalletPath = None,
-    identity: IdentityPath = None,
-    provider: Providers = None,
     sign: Annotated[
         bool, typer.Option("--sign", help="Sign what is published: subscribers verify that you wrote it.")
     ] = False,
-    wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
     """Publish events: JSON objects on standard input, one a line, or one event from --set."""
@@ -122,17 +105,7 @@ def publish(
     from maia.credentials.requirements import parse_requirement
 
     requires = parse_requirement(subscribers)
-    member = membership(
-        key=key,
-        network=network,
-        coordinator=coordinator,
-        credentials=credentials,
-        brokers=broker,
-        wait_s=wait_s,
-        wallet=wallet,
-        identity=identity,
-        providers=provider,
-    )
+    member = participant.membership()
     history = meant_history(named, definition, previous, types, member.constitutions)
     event_type = verified(history, member.constitutions)
     fixed = {} if topic is None else _on_topic(topic, payload, event_type)

@@ -13,27 +13,18 @@ import typer
 from maia.cli.names import named
 from maia.cli.participate.json_events import record_of
 from maia.cli.participate.membership import (
-    Brokers,
-    Coordinator,
-    CredentialFiles,
     Definition,
-    IdentityPath,
     Membership,
     NamedType,
-    Network,
+    Participant,
     Previous,
-    Providers,
     TypePlaces,
-    WaitS,
-    WalletPath,
     check_filter,
     history_of,
     meant_history,
-    membership,
     verified,
 )
 from maia.cli.profile_option import explaining
-from maia.cli.trust.key import KeyFile
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 
@@ -80,11 +71,7 @@ class NothingToForget(BadInput):
 
 def subscribe(
     context: typer.Context,
-    key: KeyFile,
-    credentials: CredentialFiles,
-    network: Network,
-    coordinator: Coordinator,
-    broker: Brokers,
+    participant: Participant,
     named: NamedType = None,
     definition: Definition = None,
     types: TypePlaces = None,
@@ -123,10 +110,6 @@ def subscribe(
         typer.Option("--shown-as", help="The definition of the type that your right converts events into."),
     ] = None,
     previous: Previous = None,
-    wallet: WalletPath = None,
-    identity: IdentityPath = None,
-    provider: Providers = None,
-    wait_s: WaitS = 30.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Also print who published each event, and when, and warnings.")
     ] = False,
@@ -137,17 +120,7 @@ def subscribe(
     from maia.client.errors import check_durable_name
     from maia.credentials.requirements import parse_requirement
 
-    member = membership(
-        key=key,
-        network=network,
-        coordinator=coordinator,
-        credentials=credentials,
-        brokers=broker,
-        wait_s=wait_s,
-        wallet=wallet,
-        identity=identity,
-        providers=provider,
-    )
+    member = participant.membership()
     history = meant_history(named, definition, previous, types, member.constitutions)
     event_type = verified(history, member.constitutions)
     if forget and durable is None:

@@ -13,26 +13,7 @@ import typer
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.pipeline import closure, disclosures, what_if
-from maia.cli.pipeline.source import (
-    Asked,
-    BatchBytes,
-    CredentialsOf,
-    From,
-    IdentitiesOf,
-    KeyOf,
-    KeysAt,
-    Log,
-    NetworkOf,
-    OwnerOf,
-    ProvidersOf,
-    RecordOf,
-    RequiresOf,
-    ShownAs,
-    Signers,
-    StatementsOf,
-    TransformationKeysOf,
-    TypeOf,
-)
+from maia.cli.pipeline.source import EventOptions
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -151,7 +132,7 @@ def generate(
 @app.command(epilog=_RUN)
 def run(
     name: Name,
-    source: From = None,
+    asked: EventOptions,
     out: Annotated[Path | None, typer.Option(help="Keep the result in this new folder, as Parquet.")] = None,
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw the result: a .png, .svg or .pdf file. May be repeated.")
@@ -160,22 +141,6 @@ def run(
     is_stream: Annotated[
         bool, typer.Option("--stream", help="Run as a stream, a file at a time, instead of as a batch.")
     ] = False,
-    log: Log = None,
-    definition: TypeOf = None,
-    key: KeyOf = None,
-    credentials: CredentialsOf = None,
-    signers: Signers = None,
-    network: NetworkOf = None,
-    coordinator: OwnerOf = None,
-    keys_at: KeysAt = None,
-    statements: StatementsOf = None,
-    identity: IdentitiesOf = None,
-    provider: ProvidersOf = None,
-    requires: RequiresOf = "true",
-    ledger: RecordOf = None,
-    shown_as: ShownAs = None,
-    transformation_keys: TransformationKeysOf = None,
-    batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -183,12 +148,6 @@ def run(
     """Run an application over events and print a summary of its result."""
     from maia.spark.applications.runs import interruptible
     from maia.spark.applications.runs import run as run_application
-
-    asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        batch_bytes, identity, provider, requires, ledger,
-        shown_as=shown_as, transformation_keys=transformation_keys,
-    )  # fmt: skip
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
@@ -212,28 +171,11 @@ def run(
 @app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
 def explain(
     name: Name,
-    source: From = None,
+    asked: EventOptions,
     changes: Set = None,
-    log: Log = None,
-    definition: TypeOf = None,
-    key: KeyOf = None,
-    credentials: CredentialsOf = None,
-    signers: Signers = None,
-    network: NetworkOf = None,
-    coordinator: OwnerOf = None,
-    keys_at: KeysAt = None,
-    statements: StatementsOf = None,
-    identity: IdentitiesOf = None,
-    provider: ProvidersOf = None,
-    requires: RequiresOf = "true",
-    ledger: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
-    asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        None, identity, provider, requires, ledger,
-    )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.spark.applications.application import columns_read, plan_lines
@@ -248,21 +190,8 @@ def explain(
 @app.command(epilog="Example: maia pipeline verify billing --from city")
 def verify(
     name: Name,
-    source: From = None,
+    asked: EventOptions,
     changes: Set = None,
-    log: Log = None,
-    definition: TypeOf = None,
-    key: KeyOf = None,
-    credentials: CredentialsOf = None,
-    signers: Signers = None,
-    network: NetworkOf = None,
-    coordinator: OwnerOf = None,
-    keys_at: KeysAt = None,
-    statements: StatementsOf = None,
-    identity: IdentitiesOf = None,
-    provider: ProvidersOf = None,
-    requires: RequiresOf = "true",
-    ledger: RecordOf = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -270,10 +199,6 @@ def verify(
     """Run as a batch and as a stream, compare row by row, and check for columns that must not be read."""
     from maia.spark.applications.runs import run as run_application
 
-    asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        None, identity, provider, requires, ledger,
-    )  # fmt: skip
     application, terms = _application(name, changes)
     with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline.source import spark_steps
@@ -347,7 +272,7 @@ def _check_plots(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def _session(
-    asked: Asked, application: Application[Any], cores: int, memory_mib: int
+    asked: EventOptions, application: Application[Any], cores: int, memory_mib: int
 ) -> Iterator[SparkSession]:
     """Start Spark, here or on the cluster that the environment names, once there is something to read."""
     # Any: each application has terms of its own.

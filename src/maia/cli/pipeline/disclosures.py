@@ -13,18 +13,7 @@ import typer
 from maia.cli.inputs import AsJson, moment
 from maia.cli.names import read_principal
 from maia.cli.output import answer
-from maia.cli.pipeline.source import (
-    Asked,
-    CredentialsOf,
-    KeyOf,
-    KeysAt,
-    NetworkOf,
-    OwnerOf,
-    RecordOf,
-    Signers,
-    StatementsOf,
-    TypeOf,
-)
+from maia.cli.pipeline.source import LogOptions
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,24 +42,11 @@ class NoLedger(BadInput):
 )
 def who_saw(
     ledger: Ledger,
-    log: Annotated[Path, typer.Option(help="The event log, read under the rights of --key.")],
-    definition: TypeOf = None,
-    key: KeyOf = None,
-    credentials: CredentialsOf = None,
+    asked: LogOptions,
     where: Annotated[str, typer.Option(help="Which events: a filter, as in subscriptions.")] = "",
-    signers: Signers = None,
-    network: NetworkOf = None,
-    coordinator: OwnerOf = None,
-    keys_at: KeysAt = None,
-    statements: StatementsOf = None,
-    record: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Print who received events that you may read: how many of them, and which attributes."""
-    asked = Asked(
-        None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        record=record,
-    )  # fmt: skip
     asked.check_log()
     with _spark(ledger) as (spark, disclosed):
         from maia.spark.disclosures import who_saw as question

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling
+from maia.cli.domain.calls import EntitledCaller
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
 from maia.config.input_files import read_definition, read_principal
@@ -174,10 +174,7 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
 )
 def witness(
     folder: Folder,
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
-    credentials: Shown = None,
+    caller: EntitledCaller,
     as_json: AsJson = False,
 ) -> int:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
@@ -190,11 +187,11 @@ def witness(
 
     last = verify_ledger(folder).head
     body = LedgerHeadBody(last.entries, last.check.hex())
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
     lines = [
         f"head         {last.check.hex()}, of {last.entries} entries",
-        f"witnessed    record {found.record} of the audit of {read_principal(domain)}",
+        f"witnessed    record {found.record} of the audit of {read_principal(caller.domain)}",
         *([f"contradicts  {found.problem}"] if found.problem else []),
     ]
     record = {

@@ -9,7 +9,7 @@ gone when the command ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -152,58 +152,29 @@ BatchBytes: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The options about the source."""
+class LogOptions:
+    """The options about a log, and the rights under which it is read."""
 
-    path: Path | None
-    log: Path | None = None
-    definitions: list[Path] | None = None
-    key: Path | None = None
-    credentials: list[Path] | None = None
-    signers: list[Path] | None = None
-    network: str | None = None
-    coordinator: str | None = None
-    keys_at: list[str] | None = None
-    statements: list[Path] | None = None
-    batch_bytes: int | None = None
-    identities: list[Path] | None = None
-    providers: list[str] | None = None
-    requires: str = "true"
-    record: Path | None = None
-    shown_as: list[Path] | None = None
-    transformation_keys: Path | None = None
-
-    def check(self, application: Application[Any]) -> None:
-        """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
-        # Any: each application has terms of its own.
-        from maia.spark.applications.runs import BadSource, parquet_columns
-
-        if (self.path is None) == (self.log is None):
-            raise BadSource("name the source of events: either --from PATH or --log FOLDER")
-        if self.path is not None and not self.path.exists():
-            raise BadSource(
-                f"`{self.path}` is not there; `maia pipeline generate` makes events to begin with"
-            )
-        if self.log is not None:
-            self.check_log()
-        if bool(self.identities) != bool(self.providers):
-            raise BadSource("give --identity and --provider together: a statement counts by its provider")
-        if self.path is not None:
-            application.check_names(dict.fromkeys(parquet_columns(self.path)))
-        else:
-            from maia.config.constitutions import read_constitutions
-
-            quorums = read_constitutions(self.credentials or [])
-            newest = _versions(self.shown_as or self.definitions or [], quorums)[-1]
-            application.check_names({one.name: one.kind for one in newest.attributes})
+    log: Log = None
+    definition: TypeOf = None
+    key: KeyOf = None
+    credentials: CredentialsOf = None
+    signers: Signers = None
+    network: NetworkOf = None
+    coordinator: OwnerOf = None
+    keys_at: KeysAt = None
+    statements: StatementsOf = None
+    record: RecordOf = None
 
     def check_log(self) -> None:
         """Refuse to read a log without rights."""
         from maia.spark.applications.runs import BadSource
 
-        if self.log is None or not self.log.exists():
+        if self.log is None:
+            raise BadSource("name the event log with --log")
+        if not self.log.exists():
             raise BadSource(f"there is no event log at `{self.log}`")
-        if not (self.definitions and self.key and self.credentials):
+        if not (self.definition and self.key and self.credentials):
             raise BadSource(
                 "a log is read under a reader's rights: give --definition, --key and --credentials"
             )
@@ -212,7 +183,7 @@ class Asked:
         """Return the type of the log that is read."""
         from maia.config.constitutions import read_constitutions
 
-        return _versions(self.definitions or [], read_constitutions(self.credentials or []))[-1]
+        return _versions(self.definition or [], read_constitutions(self.credentials or []))[-1]
 
     def reader(self, principal: Principal) -> Reader:
         """Return who reads, with certificates that nothing is known against yet."""
@@ -224,43 +195,18 @@ class Asked:
         return Reader(principal, mine, constitutions=quorums, identity=self._identity())
 
     @contextmanager
-    # Any: each application has terms of its own.
-    def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
-        """Hand out the source; keys that it needed are gone when the body ends."""
-        from maia.spark.applications.runs import parquet_source
-
-        if self.path is not None:
-            yield parquet_source(spark, self.path)
-            return
-        with self._governed_source(spark, list(application.reads), **self._transformed()) as source:
-            yield source
-
-    # Any: what `governed` is told by name.
-    def _transformed(self) -> dict[str, Any]:
-        """Return what `governed` needs where the reader's right transforms events."""
-        from maia.config.constitutions import read_constitutions
-        from maia.keystore.transformation_keys import TransformationKeyFile
-
-        named: dict[str, Any] = {}
-        if self.shown_as:
-            named["shown_as"] = _versions(self.shown_as, read_constitutions(self.credentials or []))[-1]
-        if self.transformation_keys is not None:
-            named["transformation_keys"] = TransformationKeyFile(str(self.transformation_keys.resolve()))
-        return named
-
-    @contextmanager
     # Any: what `governed` is told by name.
     def opened_table(
         self, spark: SparkSession, columns: list[str] | None, **named: Any
     ) -> Iterator[DataFrame]:
         """Hand out the log as a governed table; keys that it needed are gone when the body ends."""
-        with self._governed_source(spark, columns, **named) as source:
+        with self._governed_source(spark, columns, {}, **named) as source:
             yield source.table()
 
     @contextmanager
     # Any: what `governed` is told by name.
     def _governed_source(
-        self, spark: SparkSession, columns: list[str] | None, **named: Any
+        self, spark: SparkSession, columns: list[str] | None, sized: Mapping[str, int], **named: Any
     ) -> Iterator[Source]:
         from maia.config.constitutions import read_constitutions
         from maia.spark.applications.runs import Source
@@ -269,7 +215,7 @@ class Asked:
         assert self.key is not None  # noqa: S101 - checked above
         assert self.log is not None  # noqa: S101 - checked above
         quorums = read_constitutions(self.credentials or [])
-        versions = _versions(self.definitions or [], quorums)
+        versions = _versions(self.definition or [], quorums)
         mine = tuple(read_certificates(self.credentials or []))
         # A login that stays renews the wallet while this runs.
         folders = [path for path in (*(self.credentials or ()), *(self.statements or ())) if path.is_dir()]
@@ -289,22 +235,11 @@ class Asked:
             "statements with --statements; testers were asked at the locations in the certificates",
         )
         with opened_log(reader) as table:
-            whole = partial(
-                table, spark, requires=self.requires, columns=columns, ledger=self.record, **named
-            )
-            sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
+            whole = partial(table, spark, columns=columns, ledger=self.record, **named)
             yield Source(whole, partial(whole, is_stream=True, **sized), names=_names(versions))
 
     def _identity(self) -> ReaderIdentity | None:
-        from maia.config.input_files import read_identity, read_principal
-        from maia.credentials.identity import IdentityTrust
-        from maia.spark.governed.reader import ReaderIdentity
-
-        statements = tuple(map(read_identity, self.identities or ()))
-        if not statements:
-            return None
-        providers = frozenset(map(read_principal, self.providers or ()))
-        return ReaderIdentity(IdentityTrust(statements[0].statement.community, providers), statements)
+        return None
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
         from maia.credentials import NetworkName
@@ -319,6 +254,81 @@ class Asked:
             "the type is sealed and needs its key server, and none or several of your certificates name "
             "its network: give --network and --coordinator"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class EventOptions(LogOptions):
+    """The options about the source of events of an application: files, or a log."""
+
+    source: From = None
+    identity: IdentitiesOf = None
+    provider: ProvidersOf = None
+    requires: RequiresOf = "true"
+    shown_as: ShownAs = None
+    transformation_keys: TransformationKeysOf = None
+    batch_bytes: BatchBytes = None
+
+    def check(self, application: Application[Any]) -> None:
+        """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
+        # Any: each application has terms of its own.
+        from maia.spark.applications.runs import BadSource, parquet_columns
+
+        if (self.source is None) == (self.log is None):
+            raise BadSource("name the source of events: either --from PATH or --log FOLDER")
+        if self.source is not None and not self.source.exists():
+            raise BadSource(
+                f"`{self.source}` is not there; `maia pipeline generate` makes events to begin with"
+            )
+        if self.log is not None:
+            self.check_log()
+        if bool(self.identity) != bool(self.provider):
+            raise BadSource("give --identity and --provider together: a statement counts by its provider")
+        if self.source is not None:
+            application.check_names(dict.fromkeys(parquet_columns(self.source)))
+        else:
+            from maia.config.constitutions import read_constitutions
+
+            quorums = read_constitutions(self.credentials or [])
+            newest = _versions(self.shown_as or self.definition or [], quorums)[-1]
+            application.check_names({one.name: one.kind for one in newest.attributes})
+
+    @contextmanager
+    # Any: each application has terms of its own.
+    def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
+        """Hand out the source; keys that it needed are gone when the body ends."""
+        from maia.spark.applications.runs import parquet_source
+
+        if self.source is not None:
+            yield parquet_source(spark, self.source)
+            return
+        sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
+        named = {"requires": self.requires, **self._transformed()}
+        with self._governed_source(spark, list(application.reads), sized, **named) as source:
+            yield source
+
+    # Any: what `governed` is told by name.
+    def _transformed(self) -> dict[str, Any]:
+        """Return what `governed` needs where the reader's right transforms events."""
+        from maia.config.constitutions import read_constitutions
+        from maia.keystore.transformation_keys import TransformationKeyFile
+
+        named: dict[str, Any] = {}
+        if self.shown_as:
+            named["shown_as"] = _versions(self.shown_as, read_constitutions(self.credentials or []))[-1]
+        if self.transformation_keys is not None:
+            named["transformation_keys"] = TransformationKeyFile(str(self.transformation_keys.resolve()))
+        return named
+
+    def _identity(self) -> ReaderIdentity | None:
+        from maia.config.input_files import read_identity, read_principal
+        from maia.credentials.identity import IdentityTrust
+        from maia.spark.governed.reader import ReaderIdentity
+
+        statements = tuple(map(read_identity, self.identity or ()))
+        if not statements:
+            return None
+        providers = frozenset(map(read_principal, self.provider or ()))
+        return ReaderIdentity(IdentityTrust(statements[0].statement.community, providers), statements)
 
 
 def network_of(signed: SignedCertificate) -> NetworkName | None:

@@ -11,18 +11,7 @@ import typer
 from maia.cli.inputs import AsJson, moment, read_certificates
 from maia.cli.output import answer
 from maia.cli.pipeline.closure import Pools, spark_for
-from maia.cli.pipeline.source import (
-    Asked,
-    CredentialsOf,
-    KeyOf,
-    KeysAt,
-    NetworkOf,
-    OwnerOf,
-    RecordOf,
-    Signers,
-    StatementsOf,
-    TypeOf,
-)
+from maia.cli.pipeline.source import LogOptions
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput
 
@@ -45,7 +34,7 @@ class BadQuestion(BadInput):
 
 
 def what_if(
-    log: Annotated[Path, typer.Option(help="The event log, read under the rights of --key.")],
+    asked: LogOptions,
     pool: Pools = None,
     revoke: Annotated[
         list[str] | None,
@@ -54,18 +43,9 @@ def what_if(
     add: Annotated[
         list[Path] | None, typer.Option(help="A certificate that is issued: its file. May be repeated.")
     ] = None,
-    definition: TypeOf = None,
-    key: KeyOf = None,
-    credentials: CredentialsOf = None,
-    signers: Signers = None,
-    network: NetworkOf = None,
-    coordinator: OwnerOf = None,
-    keys_at: KeysAt = None,
-    statements: StatementsOf = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Events published since then.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Events published until then.")] = None,
     examples: Annotated[int, typer.Option(min=0, max=100, help="Examples for each principal.")] = 3,
-    record: RecordOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a recorded period with a certificate revoked or issued: who would have seen more, who less."""
@@ -76,10 +56,6 @@ def what_if(
 
     if not pool or not (revoke or add):
         raise BadQuestion("give --pool, and a change: --revoke or --add")
-    asked = Asked(
-        None, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
-        record=record,
-    )  # fmt: skip
     read = read_pool(pool, at=moment(None))
     before = tuple(map(certificate_from_bytes, read.certificates))
     gone = _ids(revoke or [])
@@ -107,7 +83,7 @@ def _ids(words: list[str]) -> frozenset[bytes]:
 
 
 def print_outcomes(
-    asked: Asked,
+    asked: LogOptions,
     pools: TwoPools,
     *,
     since: Instant | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import CallerKey, ReasonText, Server, Shown, answer_revoked, calling
+from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, answer_revoked
 from maia.cli.inputs import (
     AsJson,
     At,
@@ -265,7 +265,7 @@ def revoke(
     signed = read_certificates(files)
     at = str(signed[0].certificate.issuer) if domain is None else domain
     body = Revocation([], reason, [certificate_to_bytes(one) for one in signed])
-    with calling(server=server, domain=at, key=key, credentials=credentials) as client:
+    with EntitledCaller(server, at, key, credentials).client() as client:
         found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
         first = [] if found.ids else ["already      it was revoked before"]
         answer_revoked(client, found, as_json=as_json, first=first)

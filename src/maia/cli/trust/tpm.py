@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import CallerKey, DomainKey, Server, Shown, calling, record_of
+from maia.cli.domain.calls import Caller, EntitledCaller, record_of
 from maia.cli.inputs import AsJson, BadFile, read_text, write_new
 from maia.cli.output import answer
 from maia.cli.trust.key import Force
@@ -61,9 +61,7 @@ Intermediates: TypeAlias = Annotated[
     "maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch"
 )
 def attest(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: Caller,
     tpm: Device = "device:/dev/tpmrm0",
     out: Annotated[
         Path | None,
@@ -88,12 +86,12 @@ def attest(
     from maia.cli.participate.login import complain
     from maia.errors import Refusal, Unavailable
 
-    device = _device(tpm, folder or key.with_name(f"{key.name}.tpm"), log)
+    device = _device(tpm, folder or caller.key.with_name(f"{caller.key.name}.tpm"), log)
     certificates = [_bytes(one) for one in intermediate or ()]
     failures = 0
     while True:
         try:
-            with calling(server=server, domain=domain, key=key, credentials=None) as client:
+            with caller.client() as client:
                 found = _attest(client, device, certificates, out, as_json=as_json)
             failures, wait_s = 0, _until_renewal(found)
         except (Refusal, Unavailable) as problem:
@@ -209,9 +207,7 @@ def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
     "(in between: tpm2_activatecredential -c ak.ctx -C ek.ctx -i credential.bin -o secret.bin)"
 )
 def enrol(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: Caller,
     endorsement: Annotated[
         Path | None, typer.Option(help="The TPM's endorsement certificate, in DER.")
     ] = None,
@@ -237,7 +233,7 @@ def enrol(
     if secret is not None:
         if any(one is not None for one in first):
             raise typer.BadParameter("--secret is the second step: it goes with no other file")
-        with calling(server=server, domain=domain, key=key, credentials=None) as client:
+        with caller.client() as client:
             client.call("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
         answer(["enrolled     the TPM has opened its credential"], {"enrolled": True}, as_json=as_json)
         return
@@ -248,7 +244,7 @@ def enrol(
     body = EnrolBody(
         _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
     )
-    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
     try:
         out.write_bytes(found.credential)
@@ -265,9 +261,7 @@ def enrol(
     "(in between: tpm2_quote -c ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)"
 )
 def quote(
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: Caller,
     nonce_out: Annotated[
         Path | None, typer.Option(help="First step: where to write the nonce, in hexadecimal digits.")
     ] = None,
@@ -284,7 +278,7 @@ def quote(
     if nonce_out is not None:
         if nonce_out.exists() and not force:
             raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
-        with calling(server=server, domain=domain, key=key, credentials=None) as client:
+        with caller.client() as client:
             given = client.call("POST", "/v1/tpm/nonce", answer=NonceAnswer)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
         registers = ",".join(map(str, given.pcrs))
@@ -298,7 +292,7 @@ def quote(
     if quoted is None or signature is None or log is None:
         raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
-    with calling(server=server, domain=domain, key=key, credentials=None) as client:
+    with caller.client() as client:
         found = client.call("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
     answer(_attested_lines(found), record_of(found), as_json=as_json)
 
@@ -318,14 +312,11 @@ def _attested_lines(found: AttestedAnswer) -> list[str]:
 )
 def approve(
     file: Annotated[Path, typer.Argument(help="A JSON file with `pcrs` and `configurations`.")],
-    server: Server,
-    domain: DomainKey,
-    key: CallerKey,
+    caller: EntitledCaller,
     root: Annotated[
         list[Path] | None,
         typer.Option(help="A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
     ] = None,
-    credentials: Shown = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve exactly these boots and makers of TPMs; routers prove their boot again."""
@@ -342,7 +333,7 @@ def approve(
         body = msgspec.convert({**said, "roots": [_root(one) for one in root or ()]}, ApprovedBody)
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
-    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+    with caller.client() as client:
         found = client.call("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer, once=new_once())
     answer(_approved_lines(found), record_of(found), as_json=as_json)
 

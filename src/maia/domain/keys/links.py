@@ -161,7 +161,7 @@ class Links(Endpoint[MemberLink]):
             parted = goodbye(waits, KeyServerFull("this server has as many links as it may, and others wait"))
         if link.id not in self._links:
             return parted
-        heappush(self._dues, (_later(now, limits.handshake_s), link.id))
+        heappush(self._dues, (seconds_after(now, limits.handshake_s), link.id))
         return [*parted, *self.open(link, now)]
 
     def own_credentials(self, now: Instant) -> list[bytes]:
@@ -271,7 +271,3 @@ class Links(Endpoint[MemberLink]):
 
     def _next_round(self, now: Instant) -> Instant:
         return Instant(min(INSTANT_MAX, now + self._settings.lease_s * SECOND // ROUNDS_IN_A_LEASE))
-
-
-def _later(now: Instant, seconds: int) -> Instant:
-    return seconds_after(now, seconds)
