@@ -138,8 +138,9 @@ def subscriptions(quick: bool) -> Iterator[Curve]:
         matching.append((size, cpu_s(lambda index=index: index.match_frame(frame)) / 256 * 1e6))
     yield Curve("an event finds its subscriptions, all of one type, in frames of 256", "µs", matching)
     yield Curve("taking in one of so many at once", "µs", adding)
-    # A thousand weigh less than what the process had free before.
-    yield Curve("memory of the index", "MB", [point for point in memory if point[1] > 1] or memory[-2:])
+    weighed = [point for point in memory if point[1] > 1]  # a thousand fit into what the process had free
+    if len(weighed) > 1:
+        yield Curve("memory of the index", "MB", weighed)
     coming = []
     for size in (100, 300) if quick else (1_000, 3_000, 10_000):
         table = covering(size)
