@@ -70,8 +70,6 @@ from maia.wire.effects import (
 )
 from maia.wire.messages import Bye, Message, Publish
 
-__all__ = ["Broker"]
-
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 _ALONE: Final = 8
 """Streams that alternate share nothing: so many messages are taken on before it is tried again."""

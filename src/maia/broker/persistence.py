@@ -21,8 +21,6 @@ from maia.events import Instant
 from maia.routing.duplicates import DuplicateMemory
 from maia.wire.effects import Effect, Keep, Note
 
-__all__ = ["KEPT_CERTIFICATES", "KEPT_PUBLICATIONS", "keep_what_changed", "reload_kept"]
-
 KEPT_CERTIFICATES: Final = "certificates"
 KEPT_PUBLICATIONS: Final = "publications"
 _KEPT_MAX: Final = 16_384

@@ -18,8 +18,6 @@ from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
 from maia.sessions.challenges import OneTimeLimits
 
-__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "LedgerSettings", "RecordingSettings", "Routing"]
-
 
 class BadSettings(BadInput):
     """A broker cannot run with these settings."""

@@ -11,8 +11,6 @@ from maia.broker.state import BrokerState
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant
 
-__all__ = ["status_of"]
-
 
 def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
     """Return the state of a broker as plain values, ready to be printed or sent."""

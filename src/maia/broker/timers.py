@@ -17,22 +17,6 @@ from typing import Final, TypeAlias
 from maia.events import Instant
 from maia.wire.effects import LinkId
 
-__all__ = [
-    "CatchUp",
-    "CheckLink",
-    "ClosePeriods",
-    "IdentityExpires",
-    "KeepAlive",
-    "OneTimeAnswers",
-    "RecheckEntries",
-    "StateQueries",
-    "Statements",
-    "SyncOverdue",
-    "Timer",
-    "TimerWheel",
-    "Upkeep",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:

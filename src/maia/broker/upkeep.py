@@ -54,15 +54,6 @@ from maia.policy import PolicyRefusal
 from maia.sessions.session import ROUNDS_IN_A_LEASE
 from maia.wire.effects import Count, Effect, Note
 
-__all__ = [
-    "adopt_constitutions",
-    "begin_rounds",
-    "hold_certificates",
-    "recheck_everything",
-    "run_expired_timers",
-    "schedule_upkeep",
-]
-
 
 def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
     """End or recheck every lease, right and link whose timer has expired."""

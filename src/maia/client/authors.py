@@ -23,8 +23,6 @@ from maia.events import SECOND, AttributeUid, Frame, PresentValue
 from maia.sealing.frames.authorship import AuthorProof, Publishing
 from maia.wire.messages import Author
 
-__all__ = ["AuthorReader", "PublishedBy"]
-
 _STATEMENTS_REMEMBERED: Final = 1024
 _SKEW_S: Final = 60
 """How far the publisher's clock may be from its provider's."""

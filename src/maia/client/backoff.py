@@ -7,8 +7,6 @@ from collections.abc import Callable
 from maia.back_off import doubled, jittered
 from maia.client.settings import ClientSettings
 
-__all__ = ["Redialling"]
-
 
 class Redialling:
     """Which address comes next, and after how long."""

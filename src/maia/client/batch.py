@@ -17,16 +17,6 @@ from maia.types import VerifiedType
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Column as WireColumn
 
-__all__ = [
-    "EVENT_BYTES_MAX",
-    "FRAME_BYTES",
-    "ROWS_PER_FRAME",
-    "EventTooLarge",
-    "FrameFiller",
-    "columns_of",
-    "rows_per_frame",
-]
-
 ROWS_PER_FRAME: Final = 1024
 FRAME_BYTES: Final = 1 << 20
 """About how many characters a frame has when it leaves; one long event alone may have more."""

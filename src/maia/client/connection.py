@@ -40,8 +40,6 @@ from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Sen
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
 from maia.wire.messages import Bye, Challenge, Identify, Message, ServedElsewhere
 
-__all__ = ["Connection"]
-
 _REVOKED: Final = "POLICY-REVOKED"
 
 

@@ -21,8 +21,6 @@ from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver, DeliverLogged, DeliverLoggedWithAuthor, DeliverWithAuthor
 from maia.wire.messages import Missed as MissedMessage
 
-__all__ = ["what_arrived"]
-
 
 def what_arrived(
     message: Deliver | DeliverLogged | MissedMessage,

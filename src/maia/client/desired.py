@@ -17,8 +17,6 @@ from maia.sessions.challenges import OwnChallenges
 from maia.wire.codec import encode
 from maia.wire.messages import ForgetDurable, Unadvertise, Unsubscribe
 
-__all__ = ["Wanted"]
-
 
 class Wanted:
     """The entries of one client by their references, and what the application is to hear about them."""

@@ -26,20 +26,6 @@ from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 from maia.wire.stream_numbers import is_published_late
 
-__all__ = [
-    "Advertised",
-    "BadNumbering",
-    "EntryStage",
-    "KnownVersion",
-    "Numbering",
-    "RequestEntry",
-    "SeenFrames",
-    "Subscribed",
-    "histories",
-    "known_version",
-    "message_asking_for",
-]
-
 # ------------------------------------------------------------ types
 
 

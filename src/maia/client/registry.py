@@ -43,8 +43,6 @@ from maia.wire.messages import Column as WireColumn
 from maia.wire.names import type_to_bytes
 from maia.wire.stream_numbers import frame_label
 
-__all__ = ["Book"]
-
 
 class Book:
     """The advertisements, subscriptions and questions of one client."""

@@ -23,8 +23,6 @@ from maia.wire.codec import encode
 from maia.wire.messages import RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
 
-__all__ = ["AWAITED", "Renewing"]
-
 AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
 """The broker waits for a validity statement about the certificates, which may arrive in a moment."""
 _AWAITED_MOST_S: Final = 2.0

@@ -58,8 +58,6 @@ from maia.wire.messages import Ended as EndedMessage
 from maia.wire.messages import Missed as MissedMessage
 from maia.wire.messages import Warned as WarnedMessage
 
-__all__ = ["Answering"]
-
 _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
 _ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF", "POLICY-STALE"})
 """Why something ended that the client still wants: it asks for it again at once."""

@@ -56,8 +56,6 @@ from maia.wire.effects import (
 from maia.wire.messages import Column as WireColumn
 from maia.wire.stream_numbers import frame_label
 
-__all__ = ["ClientSession"]
-
 
 class ClientSession:
     """One client of one network, as a value that is handed time, chance and messages."""

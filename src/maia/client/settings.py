@@ -14,8 +14,6 @@ from maia.credentials import (
 from maia.credentials.identity import IdentityTrust, SignedIdentity
 from maia.errors import BadInput
 
-__all__ = ["BadClientSettings", "ClientSettings"]
-
 
 class BadClientSettings(BadInput):
     """A client cannot run with these settings."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from maia.events import Instant, seconds_after
 
-__all__ = ["IDENTITY", "RENEWAL", "SESSION", "Alarms", "later"]
-
 SESSION: Final = 0
 """What the session itself is called here; entries are called by their references."""
 RENEWAL: Final = -1

@@ -15,8 +15,6 @@ from typing import Final
 from maia.events import Attribute, Instant, Kind, NotAnInstant
 from maia.types import TypeShape, ValueMismatch
 
-__all__ = ["meant_event", "meant_value"]
-
 _EXACT_MAX: Final = 1 << 53
 """Ints up to here are floats exactly."""
 

@@ -39,8 +39,6 @@ from maia.policy.decide import left_out
 from maia.policy.view import Window
 from maia.sessions.admission import right_to_connect
 
-__all__ = ["Wallet"]
-
 _ANSWERS_MAX: Final = 1024
 _STATEMENTS_MAX: Final = 1024
 _SHOWN_MAX: Final = 64

@@ -388,34 +388,3 @@ def _serial(serial: bytes) -> bytes:
     if len(serial) > SERIAL_BYTES_MAX:
         raise BadAppointment(f"a serial has at most {SERIAL_BYTES_MAX} bytes")
     return serial
-
-
-__all__ = [
-    "ARGUMENT_BYTES_MAX",
-    "Argument",
-    "BadArgument",
-    "Given",
-    "ParameterKind",
-    "Word",
-    "argument_from_expression",
-    "argument_key",
-    "argument_kind",
-    "argument_to_expression",
-    "arguments_digest",
-    "checked_argument",
-    "read_word",
-    "APPOINTMENT_BYTES_MAX",
-    "PARAMETERS_MAX",
-    "SERIAL_BYTES_MAX",
-    "Appointment",
-    "AppointmentKind",
-    "BadAppointment",
-    "SignedAppointment",
-    "VerifiedAppointment",
-    "appointment_from_bytes",
-    "appointment_from_text",
-    "appointment_to_bytes",
-    "appointment_to_text",
-    "issue_appointment",
-    "verify_appointment",
-]

@@ -31,35 +31,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from maia.errors import BadInput, BrokenCredential, Refusal
 from maia.events import Instant
 
-__all__ = [
-    "CERTIFICATE_BYTES_MAX",
-    "CONFIGURATIONS_MAX",
-    "INTERMEDIATES_MAX",
-    "LOG_BYTES_MAX",
-    "LOG_EVENTS_MAX",
-    "NONCE_BYTES",
-    "SECRET_BYTES",
-    "STRUCTURE_BYTES_MAX",
-    "Approved",
-    "AttestationKey",
-    "BadApproval",
-    "BadAttestationKey",
-    "BadQuote",
-    "BootNotApproved",
-    "BrokenTpmStructure",
-    "Configuration",
-    "EndorsementKey",
-    "EndorsementNotTrusted",
-    "LogMismatch",
-    "QuotedBoot",
-    "attestation_key_from_bytes",
-    "check_roots",
-    "make_credential",
-    "replay_log",
-    "verify_endorsement",
-    "verify_quote",
-]
-
 STRUCTURE_BYTES_MAX: Final = 2048
 """Bytes of a public area, a quote or its signature."""
 CERTIFICATE_BYTES_MAX: Final = 8192

@@ -436,31 +436,3 @@ def _actions_of_word(word: str) -> frozenset[Action]:
         known = ", ".join(f"`{action.value}`" for action in Action)
         shown = word[:64].encode("unicode_escape").decode()
         raise UnknownAction(f"`{shown}` is no action: use {known}, `manage` or `*`") from None
-
-
-__all__ = [
-    "ALL_ATTRIBUTES",
-    "ALL_ACTIONS",
-    "Action",
-    "AllAttributes",
-    "AnyResource",
-    "AttributeSet",
-    "Authority",
-    "NetworkPattern",
-    "ResourcePattern",
-    "TopicPattern",
-    "TypePattern",
-    "EVENT_ACTIONS",
-    "FITTING_ACTIONS",
-    "MANAGE_ACTIONS",
-    "TERMS_MAX",
-    "TRANSFORMATIONS_MAX",
-    "Transformation",
-    "AuthorityTooLarge",
-    "UnknownAction",
-    "actions_from_words",
-    "composed",
-    "covers_request",
-    "intersect",
-    "terms_in",
-]

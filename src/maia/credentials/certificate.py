@@ -16,15 +16,6 @@ from maia.credentials.keys import Principal, Subject
 from maia.credentials.validity.period import Validity
 from maia.errors import BadInput
 
-__all__ = [
-    "AuthorisationCertificate",
-    "Certificate",
-    "NameCertificate",
-    "NotTheTransformer",
-    "SignedCertificate",
-    "as_signed",
-]
-
 
 class NotTheTransformer(BadInput):
     """A certificate states a transformation in the name of a principal that did not issue it."""

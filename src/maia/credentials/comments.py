@@ -12,8 +12,6 @@ from typing import Final
 from maia.canonical import SExpression
 from maia.credentials.encoding.errors import BadCertificate
 
-__all__ = ["COMMENT_BYTES_MAX", "comment_from_expressions", "comment_to_expressions"]
-
 COMMENT_BYTES_MAX: Final = 1024
 
 

@@ -52,34 +52,6 @@ from maia.errors import BadInput, BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant, PresentValue, attribute_uid
 from maia.predicates import Predicate, admits
 
-__all__ = [
-    "IDENTIFIER_BYTES_MAX",
-    "IDENTITY_ATTRIBUTES_MAX",
-    "IDENTITY_BYTES_MAX",
-    "BadIdentity",
-    "GuestOfGuest",
-    "Identity",
-    "IdentityNotInForce",
-    "IdentityTrust",
-    "OtherCommunity",
-    "ProviderNotTrusted",
-    "SignedIdentity",
-    "VerifiedIdentity",
-    "attributes_from_bytes",
-    "attributes_to_bytes",
-    "guest_statement",
-    "identity_from_bytes",
-    "identity_from_text",
-    "identity_to_bytes",
-    "identity_to_text",
-    "identity_values",
-    "issue_identity",
-    "meets_requirement",
-    "pack_identity",
-    "unpack_identity",
-    "verify_identity",
-]
-
 IDENTITY_BYTES_MAX: Final = 1 << 14
 IDENTIFIER_BYTES_MAX: Final = 256
 IDENTITY_ATTRIBUTES_MAX: Final = 64

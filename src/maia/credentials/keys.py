@@ -226,23 +226,3 @@ def _verifier(key: bytes) -> Ed25519PublicKey:
 
 def _named(kind: SignedKind) -> str:
     return kind.value.decode().replace("-", " ")
-
-
-__all__ = [
-    "LocalName",
-    "Owner",
-    "Principal",
-    "QuorumId",
-    "Subject",
-    "Threshold",
-    "KEY_BYTES",
-    "SIGNATURE_BYTES",
-    "BadKey",
-    "BadSignature",
-    "SignedKind",
-    "SigningKey",
-    "principal_from_bytes",
-    "principal_from_text",
-    "same_secret",
-    "verify_signature",
-]

@@ -322,27 +322,3 @@ def _checked_fragment(fragment: str, whole: str) -> str:
     if _NEVER.search(fragment):
         raise BadPattern(f"`{_shown(whole)}` is not a name pattern: no name has an empty segment")
     return fragment
-
-
-__all__ = [
-    "FIRST_VERSION",
-    "NAME_MAX",
-    "BadName",
-    "NetworkName",
-    "ResourceName",
-    "TopicName",
-    "TypeName",
-    "Version",
-    "checked_label",
-    "checked_topic_path",
-    "checked_version",
-    "is_reserved",
-    "ANY_NAME",
-    "INFIXES_MAX",
-    "BadPattern",
-    "NamePattern",
-    "PatternTooComplex",
-    "exact_name",
-    "parse_name_pattern",
-    "pattern_of_parts",
-]

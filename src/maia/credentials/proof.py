@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NoReturn, Self
 
-__all__ = ["Proof"]
-
 
 class Proof:
     """The base of every proof. Each keeps a `seal` of its own that only its verifier holds."""

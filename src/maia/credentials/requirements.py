@@ -41,24 +41,6 @@ from maia.predicates import (
     predicate_to_expression,
 )
 
-__all__ = [
-    "NO_ATTRIBUTES",
-    "NO_REQUIREMENT",
-    "REQUIREMENT_BYTES_MAX",
-    "Attributes",
-    "BadRequirement",
-    "BadRequirementEncoding",
-    "about_publisher",
-    "attributes_of_identity",
-    "checked_requirement",
-    "is_met",
-    "joined_with_filter",
-    "parse_requirement",
-    "requirement_from_bytes",
-    "requirement_to_bytes",
-    "seen_with_publisher",
-]
-
 Attributes: TypeAlias = Mapping[AttributeUid, PresentValue]
 """What a statement says, as a requirement reads it."""
 

@@ -24,20 +24,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from maia.credentials import Principal, SigningKey
 from maia.errors import BadInput, Refusal
 
-__all__ = [
-    "Account",
-    "AccountRefused",
-    "BadAccountName",
-    "SECRET_BYTES",
-    "account_from_bytes",
-    "account_to_bytes",
-    "check_name",
-    "new_account",
-    "open_account",
-    "secret_of_token",
-    "token_of",
-]
-
 SECRET_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _NONCE: Final = bytes(12)

@@ -14,8 +14,6 @@ from typing import Final
 from maia.errors import BadInput
 from maia.events import Instant, Value
 
-__all__ = ["BadCbor", "decode_map", "encode_map"]
-
 _ENTRIES_MAX: Final = 1024
 _TIME_TEXT: Final = 0
 _FLOATS: Final = {25: ">e", 26: ">f", 27: ">d"}

@@ -17,8 +17,6 @@ from msgspec import Meta
 from maia.errors import MaiaError
 from maia.events import INT_MAX, INT_MIN, SECOND, STRING_BYTES_MAX, Attribute, Instant, Kind, Value
 
-__all__ = ["JsonPayloads"]
-
 _JSON_TYPES: Final[Mapping[Kind, Any]] = {  # Any: types, as msgspec takes them
     Kind.STRING: str,
     Kind.INT: Annotated[int, Meta(ge=INT_MIN, le=INT_MAX)],

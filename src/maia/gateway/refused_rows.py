@@ -18,8 +18,6 @@ from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
 from maia.types import VerifiedType
 from maia.types.topics import tree_root
 
-__all__ = ["refused_rows"]
-
 
 def refused_rows(  # noqa: PLR0913, PLR0917 - what the broker knew
     rows: int,

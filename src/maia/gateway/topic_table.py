@@ -32,21 +32,6 @@ from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import VerifiedType
 from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, on_topics, tree_root
 
-__all__ = [
-    "BadPayload",
-    "BadTopic",
-    "Columns",
-    "Interest",
-    "NotDeclared",
-    "PayloadForm",
-    "Row",
-    "TopicTable",
-    "check_filter",
-    "check_topic_name",
-    "matches",
-    "row_of",
-]
-
 TOPIC_BYTES_MAX: Final = 1024
 LEVELS_MAX: Final = 32
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")

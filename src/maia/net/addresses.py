@@ -7,8 +7,6 @@ from typing import Final
 
 from maia.errors import BadInput, Unavailable
 
-__all__ = ["AddressInUse", "BadAddress", "bind", "host_and_port"]
-
 _ADDRESS_MAX: Final = 256
 _BACKLOG: Final = 1024
 

@@ -28,7 +28,6 @@ from maia.wire.places import Places
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
 
-__all__ = ["BackOff", "ConnectionOwner", "Connections", "TooManyConnections"]
 
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.1

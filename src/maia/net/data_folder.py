@@ -11,8 +11,6 @@ from typing import Final
 
 from maia.errors import MaiaError, Unavailable
 
-__all__ = ["DataFolderInUse", "one_of", "own_folder"]
-
 _LOCK: Final = "lock"
 
 

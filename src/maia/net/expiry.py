@@ -20,8 +20,6 @@ from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.net.telemetry import Telemetry
 
-__all__ = ["ExpiryWatch"]
-
 _DAY: Final = 86_400 * SECOND
 _LOOK_S: Final = 60.0
 

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["GarbageWatch", "watched"]
-
 YOUNG: Final = 10_000
 """Objects that are made, less those that are freed, between two walks over the youngest: about 1 ms each."""
 YOUNG_WALKS: Final = 10

@@ -26,7 +26,6 @@ from maia.wire.places import Places
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["LEAF", "listening"]
 
 LEAF: Final = "maia.leaf"
 """Where the scope of a call has the TLS certificate, in DER, of a caller that has shown one."""

@@ -22,8 +22,6 @@ from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
 from maia.wire.framing import Splitter, length_prefix
 
-__all__ = ["SocketLink", "LinkLimits", "LinkOwner", "MessageTooSlow", "SlowLink"]
-
 _CHUNK: Final = 256 << 10
 """How many bytes are handed to TLS at a time."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["METRICS"]
-
 METRICS: Final[Mapping[str, Mapping[str, str]]] = {
     "Every server": {
         "maia_certificates_expiring": "own certificates that end within `expiry_days` and are not renewed",

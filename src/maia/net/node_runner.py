@@ -52,7 +52,6 @@ from maia.wire.effects import (
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
 
-__all__ = ["AlarmClock", "DeliveryLedger", "Node", "NodeFailed", "NodeRunner", "Recorder", "Timer"]
 
 # ------------------------------------------------------------ timers
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-__all__ = ["QuietRecords", "Records"]
-
 
 class Records(Protocol):
     """A log and some metrics, such as `telemetry.Telemetry`."""

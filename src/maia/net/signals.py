@@ -7,8 +7,6 @@ import os
 import signal
 from typing import Final
 
-__all__ = ["STOP_WITH_INPUT", "until_told_to_stop"]
-
 STOP_WITH_INPUT: Final = "MAIA_STOP_WITH_INPUT"
 """Set by `maia up`, which holds the other end of its servers' standard input: it closes however that ends."""
 

@@ -21,8 +21,6 @@ from maia.events import Instant
 from maia.net.tls_stream import SocketStream
 from maia.sealing.two_message import HEAD_BYTES, LinkIdentity, OpenLink, Request, Responder, message_length
 
-__all__ = ["LinkNotAnswered", "StatementLinks", "StatementStream", "open_statement_stream"]
-
 
 class LinkNotAnswered(Unavailable):
     """The peer of a statement link hung up; its log says why: a clock, a statement, a provider, a key."""

@@ -27,19 +27,6 @@ from maia.credentials.keys import same_secret
 from maia.errors import BadInput, Unavailable
 from maia.net.addresses import host_and_port
 
-__all__ = [
-    "DOOR_FILE",
-    "Door",
-    "NoStatus",
-    "NotLoopback",
-    "StatusEndpoint",
-    "StatusSource",
-    "fetch_status",
-    "new_door",
-    "new_token",
-    "read_door",
-]
-
 DOOR_FILE: Final = "status.door"
 """The file in the data folder that says where the endpoint listens, and with which token to ask."""
 

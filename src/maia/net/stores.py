@@ -17,8 +17,6 @@ from urllib.parse import quote, unquote
 from maia.errors import Unavailable
 from maia.private_files import create_private, exposure, make_private_folder, sync_folder
 
-__all__ = ["FolderStore", "MemoryStore", "Store", "StoreUnavailable"]
-
 _UNFINISHED: Final = ".unfinished"
 _AT_ONCE: Final = 64
 """How many files are open at one time."""

@@ -21,8 +21,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from maia.net.metrics import METRICS
 
-__all__ = ["LABEL_SETS_MAX", "Telemetry"]
-
 LABEL_SETS_MAX: Final = 256
 """Combinations of labels that one metric remembers; the rest are counted together as `other`."""
 

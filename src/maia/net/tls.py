@@ -34,22 +34,6 @@ from maia.credentials import Principal, SigningKey, principal_from_bytes
 from maia.credentials.keys import KEY_BYTES
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 
-__all__ = [
-    "ALPN",
-    "OddLeaf",
-    "WrongTransport",
-    "accepting_context",
-    "dialling_context",
-    "foreign_context",
-    "key_and_leaf",
-    "leaf_of",
-    "null_authority",
-    "pinning_context",
-    "principal_of_leaf",
-    "proved_principal",
-    "serving_context",
-]
-
 ALPN: Final = "maia/1"
 _HTTP: Final = "http/1.1"
 

@@ -25,8 +25,6 @@ from maia.credentials.identity import VerifiedIdentity
 from maia.errors import MaiaError
 from maia.net.tls import proved_principal
 
-__all__ = ["SocketStream", "StreamOwner", "TlsStream", "open_stream"]
-
 _RECEIVE_BYTES: Final = 256 << 10
 """How much is received at a time; less of it costs more turns of the loop for large frames."""
 _RECORD_BYTES: Final = 16 << 10

@@ -35,8 +35,6 @@ import msgspec
 from maia.errors import BadInput
 from maia.routing.row_sets import ALL_ROWS, RowSet, bytes_of_rows, rows_from_bytes
 
-__all__ = ["BadMemory", "DuplicateMemory", "MemoryLimits"]
-
 _StreamKey: TypeAlias = tuple[bytes, bytes, bytes]
 """A publisher, one of its streams, and a signer that was not judged; empty if there is none."""
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]

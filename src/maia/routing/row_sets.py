@@ -12,8 +12,6 @@ from typing import Final, TypeAlias
 
 from maia.events import ROWS_MAX
 
-__all__ = ["ALL_ROWS", "RowSet", "bytes_of_rows", "row_set", "rows_from_bytes", "rows_in"]
-
 RowSet: TypeAlias = int
 
 ALL_ROWS: Final[RowSet] = -1

@@ -63,24 +63,6 @@ from maia.sealing.keys.delivery import (
 )
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
 
-__all__ = [
-    "HEAD_BYTES",
-    "RECORDS_MAX",
-    "RECORD_BYTES_MAX",
-    "REQUEST_WINDOW_S",
-    "BadLinkMessage",
-    "BadLinkRecord",
-    "LinkIdentity",
-    "LinkNotProved",
-    "LinkRequestTime",
-    "OpenLink",
-    "Records",
-    "RecordsUsedUp",
-    "Request",
-    "Responder",
-    "message_length",
-]
-
 HEAD_BYTES: Final = 3
 RECORD_BYTES_MAX: Final = 16 << 10
 """How many bytes of plaintext one record holds."""

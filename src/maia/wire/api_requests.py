@@ -32,24 +32,6 @@ from maia.events import INSTANT_MIN, SECOND, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
 from maia.wire.requests import RequestTooEarly, RequestTooLate, moment_of_request
 
-__all__ = [
-    "API_REQUEST_BYTES_MAX",
-    "API_SKEW_S",
-    "INSTANCE_BYTES",
-    "ApiCall",
-    "ApiRequest",
-    "BadApiRequest",
-    "RequestAltered",
-    "RequestForAnotherDomain",
-    "RequestForAnotherRun",
-    "SignedApiRequest",
-    "VerifiedApiRequest",
-    "api_request_from_bytes",
-    "api_request_to_bytes",
-    "sign_api_request",
-    "verify_api_request",
-]
-
 API_REQUEST_BYTES_MAX: Final = 8192
 API_SKEW_S: Final = 60
 """By how many seconds the clocks of a caller and of a domain may differ, unless configured otherwise."""

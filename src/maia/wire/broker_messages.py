@@ -25,43 +25,6 @@ from maia.wire.message_fields import (
     Uid,
 )
 
-__all__ = [
-    "Announce",
-    "Carried",
-    "CarriedWithAuthor",
-    "FindClosest",
-    "Interest",
-    "NodeRecord",
-    "Nodes",
-    "Offer",
-    "OpenContent",
-    "Renew",
-    "Replica",
-    "Resync",
-    "RoutesSynced",
-    "SealMark",
-    "Sealed",
-    "SealedColumn",
-    "SealedDoubted",
-    "SealedInterest",
-    "SealedOffer",
-    "SealedPart",
-    "SealedProof",
-    "SealedReplica",
-    "SealedRights",
-    "SealedWanted",
-    "SealedWithAuthor",
-    "SealedWithPlaintext",
-    "SpillReport",
-    "SpilledType",
-    "SyncRoutes",
-    "TypeQuery",
-    "TypeReply",
-    "Unblinded",
-    "Wanted",
-]
-
-
 # ------------------------------------------------------------ between brokers: publications
 
 

@@ -36,18 +36,6 @@ from maia.wire.messages import (
     Welcome,
 )
 
-__all__ = [
-    "AnotherForm",
-    "BadMessage",
-    "Unsendable",
-    "decode",
-    "decode_recorded",
-    "encode",
-    "encode_known",
-    "is_welcome",
-    "sendable_text",
-]
-
 _Read = TypeVar("_Read")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

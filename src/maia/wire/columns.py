@@ -45,26 +45,6 @@ from maia.events import (
 from maia.types import TransitKindMismatch
 from maia.wire.messages import Column as WireColumn
 
-__all__ = [
-    "VALUES_MAX",
-    "BadColumn",
-    "BadColumns",
-    "Layout",
-    "LayoutKey",
-    "TooManyValues",
-    "columns_to_frame",
-    "decode_column",
-    "encode_column",
-    "events_to_frame",
-    "frame_to_columns",
-    "kind_from_number",
-    "kind_to_number",
-    "kinds_of_columns",
-    "layout_key",
-    "layout_of",
-    "single_event",
-]
-
 VALUES_MAX: Final = 1 << 20
 """How many values one frame may carry. A value of three bytes takes eighty in memory."""
 

@@ -18,32 +18,6 @@ from maia.credentials import Principal
 from maia.credentials.identity import VerifiedIdentity
 from maia.events import Instant
 
-__all__ = [
-    "Close",
-    "Count",
-    "Dial",
-    "DialFailed",
-    "Disclose",
-    "Effect",
-    "Input",
-    "Keep",
-    "LinkClosed",
-    "LinkId",
-    "LinkOpened",
-    "LogRead",
-    "LogAtStart",
-    "Logged",
-    "Note",
-    "ReadLater",
-    "ReadLog",
-    "Received",
-    "Record",
-    "Recorded",
-    "Send",
-    "Tick",
-    "WakeAt",
-]
-
 LinkId = NewType("LinkId", int)
 """One connection of this node; never used again after it closed."""
 

@@ -13,18 +13,6 @@ from typing import Final
 
 from maia.errors import ProtocolViolation
 
-__all__ = [
-    "HANDSHAKE_BYTES_MAX",
-    "LENGTH_BYTES",
-    "MESSAGE_BYTES_MAX",
-    "BeyondShare",
-    "EmptyMessage",
-    "MessageTooLarge",
-    "Splitter",
-    "framed",
-    "length_prefix",
-]
-
 HANDSHAKE_BYTES_MAX: Final = 256 << 10
 """How long a message may be before the peer's right to connect is verified."""
 

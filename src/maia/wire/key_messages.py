@@ -23,21 +23,6 @@ from maia.wire.message_fields import (
     Uid,
 )
 
-__all__ = [
-    "GroupKeys",
-    "GroupsEnded",
-    "HistoryKeys",
-    "HistoryKeysReply",
-    "JoinGroups",
-    "KeyTermsRecord",
-    "KeysHeld",
-    "LeaveGroups",
-    "Rekey",
-    "RekeyPart",
-    "WhoWrites",
-    "Writer",
-]
-
 
 class JoinGroups(AnyMessage, tag=70, frozen=True):
     """Let me into the key groups that these certificates open; or: tell me again, I have missed something.

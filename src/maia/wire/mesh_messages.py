@@ -25,24 +25,6 @@ from maia.wire.broker_messages import SealedWanted
 from maia.wire.message_fields import AnyMessage, Credentials, Digest, Key, Moment, Number, Signature, Small
 from maia.wire.names import network_to_expression
 
-__all__ = [
-    "AggregateContent",
-    "AggregateHead",
-    "AggregateLost",
-    "AggregatePart",
-    "AggregateQuery",
-    "BadAggregatePart",
-    "ConnectPart",
-    "FrameTargets",
-    "InterestPart",
-    "PartProof",
-    "SealedInterestPart",
-    "part_from_bytes",
-    "part_to_bytes",
-    "sign_head",
-    "verify_head",
-]
-
 _PARTS_PER_MESSAGE: Final = 65_536
 _PART_BYTES_MAX: Final = 1 << 20
 

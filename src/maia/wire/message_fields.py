@@ -13,33 +13,6 @@ from msgspec import Meta
 
 from maia.events import INSTANT_MAX, INSTANT_MIN, ROWS_MAX
 
-__all__ = [
-    "Address",
-    "AnyMessage",
-    "Code",
-    "Credentials",
-    "Digest",
-    "DurableName",
-    "IdentityBytes",
-    "Key",
-    "Moment",
-    "NOT_FOR_SCREENS",
-    "Number",
-    "Position",
-    "RequirementBytes",
-    "Rows",
-    "Signature",
-    "SignedEpochBytes",
-    "Small",
-    "StatementBytes",
-    "QuestionBytes",
-    "AnswerBytes",
-    "TEXT_MAX",
-    "Text",
-    "Token",
-    "Uid",
-]
-
 Digest: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Token: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]

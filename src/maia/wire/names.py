@@ -17,22 +17,6 @@ from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import routed_uid
 from maia.predicates import DEPTH_MAX, Predicate, predicate_from_expression, predicate_to_expression
 
-__all__ = [
-    "BadFilterEncoding",
-    "BadNameEncoding",
-    "FILTER_BYTES_MAX",
-    "FilterTooLong",
-    "filter_from_bytes",
-    "filter_to_bytes",
-    "network_from_expression",
-    "network_to_bytes",
-    "network_to_expression",
-    "type_from_bytes",
-    "type_from_expression",
-    "type_to_bytes",
-    "type_to_expression",
-]
-
 _LIMITS: Final = Limits(size_max=1024, depth_max=4, atom_max=256)
 
 

@@ -12,8 +12,6 @@ from collections.abc import Hashable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Places"]
-
 _One = TypeVar("_One", bound=Hashable)
 _HOST_BITS: Final = 64
 

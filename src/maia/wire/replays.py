@@ -22,22 +22,6 @@ from maia.credentials import Principal
 from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 
-__all__ = [
-    "NONCE_BYTES",
-    "PAGES",
-    "REPLAYS_MAX",
-    "REPLAYS_PER_PRINCIPAL_MAX",
-    "BadReplayMemory",
-    "ReplayMemory",
-    "ReplayMemoryFull",
-    "RequestReplayed",
-    "RequestStale",
-    "TooManyRequests",
-    "page_of",
-    "record_of",
-    "records_to_bytes",
-]
-
 NONCE_BYTES: Final = 16
 _MOMENT_BYTES: Final = 8
 _RECORD_BYTES: Final = _MOMENT_BYTES + 32 + NONCE_BYTES

@@ -60,30 +60,6 @@ from maia.wire.names import (
 )
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
 
-__all__ = [
-    "BadRequestEncoding",
-    "EdgeRequest",
-    "REQUEST_BYTES_MAX",
-    "RequestForAnotherNetwork",
-    "RequestFrame",
-    "RequestFromAnother",
-    "RequestTooEarly",
-    "RequestTooLate",
-    "STREAM_BYTES",
-    "SignedRequest",
-    "UnsignableRequest",
-    "VerifiedRequest",
-    "digest_of_request",
-    "digest_of_standing",
-    "framed_request",
-    "moment_of_request",
-    "request_from_bytes",
-    "request_to_bytes",
-    "sign_request",
-    "verify_proof",
-    "verify_request",
-]
-
 REQUEST_BYTES_MAX: Final = 1 << 16
 STREAM_BYTES: Final = 16
 

@@ -18,15 +18,6 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
-__all__ = [
-    "NUMBERS_BEHIND_MAX",
-    "TIME_BEHIND_MAX",
-    "frame_label",
-    "is_late",
-    "is_published_late",
-    "stream_label",
-]
-
 NUMBERS_BEHIND_MAX: Final = 1 << 16
 """How many numbers below the newest one are late: far more frames than overtake each other."""
 TIME_BEHIND_MAX: Final = 600_000_000

@@ -31,19 +31,6 @@ from maia.policy import Evidence, Permit, PolicyRefusal, Reason, Request, View
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
 
-__all__ = [
-    "RATE_FACTS",
-    "Authorisation",
-    "Basis",
-    "ChainCache",
-    "ChainSearch",
-    "Rates",
-    "SearchKey",
-    "certificates_of",
-    "memory_of",
-]
-
-
 _SECOND_FACT: Final = AttributeUid("rate-second")
 _MINUTE_FACT: Final = AttributeUid("rate-minute")
 RATE_FACTS: Final = frozenset({_SECOND_FACT, _MINUTE_FACT})

@@ -67,8 +67,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import Changed
 
-__all__ = ["Authoriser", "forget_frames", "limit_effects", "refusal_effects"]
-
 _POOLS_MAX: Final = 2048
 _POOL_BYTES_MAX: Final = 16 << 20
 """How much memory the pools may take that have led somewhere, and again those that evidence was found in:

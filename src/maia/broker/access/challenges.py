@@ -27,14 +27,6 @@ from maia.sessions.challenges import CONNECTION, Asked
 from maia.wire.effects import Count, Effect
 from maia.wire.messages import Hello
 
-__all__ = [
-    "CONNECTING",
-    "challenge_connection",
-    "challenge_entry",
-    "challenge_request",
-    "is_to_be_asked_again",
-]
-
 CONNECTING: Final = None
 """What a challenge about the right to connect is about, in place of a client's reference."""
 _NO_ROOM_S: Final = 1.0

@@ -24,20 +24,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Note, Send
 from maia.wire.messages import Warned
 
-__all__ = [
-    "KeyLack",
-    "await_keys",
-    "dial_or_lack",
-    "key_lack",
-    "keys_overdue",
-    "late_keys",
-    "neighbour_found",
-    "next_impairment",
-    "seed_silent",
-    "warn_of_impairments",
-    "warn",
-]
-
 KeyLack: TypeAlias = NoKeys | KeyServerAway | KeysAwaited
 _CURE: Final = "issue one to `{broker}`, or connect to a broker that has one"
 

@@ -36,8 +36,6 @@ from maia.types import (
 from maia.types.topics import tree_root
 from maia.wire.effects import Effect, Keep, Note
 
-__all__ = ["KEPT_TYPE", "KnownTypes"]
-
 KEPT_TYPE = "type/"
 """How the names under which definitions are kept begin."""
 _FREED: Final = 16

@@ -26,8 +26,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Failed, Hello, Vouched
 
-__all__ = ["hear_vouched", "look_at_unanswered"]
-
 
 def hear_vouched(state: BrokerState, link: Link, message: Vouched, now: Instant) -> list[Effect]:
     """Go on with what waited for these answers; what waits no longer is passed over."""

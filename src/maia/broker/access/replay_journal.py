@@ -21,8 +21,6 @@ from maia.wire.effects import Effect, Keep, Note
 from maia.wire.replays import ReplayMemory, record_of, records_to_bytes
 from maia.wire.requests import SignedRequest
 
-__all__ = ["KEPT_REQUESTS", "ReplayJournal"]
-
 KEPT_REQUESTS: Final = "requests/"
 _VOLUME_MAX: Final = 64
 _DIGITS: Final = 12

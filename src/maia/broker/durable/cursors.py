@@ -27,8 +27,6 @@ from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.wire.effects import Effect, Keep, LinkId
 from maia.wire.message_fields import DurableName
 
-__all__ = ["CURSOR_KEY_BYTES", "KEPT_CURSOR", "BadCursor", "Cursor", "cursor_from_bytes", "forgotten", "kept"]
-
 KEPT_CURSOR: Final = "cursor/"
 """How the names under which cursors are kept begin."""
 CURSOR_KEY_BYTES: Final = 32

@@ -68,20 +68,6 @@ from maia.wire.messages import (
     Unblinded,
 )
 
-__all__ = [
-    "KeysAwaited",
-    "Readable",
-    "SignerAwaited",
-    "advance",
-    "advance_link",
-    "cursor_for",
-    "forget_durable",
-    "receive_log_read",
-    "receive_recorded",
-    "receive_seen",
-    "read_logged",
-]
-
 
 def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_id: bytes) -> Cursor:
     """Return the cursor that a permitted request names, a new one at the end of the log if there is none."""

@@ -26,8 +26,6 @@ from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_aut
 from maia.wire.messages import Author, Publish, PublishSigned, PublishTo
 from maia.wire.stream_numbers import frame_label
 
-__all__ = ["AttachedStatements", "attached", "check_signature", "vouched_for"]
-
 _STATEMENTS_REMEMBERED: Final = 4096
 
 

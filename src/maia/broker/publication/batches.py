@@ -41,8 +41,6 @@ from maia.wire.columns import encode_column, events_to_frame, kind_to_number
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Column, Message, Publish, Published, Sealed
 
-__all__ = ["Event", "Plan", "may_go_together", "plan_of", "run_of", "take_together"]
-
 Event: TypeAlias = Publish | Carried | Sealed
 _BEGINNINGS: Final = {Role.CLIENT: (b"\x96\x14",), Role.BROKER: (b"\x99\x1e", b"\xdc\x00\x13\x1f")}
 """How messages begin that may be taken on together: `Publish` of clients; `Carried`, `Sealed` of brokers."""

@@ -15,8 +15,6 @@ from maia.ledger.records import Summarised
 from maia.types import VerifiedType
 from maia.wire.effects import Count, Effect
 
-__all__ = ["check_ledger", "close_periods", "deliver", "ledger_for", "put_on_record", "schedule_closing"]
-
 
 def deliver(
     state: BrokerState,

@@ -34,8 +34,6 @@ from maia.ledger.records import (
 )
 from maia.wire.effects import Disclose, Effect, LinkId
 
-__all__ = ["Disclosures"]
-
 _FILE_BYTES: Final = 32 << 20
 """After about so many bytes a new file begins, and the numbers with it."""
 _NUMBERS_MAX: Final = 65_536

@@ -36,17 +36,6 @@ from maia.routing.overlay.table import node_id_of_type
 from maia.routing.table.hops import Hop
 from maia.wire.effects import Count, Effect
 
-__all__ = [
-    "PARTING_MAX",
-    "PARTING_S",
-    "is_expected_source",
-    "is_known_type",
-    "let_arrive",
-    "not_asked_any_more",
-    "offer_ended",
-    "refuse_unasked",
-]
-
 _OFFER: Final = b"offer"
 PARTING_S: Final = 2.0
 """How long frames may be on the way from a neighbour that has taken its offer back."""

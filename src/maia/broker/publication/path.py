@@ -36,8 +36,6 @@ from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, Publish, Published
 
-__all__ = ["carry", "give_up_projected", "publish", "publish_waiting"]
-
 
 def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
     """Take a publisher's frame on, as far as its right goes at this moment."""

@@ -23,15 +23,6 @@ from maia.events import Frame, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.types import VerifiedType, definition_to_bytes
 
-__all__ = [
-    "ProjectedOffer",
-    "certificates_behind",
-    "consents_hold",
-    "offer_of",
-    "project",
-    "projections_of",
-]
-
 _LINEAGE_SHOWN: Final = 16
 """How many versions of a sub-type an offer of a super-type shows."""
 _STREAM: Final = b"maia/1/projected-stream\x00"

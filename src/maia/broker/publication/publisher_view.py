@@ -27,8 +27,6 @@ from maia.views import Test, to_python_test
 from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.columns import Layout, LayoutKey, encode_column, layout_of
 
-__all__ = ["Shaped", "Shaper", "SingleEvents", "shaper_of"]
-
 _LAYOUTS_MAX: Final = 8
 
 

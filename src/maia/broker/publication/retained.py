@@ -23,17 +23,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Carried, Sealed, StateGone
 
-__all__ = [
-    "book_keys",
-    "forget_retained",
-    "forget_stream",
-    "receive_state_gone",
-    "publisher_lost_its_right",
-    "remember_own",
-    "remember_passing",
-    "move_retained",
-]
-
 
 def remember_own(
     state: BrokerState,

@@ -30,17 +30,6 @@ from maia.wire.effects import LinkId
 from maia.wire.messages import Carried, Sealed
 from maia.wire.stream_numbers import is_late
 
-__all__ = [
-    "FRAMES_MAX",
-    "REMEMBERED",
-    "Client",
-    "Question",
-    "RetainedFrame",
-    "RetainedFrames",
-    "Shows",
-]
-
-
 FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
 _EARLIER: Final = 15

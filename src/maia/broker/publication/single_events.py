@@ -28,8 +28,6 @@ from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, Deliver, Publish, Published
 from maia.wire.stream_numbers import frame_label, stream_label
 
-__all__ = ["publish_single"]
-
 
 def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     """Work out what stays the same; None for what is never taken on here."""

@@ -46,16 +46,6 @@ from maia.wire.messages import (
     StateTold,
 )
 
-__all__ = [
-    "ask_for_own",
-    "ask_state",
-    "receive_state_done",
-    "pass_on_state_frame",
-    "receive_state_query",
-    "link_gone",
-    "overdue",
-]
-
 _ANSWERED_WITHIN_S: Final = 3.0
 _QUESTIONS_MAX: Final = 4096
 _CLASSES_LOOKED_AT: Final = 256

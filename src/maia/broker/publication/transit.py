@@ -40,20 +40,6 @@ from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
 from maia.wire.stream_numbers import frame_label, is_late, stream_label
 
-__all__ = [
-    "BadCut",
-    "Labels",
-    "StreamOrder",
-    "Transit",
-    "author_of",
-    "author_of_part",
-    "check_kinds",
-    "from_carried",
-    "without_proof",
-    "written_as",
-]
-
-
 _STATEMENTS_REMEMBERED: Final = 4096
 
 Labels: TypeAlias = tuple[bytes, bytes, bytes, int]

@@ -52,21 +52,6 @@ from maia.wire.effects import Count, Effect, Note
 from maia.wire.messages import Carried, StateFrame
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
-__all__ = [
-    "certificates_without_statement",
-    "unsubscribe_from_issuers",
-    "receive_fetched",
-    "receive_frame",
-    "receive_held",
-    "receive_statement",
-    "receive_state_frame",
-    "recheck_dependents",
-    "recheck_statements",
-    "meet_own_certificates",
-    "subscribe_to_issuers",
-]
-
-
 _ID_BYTES: Final = 16
 _ASK_AGAIN_S: Final = 4.0
 _LEASES_KEPT: Final = 2

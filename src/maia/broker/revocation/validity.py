@@ -36,12 +36,6 @@ from maia.sessions.statements import StatementIntake
 from maia.types import validity_type_id
 from maia.wire.effects import LinkId
 
-__all__ = [
-    "DependencyIndex",
-    "StatementIssuer",
-    "ValidityTracker",
-]
-
 
 class DependencyIndex:
     """Links by the ids of the certificates that something on them depends on."""

@@ -40,8 +40,6 @@ from maia.wire.mesh_messages import (
 )
 from maia.wire.names import filter_from_bytes, filter_to_bytes
 
-__all__ = ["CONNECT_HEAD", "MESH_ACCOUNT", "OwnParts", "entries_of_part"]
-
 MESH_ACCOUNT: Final = LinkId(-3)
 """In place of a link: what routers of the mesh proved, however far away they are."""
 CONNECT_HEAD: Final = part_to_bytes(ConnectPart([]))[:2]

@@ -34,16 +34,6 @@ from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, SpilledType, SpillReport
 from maia.wire.names import FilterTooLong, filter_to_bytes
 
-__all__ = [
-    "announce",
-    "note_arrival",
-    "note_published",
-    "prove_again",
-    "receive_spill_report",
-    "tune_aggregates",
-    "withdraw",
-]
-
 _PROOFS_WEIGHED: Final = 4
 """The proofs of so many groups are weighed, to know what a proof costs."""
 _FILTERS_IN_A_ROUND: Final = 2048

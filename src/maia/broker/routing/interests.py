@@ -44,23 +44,6 @@ from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
 from maia.wire.names import FilterTooLong, filter_to_bytes
 
-__all__ = [
-    "advertised",
-    "class_gone",
-    "class_joined",
-    "classes_gone",
-    "forward",
-    "receive_interest",
-    "receive_offer",
-    "receive_renew",
-    "receive_resync",
-    "verify_doubted",
-    "doubt_entries",
-    "send_proof_again",
-    "unadvertised",
-    "unadvertised_as",
-]
-
 _OFFER = b"offer"
 _DOUBT_S = 2.0
 """How long a neighbour has to prove an entry otherwise whose certificate counts no more."""

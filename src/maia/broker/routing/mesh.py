@@ -60,8 +60,6 @@ from maia.wire.mesh_messages import (
 )
 from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext
 
-__all__ = ["MeshRouter"]
-
 _NAME_BYTES: Final = 8
 _HOPS_MAX: Final = 255
 _FRAMES_ASSIGNED: Final = 16_384

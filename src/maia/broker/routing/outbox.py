@@ -51,24 +51,6 @@ from maia.wire.messages import Interest, Message, Offer, Renew, Resync, SealedWa
 from maia.wire.names import filter_from_bytes, filter_to_bytes
 from maia.wire.requests import RequestFrame, framed_request
 
-__all__ = [
-    "NO_PROOF",
-    "Proof",
-    "ProofOf",
-    "entry_of",
-    "messages_of",
-    "new_proof",
-    "proof_of",
-    "restricted_in",
-    "right_behind",
-    "route_messages",
-    "sealed_wanted_of",
-    "size_of_wanted",
-    "speaks_of",
-    "wanted_of",
-]
-
-
 _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
 _CHAIN_BYTES_MAX: Final = 8192

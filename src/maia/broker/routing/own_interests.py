@@ -23,8 +23,6 @@ from maia.predicates import ALWAYS
 from maia.wire.effects import Effect, Note
 from maia.wire.requests import EdgeRequest, framed_request, request_to_bytes, sign_request
 
-__all__ = ["kept_class", "recheck_own_interests", "redecide_own_interests", "want_to_record"]
-
 
 def kept_class(view_class: bytes) -> bytes:
     """Return the key of a class whose members are served from the log, beside the one served at once."""

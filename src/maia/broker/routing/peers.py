@@ -44,22 +44,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Dial, Effect, LinkId, Note, Send
 from maia.wire.messages import Announce, FindClosest, Message, NodeRecord, Nodes
 
-__all__ = [
-    "adopt",
-    "broker_gone",
-    "broker_known",
-    "broker_ready",
-    "dial_failed",
-    "receive_announce",
-    "receive_nodes",
-    "leave",
-    "performed",
-    "start",
-    "superseded",
-    "send_closest",
-]
-
-
 # ------------------------------------------------------------ links
 
 

@@ -38,15 +38,6 @@ from maia.types import type_id, validity_type_name
 from maia.wire.names import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
-__all__ = [
-    "Proved",
-    "is_to_be_verified",
-    "prove_offer",
-    "proved_filter",
-    "remember_refusal",
-    "spend_on",
-]
-
 _CHAINS_SHARED: Final = 4096
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
 """A proof says that a client asked. That it still does is what leases are for, so its age hardly counts."""

@@ -47,8 +47,6 @@ from maia.wire.messages import (
     SealedWithPlaintext,
 )
 
-__all__ = ["RendezvousRouter"]
-
 _HANDLERS: Final[Mapping[type, Handler]] = {
     FindClosest: send_closest,
     Nodes: receive_nodes,

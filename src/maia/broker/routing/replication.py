@@ -25,8 +25,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import NodeRecord, Replica, SealedReplica
 
-__all__ = ["receive_replica", "receive_sealed_replica", "maintain_routing"]
-
 
 def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
     """Do what routing has to do by itself: renew, expire, replicate, dial brokers."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from maia.broker.state import BrokerState
     from maia.wire.messages import Carried, Sealed, SealedWithPlaintext
 
-__all__ = ["Handler", "Router"]
 
 # Any: the table pairs each class of message with a function of exactly that class.
 Handler: TypeAlias = "Callable[[BrokerState, Link, Any, Instant], list[Effect]]"

@@ -10,8 +10,6 @@ from maia.broker.routing.router import Router
 from maia.broker.settings import Routing
 from maia.broker.state import BrokerState
 
-__all__ = ["new_router"]
-
 
 def new_router(state: BrokerState) -> Router:
     """Return the router that a broker's settings name."""

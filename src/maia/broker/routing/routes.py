@@ -32,18 +32,6 @@ from maia.routing.table.routing_table import BookLimits, RoutingTable
 from maia.wire.effects import LinkId
 from maia.wire.messages import Sealed
 
-__all__ = [
-    "REPLICAS",
-    "Neighbour",
-    "Routes",
-    "TypeAggregate",
-    "has_unseen_rows",
-    "memory_limits",
-    "new_routes",
-    "unseen_by",
-    "unseen_part",
-]
-
 _CONTACTS_MAX: Final = 4096
 REFUSED_ON_MAX: Final = 65_536
 REPLICAS: Final = 2

@@ -23,8 +23,6 @@ from maia.types import Sealing
 from maia.wire.columns import events_to_frame
 from maia.wire.messages import Column, Sealed
 
-__all__ = ["OpenedEvents", "is_ordinary", "keys_for_events", "opened_events"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedEvents:

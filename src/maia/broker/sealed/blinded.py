@@ -28,8 +28,6 @@ from maia.types.definition import ENVELOPE_UID
 from maia.wire.effects import LinkId
 from maia.wire.messages import Publish, Sealed, Unblinded
 
-__all__ = ["BlindedIds", "CoverSlots", "reveal"]
-
 _STREAM_BYTES: Final = 16
 
 

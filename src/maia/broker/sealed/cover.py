@@ -20,8 +20,6 @@ from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.types import Cover
 from maia.wire.effects import Effect
 
-__all__ = ["send_due_slots", "next_slot"]
-
 
 def send_due_slots(state: BrokerState, now: Instant) -> list[Effect]:
     """Fill the slots that have come."""

@@ -23,24 +23,6 @@ from maia.sealing.keys.key_ring import KeyRing
 from maia.wire import messages as wire
 from maia.wire.effects import LinkId
 
-__all__ = [
-    "ReceivedOffer",
-    "ReceivedInterest",
-    "LocalInterest",
-    "Placed",
-    "SealedInterests",
-    "Task",
-    "interests_of",
-    "offer_from_wire",
-    "offer_to_wire",
-    "proof_from_wire",
-    "proof_to_wire",
-    "size_of_proof",
-    "wanted_from_wire",
-    "wanted_to_wire",
-]
-
-
 _ENTRY_BYTES: Final = 512
 _PART_BYTES: Final = 256
 _UID_BYTES: Final = 128

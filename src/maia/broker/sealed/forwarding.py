@@ -43,17 +43,6 @@ from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Count, Effect, LinkId, Logged, Record, Send
 from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
 
-__all__ = [
-    "SealedTransit",
-    "forward_sealed",
-    "record_once_signed",
-    "sealed_transit",
-    "send_once_signed",
-    "share_of",
-    "signed",
-]
-
-
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 

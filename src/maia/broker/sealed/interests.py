@@ -47,21 +47,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import SealedDoubted, SealedInterest, SealedOffer, SealedWanted
 
-__all__ = [
-    "check_epoch",
-    "doubts",
-    "ends_of_patience",
-    "receive_doubted",
-    "receive_doubted_interests",
-    "receive_sealed_interest",
-    "receive_sealed_offer",
-    "recheck_sealed_offer",
-    "refuse_entry",
-    "understood",
-    "understood_in_replica",
-]
-
-
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of this broker's keys an interest may be sealed: its key may be on the way."""
 

@@ -26,17 +26,6 @@ from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, W
 from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
-__all__ = [
-    "answer_waiting",
-    "apply_new_keys",
-    "handle_key_input",
-    "leave_managers",
-    "maintain_keys",
-    "look_for_keys",
-    "next_key_moment",
-    "own_rights_changed",
-]
-
 _LOOK_AGAIN_S: Final = 0.25
 """How often it is asked whether an epoch that was announced has begun, while frames wait for it."""
 

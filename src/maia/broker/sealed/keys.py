@@ -46,16 +46,6 @@ from maia.sessions.challenges import Challenged
 from maia.wire.effects import Effect, LinkId, WakeAt
 from maia.wire.messages import OpenContent, Publish, Sealed
 
-__all__ = [
-    "Arrived",
-    "KeyRequests",
-    "SealingKeys",
-    "WaitingFrames",
-    "WaitingLimits",
-    "without_alarms",
-]
-
-
 _Frame = TypeVar("_Frame")
 
 

@@ -60,21 +60,6 @@ from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
 from maia.wire.messages import Column, OpenContent, Publish, Sealed, SealedWithPlaintext
 
-__all__ = [
-    "carry_sealed",
-    "carry_sealed_with_plaintext",
-    "check_sealed_size",
-    "learn_what_is_at_hand",
-    "may_publish",
-    "pass_on_overdue",
-    "sealed_alone",
-    "sealing_keys",
-    "send_cover",
-    "send_sealed",
-    "take_on_again",
-    "hold_until_sealed",
-]
-
 _SEALED_BYTES_MAX: Final = 12 << 20
 """A sealed frame is longer than what is in it, and has to fit into a message all the same."""
 _EPOCHS_AHEAD_MAX: Final = 16

@@ -22,8 +22,6 @@ from maia.policy import PolicyRefusal, Request
 from maia.policy.view import shows
 from maia.types import VerifiedType
 
-__all__ = ["PublisherRights"]
-
 _WRITERS_MAX: Final = 4096
 _REFUSED_FOR_US: Final = SECOND
 """How long a refusal is remembered: a flood of forgeries must not cost a decision each."""

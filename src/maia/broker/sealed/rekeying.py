@@ -56,21 +56,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import SealedRights
 
-__all__ = [
-    "receive_rights",
-    "keys_changed",
-    "rekey_pending",
-    "note_missing_keys",
-    "offer_sealed",
-    "open_rights_again",
-    "place_sealed",
-    "show_rights",
-    "take_back_sealed",
-    "type_met",
-    "unoffer_sealed",
-]
-
-
 # ------------------------------------------------------------ showing
 
 

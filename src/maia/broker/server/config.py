@@ -73,9 +73,6 @@ from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
 from maia.types import SignedDefinition, definition_to_bytes
 
-__all__ = ["BrokerConfig", "PreparedBroker", "prepare", "read_config"]
-
-
 _BUDGETS: Final = BudgetRange()
 
 

@@ -21,8 +21,6 @@ from maia.errors import MaiaError
 from maia.ledger.files import LedgerFiles, LedgerHead
 from maia.net.observer import Records
 
-__all__ = ["LedgerWitness", "ledger_upkeep"]
-
 SYNC_S: Final = 1.0
 ROLL_S: Final = 60.0
 WITNESS_S: Final = 300.0

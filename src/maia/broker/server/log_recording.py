@@ -25,8 +25,6 @@ from maia.log.format.records import LogRecord
 from maia.net.observer import Records
 from maia.wire.effects import Input, Logged, LogRead, ReadLog, Record, Recorded
 
-__all__ = ["LogRecorder", "RecorderLimits"]
-
 
 @dataclass(frozen=True, slots=True)
 class RecorderLimits:

@@ -49,8 +49,6 @@ from maia.net.data_folder import one_of, own_folder
 from maia.net.signals import until_told_to_stop
 from maia.net.telemetry import Telemetry
 
-__all__ = ["process_folders", "serve_processes"]
-
 PROCESSES_MAX: Final = 64
 _AGAIN_S: Final = 0.5
 _AGAIN_MOST_S: Final = 30.0

@@ -39,16 +39,6 @@ from maia.wire.effects import Effect, Input, LinkId, Received
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
 
-__all__ = [
-    "HEARD_BYTES_MAX",
-    "RunningBroker",
-    "TapFile",
-    "TappedBroker",
-    "TappedMessage",
-    "read_heard",
-    "run_broker",
-]
-
 
 HEARD_BYTES_MAX: Final = 64 << 20
 """How much is written down; then a mark says that there was more."""

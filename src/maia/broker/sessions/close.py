@@ -19,8 +19,6 @@ from maia.events import Instant
 from maia.sessions.session import goodbye
 from maia.wire.effects import Effect, Note
 
-__all__ = ["close_link", "forget_link", "part_from"]
-
 
 def close_link(state: BrokerState, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
     """End a link from this side, and say why."""

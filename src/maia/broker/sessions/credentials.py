@@ -27,8 +27,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Accepted, Show
 
-__all__ = ["price_of_showing", "session_limits", "show"]
-
 _ENTRIES_FOR_A_REQUEST: Final = 2
 """Deciding so many entries again costs about as much as a request; the client's quota pays for them so."""
 

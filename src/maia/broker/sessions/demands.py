@@ -20,8 +20,6 @@ from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import Refusal
 from maia.predicates import ALWAYS, format_predicate
 
-__all__ = ["DemandNotMet", "check_demand"]
-
 
 class DemandNotMet(Refusal):
     """A broker's identity statement is not what this broker demands of its neighbours."""

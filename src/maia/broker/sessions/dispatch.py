@@ -82,8 +82,6 @@ from maia.wire.messages import (
 from maia.wire.names import type_from_bytes
 from maia.wire.requests import request_from_bytes
 
-__all__ = ["answer"]
-
 _TYPE_REPLY_MAX: Final = 256
 _TYPE_REPLY_BYTES: Final = 1 << 20
 """How many definitions are told at a time, and how many bytes they have, unless the first has more."""

@@ -28,8 +28,6 @@ from maia.sessions.session import Endpoint, statements_for
 from maia.wire.effects import Effect, LinkOpened, Note
 from maia.wire.messages import Hello, Identify, Vouched
 
-__all__ = ["BrokerSessions"]
-
 
 class BrokerSessions(Endpoint[Link]):
     """One broker, as clients and other brokers meet it."""

@@ -31,18 +31,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Accepted, Failed, Identify
 
-__all__ = [
-    "NoIdentityTrust",
-    "expire_identity",
-    "hold_identity",
-    "introduce_self",
-    "receive_identity",
-    "receive_identity_answer",
-    "receive_identity_before_welcome",
-    "receive_identity_of_broker",
-    "show_own_identity",
-]
-
 
 class NoIdentityTrust(Refusal):
     """A peer showed an identity statement, and this broker's configuration trusts no identity provider."""

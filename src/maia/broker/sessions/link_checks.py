@@ -10,8 +10,6 @@ from maia.broker.timers import CheckLink
 from maia.events import Instant
 from maia.wire.effects import Count, Effect, ReadLater
 
-__all__ = ["ask_to_look_at_link", "next_look_at_right_to_connect", "read_later"]
-
 _HOUR_S: Final = 3600
 _READ_LATER_S: Final = 10
 """How long a broker that owes work is not read at most: a message that has begun must end in time."""

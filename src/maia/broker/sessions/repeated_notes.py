@@ -17,8 +17,6 @@ from maia.broker.sessions.links import Role
 from maia.events import Instant
 from maia.wire.effects import Effect, Note
 
-__all__ = ["RepeatedNotes"]
-
 _PERIOD_US: Final = 60_000_000
 _LINES_OF_STRANGERS: Final = 60
 """Of how many peers that were never welcomed the end is told in a period, for each reason."""

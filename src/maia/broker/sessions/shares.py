@@ -32,8 +32,6 @@ from maia.wire.messages import (
     SealedRights,
 )
 
-__all__ = ["KEPT", "check_share"]
-
 KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
 """What neighbours say that is kept."""
 

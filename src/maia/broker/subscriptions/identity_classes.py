@@ -23,8 +23,6 @@ from maia.credentials.requirements import (
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import LinkId
 
-__all__ = ["IdentityClass", "LinkIdentities", "Partition"]
-
 _VERDICTS_REMEMBERED: Final = 1024
 
 

@@ -51,18 +51,6 @@ from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Author, Deliver, DeliverWithAuthor
 from maia.wire.messages import Column as WireColumn
 
-__all__ = [
-    "CLASS_KEY_BYTES",
-    "LocalSubscribers",
-    "SubscriberGroup",
-    "class_key",
-    "deliveries",
-    "delivery_of",
-    "routed_filter",
-    "summary_deliveries",
-]
-
-
 CLASS_KEY_BYTES: Final = 16
 """A class is known to other brokers by its key, and their ids of what is wanted have as many bytes."""
 READ_ONE_BY_ONE: Final = 8

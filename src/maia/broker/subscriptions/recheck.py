@@ -39,15 +39,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Changed
 
-__all__ = [
-    "authorise_again",
-    "decide_again",
-    "recheck_entries",
-    "recheck_entry",
-    "register_again",
-    "why_lost",
-]
-
 
 def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Check whether an entry still holds: its lease, then its right, which may have become another one."""

@@ -50,26 +50,6 @@ from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
 
-__all__ = [
-    "schedule_recheck_of",
-    "schedule_recheck",
-    "end_advertisement",
-    "end_entry",
-    "end_subscription",
-    "end_subscriptions",
-    "lease_end",
-    "let_go",
-    "end_revoked_subscriptions",
-    "place_advertisement",
-    "place_subscription",
-    "price_of_renewal",
-    "renew_all",
-    "ended_message",
-    "project_again",
-    "view_class_of",
-]
-
-
 _MOMENTS_IN_A_LEASE: Final = 64
 
 

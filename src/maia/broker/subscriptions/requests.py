@@ -72,8 +72,6 @@ from maia.wire.requests import (
     verify_request,
 )
 
-__all__ = ["advertise", "decide_held", "sent_elsewhere", "subscribe", "unadvertise", "unsubscribe"]
-
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 

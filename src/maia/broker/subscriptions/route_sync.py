@@ -30,15 +30,6 @@ from maia.wire.messages import RoutesSynced, SyncRoutes
 if TYPE_CHECKING:
     from maia.broker.state import BrokerState
 
-__all__ = [
-    "RouteSyncs",
-    "answer_when_known",
-    "end_overdue_syncs",
-    "forget_syncs_of",
-    "go_on_with_syncs",
-    "receive_routes_synced",
-    "receive_sync_routes",
-]
 
 WITHIN_S: Final = 3.0
 _OF_A_NEIGHBOUR_MAX: Final = 256

@@ -23,8 +23,6 @@ from maia.policy import View
 from maia.views.open_periods import ClosedPeriod, GroupRoom, OpenPeriods
 from maia.wire.effects import LinkId
 
-__all__ = ["ClassSummaries", "PeriodDelivery"]
-
 _ROWS_AT_ONCE: Final = 1000
 _STREAM_BYTES: Final = 16
 

@@ -53,8 +53,6 @@ from maia.types.topics import TOPIC, tree_label
 from maia.validity.revalidation import Revalidate, Revalidator
 from maia.wire.effects import Effect
 
-__all__ = ["ANSWER_S", "Answers", "Client", "in_time"]
-
 # ------------------------------------------------------------ calls that wait for an answer
 
 

@@ -18,8 +18,6 @@ from maia.credentials.identity import SignedIdentity
 from maia.errors import MaiaError
 from maia.sealing.two_message import LinkIdentity
 
-__all__ = ["IdentitySource", "renewing_identity"]
-
 IdentitySource: TypeAlias = Callable[[], LinkIdentity]
 """Returns the client's key, its statement as it is now, and the providers that it trusts."""
 LOOK_S = 1.0

@@ -37,17 +37,6 @@ from maia.types import SignedDefinition, check_predicate, definition_from_bytes
 from maia.types.topics import on_topics, tree_label, tree_name
 from maia.validity.revalidation import Revalidator, asking_testers
 
-__all__ = [
-    "AskForType",
-    "EventType",
-    "KnownTypes",
-    "fetch_definitions",
-    "predicate_for",
-    "requirement_for",
-    "topic_pattern",
-    "whole_lineage",
-]
-
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str
 """A definition, a definition after those it was made from, or the name of one that is known.
 

@@ -23,8 +23,6 @@ from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
 from maia.validity import fetch as testers
 
-__all__ = ["Shows", "bringing_statements", "following", "show_fetched", "show_news"]
-
 # ------------------------------------------------------------ statements, while a client connects
 
 # The client asks the testers of its certificates for the statements that it lacks, at the locations in the

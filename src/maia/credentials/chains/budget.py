@@ -16,8 +16,6 @@ from typing import Final
 
 from maia.credentials.chains.errors import SearchTooLarge
 
-__all__ = ["BYTES_PER_STEP", "STEPS_PER_CHECK", "TERMS_PER_STEP", "Budget"]
-
 TERMS_PER_STEP: Final = 4
 """Comparing so many parts of restrictions, conditions or attribute lists costs about as much as a step."""
 BYTES_PER_STEP: Final = 16

@@ -31,15 +31,6 @@ from maia.credentials.encoding.fast_reader import signed_part
 from maia.credentials.keys import BadSignature, principal_from_bytes, verify_signature
 from maia.errors import BrokenCredential
 
-__all__ = [
-    "CERTIFICATES_MAX",
-    "CERTIFICATE_BYTES_MAX",
-    "REDUCTIONS_MAX",
-    "Links",
-    "VerificationCache",
-    "check_signature",
-]
-
 CERTIFICATES_MAX: Final = 65_536
 REDUCTIONS_MAX: Final = 2_048
 CERTIFICATE_BYTES_MAX: Final = 32 << 20

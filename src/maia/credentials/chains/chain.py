@@ -56,8 +56,6 @@ from maia.credentials.proof import Proof
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Instant
 
-__all__ = ["VerifiedChain", "owner_chain", "root_terminal", "verify_chain"]
-
 _SEAL: Final = object()
 
 

@@ -436,6 +436,3 @@ def _keys_in(subject: Subject, *, may_pass_on: bool) -> Iterator[bytes]:
                 yield space.key  # it says whom the name means
             case Principal(key) if may_pass_on:
                 yield key
-
-
-__all__ = ["LeftOut", "find_chain", "find_chains", "FORGED_MAX", "read_from_owner"]

@@ -12,32 +12,6 @@ from typing import Final
 
 from maia.errors import BadInput, BrokenCredential
 
-__all__ = [
-    "BadQuorum",
-    "BadThreshold",
-    "BrokenChain",
-    "BrokenSuccession",
-    "CertificateExpired",
-    "CertificateNotYetValid",
-    "ChainGap",
-    "ChainTooLong",
-    "DuplicateCertificate",
-    "LoopNotClosed",
-    "NameUnresolved",
-    "NoChain",
-    "NotDelegable",
-    "NotOwnedByRoot",
-    "NothingInCommon",
-    "QuorumNotReached",
-    "SearchTooLarge",
-    "StaleConstitution",
-    "SuperfluousCertificate",
-    "UnknownQuorum",
-    "ValiditiesDisjoint",
-    "WrongRoot",
-    "shown_id",
-]
-
 SHOWN_DIGITS: Final = 12
 
 

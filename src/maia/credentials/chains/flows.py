@@ -32,17 +32,6 @@ from maia.credentials.keys import Principal, Threshold
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BadInput
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "Flow",
-    "FlowLimits",
-    "FlowSearch",
-    "Rules",
-    "at_least_as_good",
-    "certificates_of",
-    "flow_search",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:

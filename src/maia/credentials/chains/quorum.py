@@ -454,29 +454,3 @@ def _read(data: bytes) -> SExpression:
         return read_canonical(data, _LIMITS)
     except BadInput as problem:
         raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
-
-
-__all__ = [
-    "Tries",
-    "checked_threshold",
-    "disjoint_choices",
-    "leaves",
-    "satisfied",
-    "CHANGES_MAX",
-    "SALT_BYTES_MAX",
-    "QuorumChange",
-    "QuorumEvidence",
-    "SignedChange",
-    "VerifiedConstitution",
-    "change_body",
-    "cosign",
-    "evidence_from_bytes",
-    "evidence_from_text",
-    "evidence_to_bytes",
-    "evidence_to_text",
-    "found_quorum",
-    "propose_change",
-    "quorum_of",
-    "sign_change",
-    "verify_constitution",
-]

@@ -369,20 +369,3 @@ def _way_to(
         way.append(signed)
         before = reached[place]
     return tuple(reversed(way))
-
-
-__all__ = [
-    "FiveTuple",
-    "Reducible",
-    "full_authority",
-    "includes",
-    "owned_part",
-    "reduce_chain",
-    "reduced",
-    "terms_of",
-    "Meaning",
-    "NameBook",
-    "Terminal",
-    "name_book",
-    "rewritten",
-]

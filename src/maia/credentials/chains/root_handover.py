@@ -36,8 +36,6 @@ from maia.credentials.names import (
 from maia.credentials.validity.period import UNBOUNDED
 from maia.predicates.syntax import ALWAYS
 
-__all__ = ["is_for_good", "is_root_handover", "reasons_against_handover", "root_handover_certificate"]
-
 
 def root_handover_certificate(
     owner: Principal, successor: Principal, resource: NetworkName | TypeName | None = None

@@ -454,31 +454,3 @@ def _term(expression: SExpression) -> Predicate:
     if predicate == ALWAYS:
         raise BadAuthority("a term that is always true must be left out")
     return predicate
-
-
-__all__ = [
-    "LINKED_NAMES_MAX",
-    "MEMBERS_MAX",
-    "TEXT_MAX",
-    "THRESHOLD_DEPTH_MAX",
-    "Terms",
-    "owner_from_expression",
-    "owner_to_expression",
-    "principal_from_expression",
-    "principal_to_expression",
-    "subject_from_expression",
-    "subject_to_expression",
-    "text_from_atom",
-    "actions_from_expression",
-    "actions_to_expression",
-    "attributes_from_expression",
-    "attributes_to_expression",
-    "authority_from_expression",
-    "authority_to_expression",
-    "checked_sense",
-    "resource_from_expression",
-    "resource_to_expression",
-    "terms_from_expressions",
-    "terms_to_expressions",
-    "transformation_to_expression",
-]

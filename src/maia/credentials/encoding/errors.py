@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from maia.errors import BrokenCredential
 
-__all__ = ["BadAuthority", "BadCertificate", "BadValidity"]
-
 
 class BadCertificate(BrokenCredential):
     """A certificate is not written in the one form that Maia understands in full."""

@@ -55,8 +55,6 @@ from maia.credentials.names import checked_label
 from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential
 
-__all__ = ["SignedPart", "certificate_of_known_parts", "signed_part"]
-
 # Together these bound the memory: some thousands of pieces, of some thousands of bytes each.
 _SIZE_MAX: Final = 4096
 _REMEMBERED: Final = 1024

@@ -17,8 +17,6 @@ from maia.credentials.encoding.authority import principal_from_expression
 from maia.credentials.encoding.errors import BadCertificate
 from maia.credentials.keys import SIGNATURE_BYTES, Principal
 
-__all__ = ["SignedDocument", "document_from_expression", "document_to_bytes", "document_with_signer"]
-
 
 class SignedDocument(NamedTuple):
     """What a signed document consists of."""

@@ -54,16 +54,6 @@ from maia.events import AttributeUid, Instant, PresentValue
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.syntax import Comparison, Operator
 
-__all__ = [
-    "STATEMENT_BYTES_MAX",
-    "check_statement",
-    "moment_from_bytes",
-    "moment_to_bytes",
-    "sign_statement",
-    "statement_from_bytes",
-    "statement_to_bytes",
-]
-
 STATEMENT_BYTES_MAX: Final = 1 << 20
 """No more than one attribute of an event can carry."""
 

@@ -22,16 +22,6 @@ from maia.credentials.encoding.errors import BadValidity
 from maia.credentials.validity.period import OnlineTest, TestKind, Validity, united_tests
 from maia.events import SECOND, Instant
 
-__all__ = [
-    "LOCATIONS_MAX",
-    "LOCATION_BYTES_MAX",
-    "TESTS_MAX",
-    "instant_from_bytes",
-    "instant_to_bytes",
-    "validity_from_expression",
-    "validity_to_expression",
-]
-
 TESTS_MAX: Final = 8
 """How many tests one certificate may demand."""
 

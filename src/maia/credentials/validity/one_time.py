@@ -248,20 +248,3 @@ class WhenVouched:
 
 def _later(now: Instant, microseconds: int) -> Instant:
     return Instant(min(INSTANT_MAX, now + microseconds))
-
-
-__all__ = [
-    "PATIENCE",
-    "QUESTIONS_MAX",
-    "OneTimeQuestion",
-    "OpenQuestions",
-    "Revalidated",
-    "answer_question",
-    "question_from_bytes",
-    "question_to_bytes",
-    "NO_ANSWERS",
-    "Answered",
-    "VouchedFor",
-    "WhenVouched",
-    "one_time_tests",
-]

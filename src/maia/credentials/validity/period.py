@@ -124,6 +124,3 @@ def steady_period(validities: Iterable[Validity], at: Instant) -> Validity:
         if ends is not None:
             since, until = (since, min(until, ends)) if at <= ends else (max(since, ends + 1), until)
     return Validity(Instant(since), Instant(until))
-
-
-__all__ = ["OnlineTest", "TestKind", "united_tests", "UNBOUNDED", "Validity", "new_validity", "steady_period"]

@@ -36,8 +36,6 @@ from maia.credentials.validity.statements import BadStatement, OneTimeAnswer, Si
 from maia.errors import BadInput
 from maia.events import Instant
 
-__all__ = ["series_from_bytes", "series_to_bytes"]
-
 _STATEMENTS_MAX: Final = HOLDS_MAX * SOURCES_MAX + SAID_MAX
 _LIMITS: Final = Limits(
     size_max=_STATEMENTS_MAX * STATEMENT_BYTES_MAX, depth_max=4, atom_max=STATEMENT_BYTES_MAX

@@ -410,30 +410,3 @@ def check_room(held: Mapping[_Key, Series], key: _Key, after: Series, *, ids_kep
         raise StandingFull(f"the statements of one issuer name more than {IDS_OF_ONE_MAX} certificates")
     if ids_kept + grown > IDS_KEPT_MAX:
         raise StandingFull(f"statements on {IDS_KEPT_MAX} certificates are held, and there is no room")
-
-
-__all__ = [
-    "EARLY_MAX",
-    "HOLDS_MAX",
-    "SAID_MAX",
-    "SOURCES_MAX",
-    "Hold",
-    "Numbered",
-    "Series",
-    "SeriesKind",
-    "kind_of_series",
-    "numbered",
-    "agreed_facts",
-    "facts_at",
-    "facts_in",
-    "revoked_in",
-    "valid_in",
-    "weight_of",
-    "whose_facts_changed",
-    "IDS_KEPT_MAX",
-    "IDS_OF_ONE_MAX",
-    "ISSUERS_MAX",
-    "SHARES_MIN",
-    "check_issuer",
-    "check_room",
-]

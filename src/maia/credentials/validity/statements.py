@@ -251,34 +251,3 @@ def _checked_fact(name: str, value: PresentValue) -> PresentValue:
         raise BadStatement(f"a fact cannot be stated: {problem.message}") from problem
     assert checked is not None  # noqa: S101 - `kind_of` has refused null
     return checked
-
-
-__all__ = [
-    "AnswerNotAsked",
-    "BadStatement",
-    "BrokenStatement",
-    "CertificateNotRevalidated",
-    "CertificateRevoked",
-    "CertificateStale",
-    "CertificateTestedOnce",
-    "StandingFull",
-    "StatementConflict",
-    "StatementOld",
-    "StatementOverlap",
-    "StatementTooEarly",
-    "FACTS_MAX",
-    "IDS_MAX",
-    "ID_BYTES",
-    "NONCE_BYTES",
-    "PERIOD_MAX",
-    "SEQUENCE_MAX",
-    "AuditHead",
-    "FactList",
-    "StatedFacts",
-    "OneTimeAnswer",
-    "Revalidation",
-    "RevocationList",
-    "SignedStatement",
-    "Statement",
-    "period_from",
-]

@@ -62,8 +62,6 @@ from maia.credentials.validity.statements import (
 )
 from maia.events import AttributeUid, Instant, PresentValue
 
-__all__ = ["ASSUMED_GOOD", "Heard", "Once", "ValidityState", "Tester", "Witness"]
-
 _FIELD: Final = "validity.online"
 _EMPTY: Final = Series()
 _NOTHING: Final[frozenset[bytes]] = frozenset()

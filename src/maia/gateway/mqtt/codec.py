@@ -39,8 +39,6 @@ from maia.gateway.mqtt.packets import (
     Will,
 )
 
-__all__ = ["Splitter", "decode", "encode", "encode_message", "encode_publish", "message_head"]
-
 _TOPIC_REMEMBERED_BYTES: Final = 256
 _FILTERS_MAX: Final = 64
 """Filters of one SUBSCRIBE or UNSUBSCRIBE."""

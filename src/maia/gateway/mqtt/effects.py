@@ -16,30 +16,6 @@ from maia.events import Instant
 from maia.gateway.mqtt.packets import Connect, Reason, SubscribeOptions
 from maia.gateway.topic_table import Columns, Interest
 
-__all__ = [
-    "Acknowledge",
-    "Attached",
-    "BrokerAnswered",
-    "CloseConnection",
-    "CloseSubscription",
-    "Effect",
-    "Input",
-    "Lost",
-    "Messages",
-    "MqttLimits",
-    "OpenSubscription",
-    "QueryState",
-    "Received",
-    "SessionOver",
-    "Subscribed",
-    "SubscriptionAnswered",
-    "SubscriptionEnded",
-    "Tick",
-    "ToBroker",
-    "WakeAt",
-    "Write",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class MqttLimits:

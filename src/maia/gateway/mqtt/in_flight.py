@@ -15,8 +15,6 @@ import msgspec
 from maia.gateway.mqtt.effects import Acknowledge, Effect
 from maia.gateway.mqtt.packets import Ack, MqttViolation, Publish, Reason, Type
 
-__all__ = ["PACKET_IDS", "InFlight"]
-
 PACKET_IDS: Final = 65_535
 
 

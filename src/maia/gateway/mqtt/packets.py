@@ -14,31 +14,6 @@ import msgspec
 
 from maia.errors import MaiaError, ProtocolViolation
 
-__all__ = [
-    "Ack",
-    "ConnAck",
-    "Connect",
-    "Disconnect",
-    "MqttViolation",
-    "NO_PROPERTIES",
-    "Packet",
-    "PingReq",
-    "PingResp",
-    "Properties",
-    "Property",
-    "Publish",
-    "Reason",
-    "SubAck",
-    "Subscribe",
-    "SubscribeOptions",
-    "Type",
-    "Unsubscribe",
-    "UnsubAck",
-    "V3",
-    "V5",
-    "Will",
-]
-
 V3: Final = 4
 """The protocol level of MQTT 3.1.1."""
 V5: Final = 5

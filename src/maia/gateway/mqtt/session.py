@@ -75,8 +75,6 @@ from maia.gateway.topic_table import (
     check_filter,
 )
 
-__all__ = ["MqttSession", "refused_connection"]
-
 _FOR_EVER: Final = 0xFFFFFFFF
 _UNANSWERED_MAX: Final = 1024
 """Messages of a client that the broker has not answered for, before the client is not read any more."""

@@ -29,8 +29,6 @@ from maia.gateway.accounts import (
 )
 from maia.private_files import create_private, make_private_folder
 
-__all__ = ["AccountExists", "AccountFolder"]
-
 _ACCOUNT: Final = "account.json"
 _PUBLIC: Final = "key.pub"
 _SECRET: Final = "gateway.secret"  # noqa: S105 - the name of a file

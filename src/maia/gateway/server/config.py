@@ -43,8 +43,6 @@ from maia.gateway.topic_table import PayloadForm, Row, TopicTable, row_of
 from maia.private_files import exposure, make_private_folder
 from maia.types import SignedDefinition
 
-__all__ = ["GatewayConfig", "PreparedGateway", "TopicConfig", "prepare", "read_config"]
-
 _Read = TypeVar("_Read")
 _LOOPBACK: Final = ("127.", "localhost:", "[::1]:")
 

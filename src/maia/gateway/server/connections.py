@@ -20,8 +20,6 @@ from maia.gateway.server.gateway import BadClientId, Gateway
 from maia.net.tls import WrongTransport, principal_of_leaf
 from maia.net.tls_stream import SocketStream, TlsStream, open_stream
 
-__all__ = ["Connection", "accept_clients"]
-
 _FIRST_PACKET_MAX: Final = 80 << 10
 """The longest CONNECT: a will of 64 KiB fits."""
 _CLOSE_S: Final = 5.0

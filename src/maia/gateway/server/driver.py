@@ -41,7 +41,6 @@ from maia.gateway.server.upstream import Progress, Upstream
 if TYPE_CHECKING:
     from maia.gateway.server.connections import Connection
 
-__all__ = ["Driver", "Household"]
 
 _UNREAD_BYTES: Final = 256 << 10
 """How much of what a client is answered may wait for it to be read before the client is not read either."""

@@ -43,7 +43,6 @@ from maia.private_files import create_private, make_private_folder
 if TYPE_CHECKING:
     from maia.gateway.server.connections import Connection
 
-__all__ = ["BadClientId", "Gateway"]
 
 _ROOM_S: Final = 0.005
 _HANG_UP_S: Final = 1.0

@@ -22,7 +22,6 @@ from maia.gateway.topic_table import Columns, Row
 if TYPE_CHECKING:
     from maia.gateway.server.upstream import Upstream
 
-__all__ = ["Lane", "OnAnswers"]
 
 _EVENTS_TOGETHER: Final = 256
 """How many events leave in one frame, if so many wait."""

@@ -29,7 +29,6 @@ from maia.net.tls import foreign_context
 if TYPE_CHECKING:
     from maia.gateway.server.http.application import HttpDoor
 
-__all__ = ["Listening", "serve", "show_new_certificates"]
 
 _LOOK_S: Final = 5.0
 """How often account folders are looked at for new certificates."""

@@ -31,8 +31,6 @@ from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition
 
-__all__ = ["Progress", "Receiver", "Upstream", "UpstreamSettings"]
-
 _EVENTS_AT_A_TIME: Final = 4096
 _CLOSE_S: Final = 5.0
 _LOOK_S: Final = 1.0

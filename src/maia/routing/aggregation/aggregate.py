@@ -23,8 +23,6 @@ from maia.predicates.covering.boxes import branches_of
 from maia.predicates.covering.cover_table import CoverTable
 from maia.predicates.merging.merge import Merging
 
-__all__ = ["MERGED_MAX", "READ_MAX", "Aggregate", "Part", "aggregate", "size_of_filter"]
-
 MERGED_MAX: Final = 512
 """More filters than this are merged into so many at once, roughly; from there on pair by pair, with care."""
 READ_MAX: Final = 2048

@@ -20,8 +20,6 @@ from maia.canonical import write_canonical
 from maia.predicates import ALWAYS, Predicate, covers, predicate_to_expression
 from maia.routing.aggregation.aggregate import aggregate, size_of_filter
 
-__all__ = ["Announcement", "Announcements", "Changes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Announcement:

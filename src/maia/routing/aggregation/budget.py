@@ -30,8 +30,6 @@ from typing import Final
 
 from maia.errors import BadInput
 
-__all__ = ["BadBudget", "Budget", "BudgetRange", "Measured", "begin", "cost_of", "observe"]
-
 _RATIO: Final = 1.5
 """How much larger each level is than the one below."""
 _PERIODS: Final = 3

@@ -18,8 +18,6 @@ from maia.predicates import Predicate
 from maia.predicates.meaning import row_reader
 from maia.routing.aggregation.aggregate import aggregate, size_of_filter
 
-__all__ = ["Fit", "Point", "fitted", "plotted", "rows_admitted", "spill_curve"]
-
 _WIDTH: Final = 48
 
 

@@ -16,8 +16,6 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 
-__all__ = ["REPORTED_MAX", "Arrived", "NeighbourSpill", "SpillAccounts", "Spilled"]
-
 REPORTED_MAX: Final = 256
 """Types in one report, those with most bytes first."""
 _TYPES_MAX: Final = 1024

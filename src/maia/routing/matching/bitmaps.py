@@ -580,31 +580,3 @@ def _mapped(uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, co
     free = np.ones(count, np.bool_)
     free[spans.slots] = False
     return MappedAttribute(uid, ranks, Bitmaps.of(spans, cell_of_rank, cells=used, free=free), doubts)
-
-
-__all__ = [
-    "AttributeSpans",
-    "KindSpans",
-    "Slots",
-    "SpanLists",
-    "joined_spans",
-    "Ranks",
-    "RankSpans",
-    "rank_spans",
-    "CELLS_MIN",
-    "PAGE",
-    "PAGE_BITS",
-    "Bitmaps",
-    "Doubts",
-    "Words",
-    "bits_of",
-    "cells_within",
-    "packed_bits",
-    "pages_of",
-    "CELLS_MAX",
-    "MAPPED_MAX",
-    "Attributes",
-    "MappedAttribute",
-    "UnmappedAttribute",
-    "attributes_of_block",
-]

@@ -345,15 +345,3 @@ def _joined(keys: Iterable[Key], runs: Iterable[list[int]]) -> dict[Key, list[in
         known = found.get(key)
         found[key] = run if known is None else sorted({*known, *run})
     return found
-
-
-__all__ = [
-    "KNOWN_MAX",
-    "Contents",
-    "KnownAttributes",
-    "Rest",
-    "contents_of",
-    "joined_contents",
-    "Block",
-    "Steps",
-]

@@ -348,6 +348,3 @@ class ScanMatcher:
             for key in self.match(event):
                 found.setdefault(key, []).append(row)
         return found
-
-
-__all__ = ["Growth", "MatchIndex", "Matcher", "ScanMatcher"]

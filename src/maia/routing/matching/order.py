@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from maia.routing.matching.bitmaps import PAGE, RankSpans, Slots
 
-__all__ = ["clustered"]
-
 _Numbers: TypeAlias = npt.NDArray[np.float32]
 
 ORDERED_BY_MAX: Final = 16

@@ -199,6 +199,3 @@ def _bits(word: int) -> Iterator[int]:
         lowest = word & -word
         yield lowest.bit_length() - 1
         word ^= lowest
-
-
-__all__ = ["RowGroups", "groups_of", "pairs_in_all", "slots_for_event"]

@@ -24,8 +24,6 @@ from maia.events import AttributeUid, Value
 from maia.predicates.path_patterns import LEVELS_MAX, ONE, PATH_MAX, PathPattern, parse_path_pattern
 from maia.predicates.syntax import AllOf, AnyOf, Predicate, TextMatch, TextTest
 
-__all__ = ["PATTERNS_MAX", "SHAPES_MAX", "TopicIndex", "patterns_of"]
-
 Key = TypeVar("Key", bound=Hashable)
 _Words = npt.NDArray[np.uint64]
 _Places = npt.NDArray[np.int64]

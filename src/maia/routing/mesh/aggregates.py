@@ -16,30 +16,6 @@ from typing import Final, TypeAlias
 from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
 from maia.routing.table.hops import Hop
 
-__all__ = [
-    "AggregateAltered",
-    "AggregateForged",
-    "AggregateFromFuture",
-    "AggregateOutdated",
-    "AggregateRepeated",
-    "AggregateTooLarge",
-    "Announce",
-    "Ask",
-    "Content",
-    "Gone",
-    "Head",
-    "Learned",
-    "MeshLimits",
-    "Refused",
-    "Renewed",
-    "Routed",
-    "Step",
-    "TooManyOrigins",
-    "Withdraw",
-    "digest_of_part",
-    "digest_of_parts",
-]
-
 _PARTS: Final = b"maia/1/aggregate-parts\x00"
 
 

@@ -16,8 +16,6 @@ from maia.back_off import doubled
 from maia.events import SECOND
 from maia.routing.table.hops import Hop
 
-__all__ = ["ConfiguredNeighbours"]
-
 _FIRST_S: Final = 1
 _MOST_S: Final = 15
 

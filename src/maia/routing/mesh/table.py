@@ -51,8 +51,6 @@ from maia.routing.mesh.aggregates import (
 from maia.routing.overlay.table import node_id_of_key
 from maia.routing.table.hops import Hop
 
-__all__ = ["MeshTable", "Origin"]
-
 _WHOLE: Final = b""
 """In place of the digest of parts that are at hand: none are."""
 

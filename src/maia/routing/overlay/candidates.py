@@ -21,8 +21,6 @@ from maia.bounded_map import BoundedMap
 from maia.events import SECOND
 from maia.routing.overlay.table import NodeId, closeness, node_id_of_key
 
-__all__ = ["CandidateLimits", "Candidates", "Contact"]
-
 _CONTACTS_REMEMBERED: Final = 1 << 12
 """Brokers name the same few others to each other at every refresh."""
 

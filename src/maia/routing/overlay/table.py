@@ -297,25 +297,3 @@ class Overlay:
             return True
         first, last = self.predecessors()[-1], self.successors()[-1]
         return (target - first) % RING <= (last - first) % RING
-
-
-__all__ = [
-    "DIGITS",
-    "DIGIT_BITS",
-    "NODE_BITS",
-    "RING",
-    "NodeId",
-    "closeness",
-    "digit",
-    "distance",
-    "is_closer",
-    "node_id_from_bytes",
-    "node_id_of_key",
-    "node_id_of_type",
-    "node_id_text",
-    "node_id_to_bytes",
-    "LEAF_SIZE",
-    "Overlay",
-    "Slot",
-    "slot_of",
-]

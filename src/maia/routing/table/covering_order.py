@@ -18,8 +18,6 @@ from maia.predicates.covering.boxes import bounds_rule_out, proved_to_cover
 from maia.routing.table.hops import Hop
 from maia.routing.table.interests import Group, HopInterests
 
-__all__ = ["CoveringOrder", "breaks_tie", "is_heard_by"]
-
 
 def is_heard_by(hop: Hop, group: Group) -> bool:
     """Return whether a neighbour receives a group, if it receives any."""

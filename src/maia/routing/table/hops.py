@@ -15,23 +15,6 @@ from typing import Final, TypeAlias
 
 from maia.predicates import Predicate
 
-__all__ = [
-    "ENTRIES_PER_TELL_MAX",
-    "LOCAL",
-    "RouteEntry",
-    "Hop",
-    "SealedEntry",
-    "Tell",
-    "TellInterest",
-    "TellOffer",
-    "TellRenew",
-    "TellResync",
-    "TypeId",
-    "book_key_of_sealed",
-    "is_of_sealed",
-    "type_of_book_key",
-]
-
 ENTRIES_PER_TELL_MAX: Final = 1024
 """More changes than this are sent in several steps: what is added first, what is removed last."""
 

@@ -274,18 +274,3 @@ class HopInterests:
 def _as_group(entry: CoverEntry[int]) -> Group:
     assert isinstance(entry, Group)  # noqa: S101 - a hop's table has nothing else
     return entry
-
-
-__all__ = [
-    "Tally",
-    "digest_of_filter",
-    "mark_of_interest",
-    "mark_of_offer",
-    "compared_by",
-    "digest_of_meaning",
-    "digest_on_the_link",
-    "known_attributes",
-    "Group",
-    "Held",
-    "HopInterests",
-]

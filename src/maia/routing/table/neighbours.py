@@ -264,15 +264,3 @@ class Neighbours:
 def is_within(then: Instant | None, now: Instant, span_us: int) -> bool:
     """Say whether a moment, if there was one, is less than so long ago."""
     return then is not None and then <= now < then + span_us
-
-
-__all__ = [
-    "NeighbourLink",
-    "Leases",
-    "BookFull",
-    "BookLimits",
-    "TooMuchTold",
-    "UnknownHop",
-    "Neighbours",
-    "is_within",
-]

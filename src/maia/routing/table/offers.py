@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from maia.routing.table.hops import Hop
 
-__all__ = ["Offers", "Source"]
-
 Source: TypeAlias = tuple[Hop, Hashable]
 """A hop, and the key of one of its advertisements."""
 

@@ -12,8 +12,6 @@ from maia.events import AttributeUid, Event, Frame
 from maia.routing.table.hops import Hop, RouteEntry, TypeId
 from maia.routing.table.type_routes import Targets, TypeRoutes
 
-__all__ = ["ReadableBook"]
-
 
 class ReadableBook:
     """The part of a routing book that answers questions."""

@@ -25,16 +25,6 @@ from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId
 from maia.routing.table.neighbours import Leases
 from maia.routing.table.routing_table import RoutingTable
 
-__all__ = [
-    "ENTRIES_PER_REPLICA_MAX",
-    "REPLICAS_PER_SENDER_MAX",
-    "Replica",
-    "ReplicaSender",
-    "ReplicaStore",
-    "TellReplica",
-    "TooManyReplicas",
-]
-
 ENTRIES_PER_REPLICA_MAX: Final = 1024
 """A neighbour that wants more than this is said to want everything, until it can be asked."""
 

@@ -30,8 +30,6 @@ from maia.routing.table.interests import (
 )
 from maia.routing.table.offers import Offers, Source
 
-__all__ = ["SentRoutes"]
-
 
 class SentRoutes:
     """What one neighbour was sent of one type."""

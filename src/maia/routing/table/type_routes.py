@@ -470,6 +470,3 @@ class TypeRoutes:
         for held in self._held_from(hop):
             held.is_stale = stale
         self._offers.set_stale(hop, stale)
-
-
-__all__ = ["Targets", "TypeRoutes"]

@@ -33,20 +33,6 @@ from maia.sealing.filters.sealed_filters import (
     seal_box,
 )
 
-__all__ = [
-    "SEALED_PROOF_BYTES_MAX",
-    "NotMadeByAMember",
-    "OpenedProof",
-    "ProofDoesNotOpen",
-    "SealedOffer",
-    "SealedProof",
-    "SealedShowing",
-    "SealedThing",
-    "check_made_by_a_member",
-    "open_proof",
-    "seal_proof",
-]
-
 _PROOF_BYTES_MAX: Final = 1 << 19
 _CERTIFICATES_MAX: Final = 256
 _BLOCK: Final = 512

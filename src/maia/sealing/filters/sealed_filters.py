@@ -349,33 +349,3 @@ def _frame_of(sealed: SealedFilter) -> bytes:
     """Return what every part is bound to: type, epoch, sealing, and which parts there are."""
     parts = [framed((framed(uid.encode() for uid in part.uids), part.mark)) for part in sealed.parts]
     return framed((_FILTER, sealed.type_id, b"%d" % sealed.epoch, sealed.id, *parts))
-
-
-__all__ = [
-    "PART_BYTES_MAX",
-    "UIDS_PER_PART_MAX",
-    "FilterPart",
-    "joined",
-    "part_from_bytes",
-    "parts_of",
-    "MARK_BYTES",
-    "SEALED_OVERHEAD",
-    "GroupKeys",
-    "framed",
-    "joint_key",
-    "keyed_mark",
-    "open_box",
-    "seal_box",
-    "FILTER_ID_BYTES",
-    "PARTS_MAX",
-    "SEALED_PART_BYTES_MAX",
-    "BadSealedFilter",
-    "FilterDoesNotOpen",
-    "OpenedFilter",
-    "SealedFilter",
-    "SealedPart",
-    "check_uids",
-    "open_filter",
-    "proved_to_cover",
-    "seal_filter",
-]

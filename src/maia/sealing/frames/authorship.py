@@ -31,8 +31,6 @@ from maia.sealing.frames.blocks import commitment_of, known_tree, path_to, top_o
 from maia.sealing.frames.proof import HASH_BYTES, BadFrameProof
 from maia.wire.columns import kind_to_number
 
-__all__ = ["SEED_BYTES", "AuthorProof", "BadAuthorship", "Publishing", "proof_of_author", "sign_as_author"]
-
 SEED_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _CELL: Final = b"maia/1/author-cell\x00"

@@ -196,22 +196,3 @@ def path_to(tree: Known, blocks: Sequence[int], *, count: int) -> bytes:
             path += [level[child] for child in children if child not in here]
         here, count = set(parents), -(-count // _FAN)
     return b"".join(path)
-
-
-__all__ = [
-    "BLOCKS_MAX",
-    "Division",
-    "array_header",
-    "division",
-    "equal_lengths",
-    "fine_block_rows",
-    "is_division",
-    "pack_lengths",
-    "row_lengths",
-    "unpack_lengths",
-    "Known",
-    "commitment_of",
-    "known_tree",
-    "path_to",
-    "top_of",
-]

@@ -216,17 +216,3 @@ def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> b
 def nonce(mark: SealMark) -> bytes:
     """Return the nonce of everything sealed under one mark: its counter, under the keys of its instance."""
     return mark.counter.to_bytes(NONCE_BYTES, "big")
-
-
-__all__ = [
-    "INSTANCES_MAX",
-    "INSTANCE_BYTES",
-    "BadEpochKeys",
-    "Cipher",
-    "EpochKeys",
-    "NONCE_BYTES",
-    "RunDescription",
-    "description",
-    "frame_binding",
-    "nonce",
-]

@@ -32,26 +32,6 @@ from maia.types import SealingLevel
 from maia.wire.columns import decode_column, kind_from_number
 from maia.wire.messages import Column
 
-__all__ = [
-    "LEVEL_NUMBERS",
-    "BadContent",
-    "OpenColumn",
-    "OpenPart",
-    "column_starts",
-    "column_to_seal",
-    "content_of",
-    "is_uid",
-    "leaves_of",
-    "leaves_of_parts",
-    "parts_of",
-    "plaintext_of",
-    "read_content",
-    "read_plaintext",
-    "read_whole_column",
-    "whole_head",
-    "whole_plaintext",
-]
-
 LEVEL_NUMBERS: Final = {SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
 """The number of a level in a message."""
 

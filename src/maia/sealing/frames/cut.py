@@ -22,8 +22,6 @@ from maia.sealing.frames.opened_frame import OpenedFrame, SaidBySigner
 from maia.sealing.frames.sealer import Sealer, ciphers_for
 from maia.wire.messages import Column, Sealed, SealedColumn
 
-__all__ = ["NothingWanted", "cut_frame"]
-
 _LEVELS: Final = {number: level for level, number in LEVEL_NUMBERS.items()}
 
 

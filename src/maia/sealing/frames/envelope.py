@@ -22,8 +22,6 @@ from maia.types.definition import ENVELOPE_UID
 from maia.wire.columns import encode_column, kind_to_number
 from maia.wire.messages import Column as WireColumn
 
-__all__ = ["ENVELOPE_BYTES", "Inside", "envelope", "fill_bytes", "read_envelope"]
-
 _COVER: Final = b"\x00"
 _EVENTS: Final = b"\x01"
 _FIELDS: Final = Struct(">32s16sqq")

@@ -335,21 +335,3 @@ def _believed(closed: OpenedFrame, column: SealedColumn, content: bytes, keys: E
     except BrokenCredential:
         return None
     return part
-
-
-__all__ = [
-    "BadSealedFrame",
-    "BrokenSeal",
-    "OpenedFrame",
-    "VerifiedFrame",
-    "check_shape",
-    "closed_frame",
-    "drafted_frame",
-    "not_what_was_signed",
-    "open_frame",
-    "open_further",
-    "verify_frame",
-    "verify_further",
-    "contents",
-    "open_with_cache",
-]

@@ -26,15 +26,6 @@ from maia.credentials import BadSignature, Principal, SignedKind, principal_from
 from maia.errors import BrokenCredential
 from maia.wire.messages import Sealed, SealedColumn
 
-__all__ = [
-    "BATCH_MAX",
-    "HASH_BYTES",
-    "BadFrameProof",
-    "SignatureChecks",
-    "batch_of",
-    "frame_root",
-]
-
 HASH_BYTES: Final = 32
 BATCH_MAX: Final = 1 << 8
 """Frames that one signature may cover: a path of eight hashes each."""

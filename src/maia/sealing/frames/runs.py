@@ -45,8 +45,6 @@ from maia.sealing.frames.sealer import (
 from maia.types import SealingLevel
 from maia.wire.messages import Column, Sealed, SealedColumn
 
-__all__ = ["VerifiedRun", "open_run", "seal_run"]
-
 _SEAL: Final = object()
 _uid_and_kind: Final = attrgetter("uid", "kind")
 _run_of: Final = attrgetter(

@@ -42,17 +42,6 @@ from maia.types import SealingLevel
 from maia.wire.messages import Author, Sealed, SealedColumn, SealedWithAuthor, SealMark
 from maia.wire.messages import Column as WireColumn
 
-__all__ = [
-    "COUNTER_MAX",
-    "BadBatch",
-    "BadDivision",
-    "Draft",
-    "KeyMissing",
-    "Publication",
-    "Sealer",
-    "SealerWornOut",
-]
-
 COUNTER_MAX: Final = (1 << 48) - 1
 """Seals of one instance: far fewer than AES-GCM bears under one key."""
 

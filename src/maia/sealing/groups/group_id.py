@@ -14,8 +14,6 @@ from typing import Final
 from maia.errors import BadInput
 from maia.events import AttributeUid
 
-__all__ = ["TYPE_ID_BYTES", "BadGroup", "GroupId"]
-
 TYPE_ID_BYTES: Final = 32
 
 

@@ -17,8 +17,6 @@ from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree.key_tree import KeyTree, Rekeyed
 from maia.sealing.tree.lkh import LkhTree
 
-__all__ = ["Issued", "KeyGroup", "group_name"]
-
 
 @dataclass(slots=True)
 class Issued:

@@ -31,8 +31,6 @@ from maia.sealing.keys.epochs import SignedEpoch
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.types import VerifiedType
 
-__all__ = ["GroupManager"]
-
 
 class GroupManager:
     """The key groups of one type. `changes` of the store must be safe before an outcome is sent."""

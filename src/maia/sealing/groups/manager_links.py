@@ -39,8 +39,6 @@ from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import Challenge, Message, Show
 
-__all__ = ["ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager"]
-
 
 class NotTheManager(ProtocolViolation):
     """Another server answers at the address of a type's manager, or it may not connect to this network."""

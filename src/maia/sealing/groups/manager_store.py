@@ -40,8 +40,6 @@ from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_byt
 from maia.sealing.keys.history import CERTIFICATES_MAX, PastWriters
 from maia.sealing.keys.secrets import AtRest, Secret
 
-__all__ = ["KeptGroups", "KeptMember", "ManagerStore"]
-
 _Found = TypeVar("_Found")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 

@@ -240,6 +240,3 @@ class GroupStanding:
         ends = min(member.until, fresh_until)
         if ends < INSTANT_MAX:
             self.looks.ask(Instant(ends + 1), member.claim.principal)
-
-
-__all__ = ["GroupMember", "GroupMembers", "Looks", "GroupStanding"]

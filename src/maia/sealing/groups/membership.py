@@ -47,23 +47,6 @@ from maia.policy.view import keeps
 from maia.sealing.groups.group_id import GroupId
 from maia.types import SealingLevel, VerifiedType
 
-__all__ = [
-    "NOTHING_HELD",
-    "VERSIONS_MAX",
-    "Claim",
-    "Grounds",
-    "Held",
-    "RightHistory",
-    "MembershipState",
-    "TooManyVersions",
-    "evidence_for",
-    "requests_for",
-    "standing",
-    "standing_now",
-    "tested_now",
-    "writing_certificates",
-]
-
 VERSIONS_MAX: Final = 16
 """Versions of a type that one member may ask for."""
 

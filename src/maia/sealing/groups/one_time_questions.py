@@ -18,8 +18,6 @@ from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
 from maia.sealing.groups.membership import Claim, Grounds, Held, evidence_for, requests_for, standing_now
 
-__all__ = ["demanded", "keys_digest"]
-
 _PRESENT: Final = b"join"
 _PAST: Final = b"history"
 

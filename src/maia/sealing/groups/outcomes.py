@@ -122,18 +122,3 @@ class Distrusted:
             self.evicted.discard(principal)
             self.readmitted[principal] = now
         return was_evicted
-
-
-__all__ = [
-    "Refresh",
-    "joining_calls_for_refresh",
-    "periodic_at",
-    "Delivery",
-    "Distrusted",
-    "GroupsForked",
-    "MembersFull",
-    "NewEpoch",
-    "NoGroupOpen",
-    "Outcome",
-    "ShutOut",
-]

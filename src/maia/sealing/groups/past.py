@@ -18,8 +18,6 @@ from maia.sealing.groups.outcomes import Distrusted, NoGroupOpen
 from maia.sealing.groups.type_groups import TypeGroups
 from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, PastWriters, past_keys
 
-__all__ = ["GroupPast", "Past"]
-
 Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
 """Some epochs that are over, and where to go on."""
 

@@ -23,8 +23,6 @@ from maia.sealing.keys.epochs import SignedEpoch, commitment
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.sealing.keys.secrets import Secret
 
-__all__ = ["Due", "Refreshed", "TypeGroups"]
-
 Due = dict[GroupId, Refresh]
 """The groups that need a new secret, and why."""
 

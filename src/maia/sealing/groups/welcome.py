@@ -20,8 +20,6 @@ from maia.events import AttributeUid
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.secrets import BadSecret, Secret
 
-__all__ = ["BadParcel", "Handed", "HeldPath", "GroupWelcome", "pack", "parcel_info", "unpack"]
-
 _Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
 _Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 

@@ -23,16 +23,6 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 
-__all__ = [
-    "IDS_MAX",
-    "OVERLAP_S",
-    "BlindedRing",
-    "blinded_epochs",
-    "blinded_id",
-    "blinded_ids",
-    "publishing_epoch",
-]
-
 IDS_MAX: Final = 16
 """Under so many ids of one type a member asks and offers: those of the newest epochs."""
 OVERLAP_S: Final = 10

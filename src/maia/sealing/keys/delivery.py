@@ -24,16 +24,6 @@ from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.encoding.authority import principal_to_expression
 from maia.errors import BrokenCredential, ProtocolViolation
 
-__all__ = [
-    "ENCRYPTION_KEY_BYTES",
-    "BadDelivery",
-    "BadEncryptionKey",
-    "EncryptionKey",
-    "SessionKey",
-    "check_encryption_key",
-    "seal_to",
-]
-
 ENCRYPTION_KEY_BYTES: Final = 32
 
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)

@@ -19,8 +19,6 @@ from maia.sealing.groups.outcomes import GroupsForked
 from maia.sealing.keys.epochs import EpochChain, EpochStatement, SignedEpoch, sign_epoch
 from maia.sealing.keys.history import EpochSpan
 
-__all__ = ["EPOCHS_KEPT", "EpochLedger"]
-
 EPOCHS_KEPT: Final = 256
 """Signed epochs that members may ask for; those of secrets in use are kept beside them."""
 

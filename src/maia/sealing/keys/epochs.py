@@ -33,23 +33,6 @@ from maia.events.values import attribute_uid
 from maia.sealing.groups.group_id import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.secrets import Secret
 
-__all__ = [
-    "EPOCH_BYTES_MAX",
-    "BadEpoch",
-    "EpochChain",
-    "EpochForked",
-    "EpochGap",
-    "EpochStatement",
-    "SecretNotMeant",
-    "SignedEpoch",
-    "check_meant",
-    "commitment",
-    "epoch_from_bytes",
-    "epoch_to_bytes",
-    "sign_epoch",
-    "verify_epoch",
-]
-
 EPOCH_BYTES_MAX: Final = 1 << 18
 DIGEST_BYTES: Final = 32
 NUMBER_MAX: Final = 2**63 - 1

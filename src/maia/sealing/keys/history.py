@@ -278,21 +278,3 @@ def unpack_past(data: bytes) -> PastAnswer:
 
 def _uid(uid: str | None) -> AttributeUid | None:
     return None if uid is None else AttributeUid(uid)
-
-
-__all__ = [
-    "CERTIFICATES_MAX",
-    "WRITERS_MAX",
-    "PastWriters",
-    "PAGE_EPOCHS",
-    "BadPast",
-    "EpochSpan",
-    "HistoryNotKept",
-    "PastAnswer",
-    "PastEpoch",
-    "open_epochs",
-    "pack_past",
-    "past_info",
-    "past_keys",
-    "unpack_past",
-]

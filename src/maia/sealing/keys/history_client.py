@@ -49,8 +49,6 @@ from maia.wire.messages import (
     Message,
 )
 
-__all__ = ["PAGES_MAX", "HistoryAsker", "HistoryRefused", "ManagerUnreachable", "NotSealed"]
-
 PAGES_MAX: Final = 4096
 """Answers that are taken from one manager."""
 

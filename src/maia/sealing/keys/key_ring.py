@@ -23,8 +23,6 @@ from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import KeyTermsRecord
 
-__all__ = ["DEFAULT_TERMS", "EPOCHS_MAX", "EpochOutOfOrder", "KeyRing", "KeyTerms", "content_key"]
-
 EPOCHS_MAX: Final = 4096
 """Epochs that a ring remembers; the oldest go first, whatever the drift."""
 

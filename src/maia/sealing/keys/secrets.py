@@ -147,6 +147,3 @@ class AtRest:
     def __repr__(self) -> str:
         """Say nothing of the key."""
         return "AtRest(…)"
-
-
-__all__ = ["SECRET_BYTES", "BadSecret", "Secret", "SecretForgotten", "AtRest", "NotOurs"]

@@ -33,8 +33,6 @@ from maia.sealing.tree.lkh import LkhMember
 from maia.sealing.tree.rekey import PathNeeded
 from maia.wire.messages import GroupKeys, KeysHeld, Rekey
 
-__all__ = ["KeysMissed", "TypeKeys"]
-
 
 class KeysMissed(Unavailable):
     """Something was said that does not follow from what is held: the member has to ask again."""

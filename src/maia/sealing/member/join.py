@@ -25,8 +25,6 @@ from maia.types import definition_to_bytes
 from maia.wire.effects import Count, Effect, Note
 from maia.wire.messages import Challenge, Failed, GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Rekey
 
-__all__ = ["Joining"]
-
 
 class Joining:
     """How one member joins groups, stays there and leaves; what changed is put on `notices`."""

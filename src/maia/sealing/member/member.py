@@ -75,8 +75,6 @@ from maia.wire.messages import (
     Writer,
 )
 
-__all__ = ["KeyMember"]
-
 
 class KeyMember:
     """One member of key groups, as a value that is handed time, chance and messages."""

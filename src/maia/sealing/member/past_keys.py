@@ -211,6 +211,3 @@ class MemberWriters:
     def link_lost(self) -> None:
         """Take note that no answer will come any more."""
         self._asked.clear()
-
-
-__all__ = ["MemberPast", "PastOpening", "history_question", "MemberWriters"]

@@ -21,8 +21,6 @@ from maia.sealing.groups.membership import Claim, Grounds, MembershipState, stan
 from maia.sealing.member.settings import MemberSettings
 from maia.sealing.member.types import NeededType
 
-__all__ = ["OwnRights"]
-
 
 class OwnRights:
     """What one member shows to managers, and what that is worth."""

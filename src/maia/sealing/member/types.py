@@ -19,8 +19,6 @@ from maia.sealing.keys.type_keys import TypeKeys
 from maia.types import Sealing, VerifiedType
 from maia.wire.effects import Keep
 
-__all__ = ["KEPT_HEAD", "NeededType", "NeededTypes"]
-
 KEPT_HEAD: Final = "keys/"
 """How the names under which newest epochs are kept begin."""
 

@@ -461,17 +461,3 @@ class TreeMember(ABC):
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied: `to_bytes` writes a member for a key store."""
         raise TypeError("a member of a key tree cannot be pickled or copied")
-
-
-__all__ = [
-    "Slots",
-    "GROUP_BYTES_MAX",
-    "MEMBER_BYTES_MAX",
-    "BadMember",
-    "GroupFull",
-    "KeyTree",
-    "Rekeyed",
-    "SlotChange",
-    "TreeMember",
-    "TreeState",
-]

@@ -20,8 +20,6 @@ from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
 from maia.sealing.tree.nodes import ROOT, ancestor, stands_above
 from maia.sealing.tree.rekey import BadPath, PathNeeded, Rekey, RekeyWriter, Scheme
 
-__all__ = ["LkhMember", "LkhTree"]
-
 # What happened below one place in a change, and the path secret that leads to the next node above it.
 # JOINING: all members there join right now, and receive a path, so no entry is needed.
 _Below = tuple[int, bytes]

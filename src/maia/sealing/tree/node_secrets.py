@@ -16,17 +16,6 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
-__all__ = [
-    "CONFIRMATION_BYTES",
-    "NODE_SECRET_BYTES",
-    "NONCE_BYTES",
-    "WRAPPED_BYTES",
-    "confirmation",
-    "step",
-    "unwrap",
-    "wrap",
-]
-
 NODE_SECRET_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 WRAPPED_BYTES: Final = NODE_SECRET_BYTES + 16

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEVELS_MAX", "MEMBERS_MAX", "ROOT", "ancestor", "level_of", "named", "stands_above"]
-
 LEVELS_MAX: Final = 16
 MEMBERS_MAX: Final = 1 << LEVELS_MAX
 """Members of one group."""

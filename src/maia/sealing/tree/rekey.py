@@ -24,24 +24,6 @@ from maia.sealing.tree import node_secrets
 from maia.sealing.tree.node_secrets import CONFIRMATION_BYTES, NODE_SECRET_BYTES, NONCE_BYTES, WRAPPED_BYTES
 from maia.sealing.tree.nodes import LEVELS_MAX, MEMBERS_MAX, ROOT, level_of, named, stands_above
 
-__all__ = [
-    "ENTRIES_MAX",
-    "FORMAT",
-    "LINEAGE_BYTES",
-    "VERSION_MAX",
-    "BadPath",
-    "BadRekey",
-    "RekeyEntry",
-    "MemberPath",
-    "PathNeeded",
-    "Rekey",
-    "RekeyWriter",
-    "Scheme",
-    "read_path",
-    "read_rekey",
-    "rekey_binding",
-]
-
 FORMAT: Final = 1
 LINEAGE_BYTES: Final = 8
 VERSION_MAX: Final = 2**63 - 1

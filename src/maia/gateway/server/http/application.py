@@ -40,8 +40,6 @@ from maia.gateway.server.http.callers import Callers
 from maia.gateway.server.http.streams import EventData, EventStream
 from maia.net.observer import Records
 
-__all__ = ["HttpDoor"]
-
 _ANSWER_S: Final = 30.0
 _TOPIC_MAX: Final = 4096
 _EVENT_STREAM: Final = "text/event-stream"

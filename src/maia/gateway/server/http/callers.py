@@ -39,8 +39,6 @@ from maia.wire.api_requests import (
 )
 from maia.wire.replays import ReplayMemory
 
-__all__ = ["AccountClient", "Caller", "Callers", "OpenStream"]
-
 _IDLE_S: Final = 30.0
 """How long an account's Maia client outlives its last call."""
 _SIGNED_CALLS_MAX: Final = 1200

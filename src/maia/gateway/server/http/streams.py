@@ -28,8 +28,6 @@ from maia.errors import MaiaError
 from maia.gateway.server.upstream import Upstream
 from maia.gateway.topic_table import Interest, NotDeclared, Row, TopicTable, check_filter, matches
 
-__all__ = ["EventData", "EventStream", "positions_from_id"]
-
 _EVENTS_TOGETHER: Final = 256
 _CHUNKS_WAITING: Final = 4
 _WHOLE_FRAME: Final = 1 << 20
