@@ -16,7 +16,7 @@ from sealed_path import Proof, Setting, side
 
 ATTRIBUTES = (1, 5, 10, 25)
 TOGETHER = 64
-TARGET = 0.4
+TARGET = 0.5
 
 
 def cases(quick: bool) -> Iterator[Case]:

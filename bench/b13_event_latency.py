@@ -41,7 +41,7 @@ Played = list[tuple[list[float], list[float]]]
 WITH_WHAT = "TLS, access control and filter, sent in clear"
 HALF, MOST = 0.50, 0.99
 PEERS: tuple[tuple[str, Callable[[], AbstractContextManager[Line]], float, Target], ...] = (
-    ("nats-server", lambda: nats_line(rows=1), HALF, at_most(3)),
+    ("nats-server", lambda: nats_line(rows=1), HALF, at_most(2.5)),
     ("mosquitto QoS 0", lambda: mosquitto_line(rows=1), MOST, at_most(2)),
 )
 

@@ -98,7 +98,7 @@ def cases(quick: bool) -> Iterator[Case]:
         disturbed = place.disturbed()
     everywhere = [_p99([delay for delays in one for delay in delays]) for one in played]
     case = f"p99 from revoke to the end over {BROKERS} brokers, {falling} of {standing:,} subscriptions fall"
-    yield Figure(f"{case}: milliseconds", [one / 1000 for one in everywhere], at_most(10))
+    yield Figure(f"{case}: milliseconds", [one / 1000 for one in everywhere], at_most(8))
     yield Figure("deliveries at the local broker after the revocation returned", [leaked], at_most(0))
     yield Figure("subscriptions that ended and should not have", [disturbed], at_most(0))
     yield _against_mosquitto([_p99(one[0]) for one in played], standing, falling, rounds)

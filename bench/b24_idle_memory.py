@@ -116,19 +116,21 @@ def _subscribed(
     world: World, broker: BrokerProcess, some: range, *, own_rights: bool = False
 ) -> list[MaiaConnection]:
     """Make subscriptions whose filters all differ, from as few clients as may have them."""
-    clients = []
+    clients, made = [], 0
     for start in some[::PER_CLIENT]:
         key = world.key(f"holder {start}")
         right = world.type_right(key.principal, Action.SUBSCRIBE)
         client = MaiaConnection(world, broker, key, [world.connect_right(key.principal), right])
         numbers = range(start, min(start + PER_CLIENT, some.stop))
         for first in range(numbers.start, numbers.stop, AT_ONCE):
-            some = range(first, min(first + AT_ONCE, numbers.stop))
+            together = range(first, min(first + AT_ONCE, numbers.stop))
             if own_rights:
-                _subscribe_each_by_its_own_right(client, world, some)
+                _subscribe_each_by_its_own_right(client, world, together)
             else:
-                client.subscribe(*(_own_filter(world, one) for one in some))
+                client.subscribe(*(_own_filter(world, one) for one in together))
+            made += len(together)
         clients.append(client)
+    assert made == len(some), "memory is divided by what was asked for"
     return clients
 
 
