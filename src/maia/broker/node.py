@@ -184,10 +184,11 @@ class Broker:
             return 1, None
         if not may_go_together(link, data[0]):
             return 1, None
-        plan = plan_of(state, link, data[0], now)
-        if plan is None:
+        planned = plan_of(state, link, data[0], now)
+        if planned is None:
             return len(data), None  # what keeps the first from it keeps most of a read
-        run = run_of(plan, data)
+        plan, first = planned
+        run = run_of(plan, first, data)
         together = take_together(state, plan, run, data, now) if len(run) > 1 else None
         if together is None:
             return max(_ALONE, len(run)), None

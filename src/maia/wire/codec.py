@@ -18,7 +18,7 @@ import msgspec
 
 from maia.errors import ProtocolViolation
 from maia.wire.framing import MESSAGE_BYTES_MAX, MessageTooLarge
-from maia.wire.message_fields import NOT_FOR_SCREENS, TEXT_MAX
+from maia.wire.message_fields import NOT_FOR_SCREENS, TEXT_MAX, AnyMessage
 from maia.wire.messages import (
     Bye,
     Carried,
@@ -42,7 +42,15 @@ _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Mess
 _RECORDED: Final[msgspec.msgpack.Decoder[Recorded]] = msgspec.msgpack.Decoder(Recorded)
 _COMPLAINTS: Final = (Bye, Failed, Ended, Warned)
 _UNSHOWABLE: Final = re.compile(f"[{NOT_FOR_SCREENS}\ud800-\udfff]")
-_WELCOME: Final = _ENCODER.encode(Welcome(0))[:-1]
+
+
+def beginning_of(kind: type[AnyMessage]) -> bytes:
+    """Return the bytes with which every message of a kind begins: how many parts it has, and its number."""
+    fields = len(kind.__struct_fields__)
+    return _ENCODER.encode([kind.__struct_config__.tag, *[None] * fields])[:-fields]
+
+
+_WELCOME: Final = beginning_of(Welcome)
 
 
 class BadMessage(ProtocolViolation):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from maia.broker.publication.delivery import ledger_for
@@ -36,14 +37,17 @@ from maia.sealing import Draft, EpochKeys, Publication
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.sealing.frames.runs import seal_run
 from maia.types import Sealing
-from maia.wire.codec import decode, encode_known
+from maia.wire.codec import beginning_of, decode, encode_known
 from maia.wire.columns import encode_column, events_to_frame, kind_to_number
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Column, Message, Publish, Published, Sealed
 
 Event: TypeAlias = Publish | Carried | Sealed
-_BEGINNINGS: Final = {Role.CLIENT: (b"\x96\x14",), Role.BROKER: (b"\x99\x1e", b"\xdc\x00\x13\x1f")}
-"""How messages begin that may be taken on together: `Publish` of clients; `Carried`, `Sealed` of brokers."""
+_BEGINNINGS: Final = {
+    Role.CLIENT: (beginning_of(Publish),),
+    Role.BROKER: (beginning_of(Carried), beginning_of(Sealed)),
+}
+"""How messages begin that may be taken on together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,8 @@ def may_go_together(link: Link, data: bytes) -> bool:
     return beginnings is not None and data.startswith(beginnings)
 
 
-def plan_of(state: BrokerState, link: Link, data: bytes, now: Instant) -> Plan | None:
-    """Return what the first message of a read goes through, if what follows it may go along; it is read."""
+def plan_of(state: BrokerState, link: Link, data: bytes, now: Instant) -> tuple[Plan, Event] | None:
+    """Return the first event of a read and what it goes through, if what follows it may go along."""
     plan = None
     try:
         first = decode(data)
@@ -106,7 +110,9 @@ def plan_of(state: BrokerState, link: Link, data: bytes, now: Instant) -> Plan |
             plan = _plan_of_neighbour(state, link, first, now)
     except MaiaError:
         return None  # the path says what is wrong with it
-    return plan if plan is not None and plan.is_for(first) and _is_usual(state, plan) else None
+    if plan is None or not plan.is_for(first) or not _is_usual(state, plan):
+        return None
+    return plan, first
 
 
 def _plan_of_publisher(state: BrokerState, link: Link, first: Publish, now: Instant) -> Plan | None:
@@ -155,10 +161,10 @@ def _is_usual(state: BrokerState, plan: Plan) -> bool:
     return refused is None and is_sealed_as_usual and state.router.asks_filters_alone
 
 
-def run_of(plan: Plan, data: Sequence[bytes]) -> list[Event]:
-    """Return the messages at the beginning of a read that are of the stream of the plan, in their order."""
-    run: list[Event] = []
-    for one in data:
+def run_of(plan: Plan, first: Event, data: Sequence[bytes]) -> list[Event]:
+    """Return the messages at the beginning of a read that are of the stream of the first, in their order."""
+    run = [first]
+    for one in islice(data, 1, None):
         if not may_go_together(plan.link, one):
             break
         try:
@@ -167,7 +173,7 @@ def run_of(plan: Plan, data: Sequence[bytes]) -> list[Event]:
             break  # the path says what is wrong with it
         if not plan.is_for(message):
             break
-        if run and message.sequence <= run[-1].sequence:
+        if message.sequence <= run[-1].sequence:
             break
         run.append(message)
     return run
