@@ -43,7 +43,10 @@ FILTERS = (
 SEALED = {"attributes": EVERYTHING, "events": EVERYTHING, "some keys": (None, NUMBERPLATE), "no keys": ()}
 """Sealed types, by the keys of the broker in the middle."""
 
-worlds = st.sampled_from(["plain", "on record", *SEALED])
+NARROW = Comparison(NUMBERPLATE, Operator.NE, PLATES[1])
+"""What the camera of a world called "narrow" may publish."""
+
+worlds = st.sampled_from(["plain", "narrow", "on record", *SEALED])
 # What comes next in a read: nearly always the next event.
 kinds = st.sampled_from(["event"] * 12 + ["two", "again", "gap", "ping", "unknown", "rubbish", "cut", "zero"])
 reads = st.lists(st.lists(st.tuples(kinds, st.sampled_from(PLATES)), min_size=1, max_size=24), max_size=3)
@@ -72,7 +75,7 @@ class World:
         for is_near, one in wanted:
             (here if is_near else there).subscribe(one)
         self.camera = self.net.client("camera at Victoria")
-        self.ref = self.camera.advertise()
+        self.ref = self.camera.advertise(NARROW if kind == "narrow" else ALWAYS)
         (entry,) = self.broker(NEAR)._state.links[self.camera.link].advertisements.values()
         self.type_id = entry.right.event_type.type_id
         self.camera.publish(self.ref, event(0, PLATES[0]))
@@ -175,6 +178,7 @@ def in_trouble(data: list[bytes], befalls: list[tuple[str, int, int]]) -> list[b
 def with_examples(test: Callable[..., None]) -> Callable[..., None]:
     """Try each trouble with each kind of world, in the middle of a read that is taken on together."""
     read = [("event", plate) for plate in PLATES[:2]] * 6
+    test = example("narrow", [(True, ALWAYS), (False, ALWAYS)], [read], [])(test)
     for kind in ("plain", "attributes", "events", "no keys"):
         for trouble in ("again", "swapped", "altered"):
             test = example(kind, [(False, ALWAYS)], [read], [(trouble, 5, 400)])(test)
@@ -219,6 +223,16 @@ def test_an_event_that_comes_alone_goes_the_shorter_way():
     assert [one.link for one in before] == [world.reader.link, hop]
     assert answered.link == world.camera.link
     assert isinstance(counted, Count)
+
+
+def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again():
+    world = World("plain", [(True, ALWAYS)])
+    near = world.broker(NEAR)
+    near._state.authoriser.epoch += 1
+    with patch("maia.broker.node.answer", return_value=[]) as path:
+        left = one_by_one(near, world.camera.link, world.read([("event", PLATES[0])]))
+    assert path.called
+    assert to(left, world.reader.link) == []
 
 
 @pytest.mark.parametrize("kind", ["plain", "on record", *SEALED])
