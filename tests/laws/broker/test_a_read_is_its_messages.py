@@ -5,6 +5,7 @@ They are taken on together where they arrive in one read, and on a shorter way w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
@@ -15,9 +16,11 @@ from msgspec.structs import replace
 
 from maia.broker import Broker
 from maia.broker.settings import LedgerSettings
+from maia.credentials import Action, SignedCertificate
+from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
-from maia.predicates import ALWAYS, Comparison, Operator
+from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing.frames.content import whole_plaintext
 from maia.sealing.frames.proof import BadFrameProof
 from maia.types import SealingLevel
@@ -74,8 +77,9 @@ class World:
         self.reader = here
         for is_near, one in wanted:
             (here if is_near else there).subscribe(one)
-        self.camera = self.net.client("camera at Victoria")
-        self.ref = self.camera.advertise(NARROW if kind == "narrow" else ALWAYS)
+        held = _narrowed(self.net) if kind == "narrow" else self.net.story.certificates
+        self.camera = self.net.client("camera at Victoria", credentials=held)
+        self.ref = self.camera.advertise()
         (entry,) = self.broker(NEAR)._state.links[self.camera.link].advertisements.values()
         self.type_id = entry.right.event_type.type_id
         self.camera.publish(self.ref, event(0, PLATES[0]))
@@ -119,6 +123,20 @@ class World:
         for (here, link), (there, at) in self.net.wires.items():
             if here == name and (sent := to(effects, link)):
                 yield there, at, sent
+
+
+def _narrowed(net: Net) -> list[SignedCertificate]:
+    """Return the certificates of the story, with a narrower right to publish for the camera."""
+    camera, found = net.story.principal("camera at Victoria"), []
+    for one in net.story.certificates:
+        body = one.certificate
+        if body.subject == camera and Action.PUBLISH in body.authority.actions:
+            narrower = dataclasses.replace(
+                body.authority, restriction=AllOf((body.authority.restriction, NARROW))
+            )
+            one = issue(dataclasses.replace(body, authority=narrower), net.story.keys["CCS"])  # noqa: PLW2901
+        found.append(one)
+    return found
 
 
 def _sealed_net(kind: str) -> PublishingNet:
