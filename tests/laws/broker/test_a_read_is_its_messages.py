@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from maia.broker import Broker
+from maia.broker.refusals import SignerNotEntitled
 from maia.broker.settings import LedgerSettings
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
@@ -300,3 +301,17 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
     delivered = [decode(one.data) for one in found[1] if type(one) is Send]
     assert len(delivered) == 7
     assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]
+
+
+def test_events_of_one_read_whose_signer_may_not_publish_are_delivered_to_nobody():
+    """A broker holds the keys of a type, and signs events that no certificate lets it publish."""
+    quick, slow = World("attributes", [(False, ALWAYS)]), World("attributes", [(False, ALWAYS)])
+    data, found = slow.read([("event", PLATES[0])] * 8), []
+    for world, take in ((slow, one_by_one), (quick, in_one_read)):
+        ((middle, there, sent),) = world.onward(NEAR, take(world.broker(NEAR), world.camera.link, data))
+        ((far, there, sent),) = world.onward(middle, take(world.broker(middle), there, sent))
+        with patch.object(type(world.broker(far)._state.writers), "judge", return_value=False):
+            found.append(take(world.broker(far), there, sent))
+    assert found[0] == found[1]
+    assert not [one for one in found[1] if type(one) is Send]
+    assert Count("maia_frames_refused_total", labels={"code": SignerNotEntitled.code}) in found[1]
