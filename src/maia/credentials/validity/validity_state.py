@@ -373,8 +373,8 @@ class ValidityState:
 
     def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
         """Return what tells a newcomer all that is known of `by` at `at`, in the order of the numbers."""
-        held = (self._series.get((by, kind), _EMPTY).aged(at) for kind in SeriesKind)
-        return tuple(signed for series in held for signed in series.statements())
+        held = (self._series.get((by, kind)) for kind in SeriesKind)
+        return tuple(one for series in held if series is not None for one in series.aged(at).statements())
 
     @staticmethod
     def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:

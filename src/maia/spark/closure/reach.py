@@ -271,7 +271,7 @@ class Reach:
         """Say whether `one` surely grants what `other` grants, as `flows.at_least_as_good` does."""
         if not one.hinges <= other.hinges or (other.may_delegate and not one.may_delegate):
             return False
-        if one.validity is not other.validity and one.validity.intersection(other.validity) != other.validity:
+        if one.validity is not other.validity and not one.validity.outlasts(other.validity):
             return False
         if one.authority is other.authority:
             return True
