@@ -109,7 +109,7 @@ def test_another_chain_goes_on():
 
 
 def test_without_a_chain_the_evidence_names_what_would_have_made_one():
-    """A verifier decides again when one of these counts again; of what would not have helped it is not told."""
+    """A verifier decides again when one of these counts again, and for no other."""
     direct = granted(PITO, SMITH, "subscribe", attributes="location", validity=TESTED)
     pool = (TO_MET, TO_SMITH, direct, granted(MET, BILLING, "subscribe", validity=TESTED))
     standing = heard(said(1, TO_SMITH))
