@@ -24,8 +24,7 @@ from typing import Final, TypeAlias
 
 from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern, covers_request
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import LeftOut, find_chains
 from maia.credentials.chains.errors import (
     Budget,
@@ -42,8 +41,7 @@ from maia.credentials.validity.one_time import Revalidated
 from maia.credentials.validity.validity_state import Once, Tester, ValidityState
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid, Instant, Kinds
-from maia.policy.decision import Reason, TooMuchToSearch
-from maia.policy.request import Request, request_digest, resources_needed
+from maia.policy.decision import Reason, Request, TooMuchToSearch, request_digest, resources_needed
 from maia.predicates.constraints import NotAConstraintFilter, constraints_of
 from maia.predicates.covering.covers import covers
 from maia.predicates.relations import (

@@ -26,8 +26,13 @@ from maia.credentials.certificate import (
     NameCertificate,
     SignedCertificate,
 )
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
+from maia.credentials.chains.chain import (
+    VerificationCache,
+    VerifiedChain,
+    owner_chain,
+    root_terminal,
+    verify_chain,
+)
 from maia.credentials.chains.errors import (
     BrokenChain,
     Budget,
