@@ -16,7 +16,7 @@ from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials.authority import MANAGE_ACTIONS, Action, Authority, NetworkPattern, TypePattern
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.chains.chain import VerificationCache
 from maia.credentials.encoding.certificates import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.names import NetworkName, TypeName, exact_name

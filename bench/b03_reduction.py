@@ -30,7 +30,7 @@ from maia.credentials import (
     parse_name_pattern,
     reduce_chain,
 )
-from maia.credentials.chains.cache import Links
+from maia.credentials.chains.chain import Links
 from maia.events import AttributeUid, Instant
 
 BOTH = frozenset({Action.PUBLISH, Action.SUBSCRIBE})

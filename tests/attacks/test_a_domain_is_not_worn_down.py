@@ -15,8 +15,7 @@ import pytest
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.credentials import certificate_to_bytes
-from maia.credentials.encoding.statements import sign_statement, statement_to_bytes
-from maia.credentials.validity.statements import RevocationList
+from maia.credentials.validity.statements import RevocationList, sign_statement, statement_to_bytes
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import AdminAct
 from maia.domain.access.settings import AccessLimits, AccessSettings

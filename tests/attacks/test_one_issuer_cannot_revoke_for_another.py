@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.encoding.statements import sign_statement
-from maia.credentials.validity.statements import RevocationList
+from maia.credentials.validity.statements import RevocationList, sign_statement
 from maia.policy import Permit
 from support.access_control import (
     DAY,

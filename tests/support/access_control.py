@@ -6,8 +6,7 @@ from functools import cache
 
 from maia.credentials import Action, Principal, SigningKey, Validity, ValidityState
 from maia.credentials.appointments import SignedAppointment
-from maia.credentials.encoding.statements import statement_from_bytes
-from maia.credentials.validity.statements import RevocationList, SignedStatement
+from maia.credentials.validity.statements import RevocationList, SignedStatement, statement_from_bytes
 from maia.domain.access.audit import check_linked, record_from_bytes
 from maia.domain.access.memberships import membership_from_bytes, support_key
 from maia.domain.access.service import AccessControl

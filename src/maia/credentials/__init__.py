@@ -46,8 +46,13 @@ from maia.credentials.certificate import (
     NameCertificate,
     SignedCertificate,
 )
-from maia.credentials.chains.cache import VerificationCache, check_signature
-from maia.credentials.chains.chain import VerifiedChain, owner_chain, verify_chain
+from maia.credentials.chains.chain import (
+    VerificationCache,
+    VerifiedChain,
+    check_signature,
+    owner_chain,
+    verify_chain,
+)
 from maia.credentials.chains.discovery import LeftOut, find_chain, find_chains
 from maia.credentials.chains.errors import (
     BadQuorum,
@@ -112,13 +117,6 @@ from maia.credentials.encoding.certificates import (
     signed_kind,
 )
 from maia.credentials.encoding.errors import BadAuthority, BadCertificate, BadValidity
-from maia.credentials.encoding.statements import (
-    STATEMENT_BYTES_MAX,
-    check_statement,
-    sign_statement,
-    statement_from_bytes,
-    statement_to_bytes,
-)
 from maia.credentials.keys import (
     BadKey,
     BadSignature,
@@ -160,6 +158,7 @@ from maia.credentials.validity.one_time import (
 )
 from maia.credentials.validity.period import UNBOUNDED, OnlineTest, TestKind, Validity, steady_period
 from maia.credentials.validity.statements import (
+    STATEMENT_BYTES_MAX,
     AnswerNotAsked,
     AuditHead,
     BadStatement,
@@ -179,7 +178,11 @@ from maia.credentials.validity.statements import (
     StatementOld,
     StatementOverlap,
     StatementTooEarly,
+    check_statement,
     period_from,
+    sign_statement,
+    statement_from_bytes,
+    statement_to_bytes,
 )
 from maia.credentials.validity.validity_state import ASSUMED_GOOD, Heard, Tester, ValidityState, Witness
 

@@ -29,8 +29,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
-from maia.credentials.validity.statements import SignedStatement
+from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.demo.brokers import SealedCast
 from maia.demo.numberplate import SUSPECT, NumberplateStory, key_of
 from maia.events import SECOND, Instant

@@ -7,6 +7,7 @@ from maia.policy.decision import (
     AttributeNotReadable,
     AttributeNotWritable,
     Audience,
+    BadRequest,
     ConditionNotMet,
     Decision,
     Denial,
@@ -23,11 +24,13 @@ from maia.policy.decision import (
     Permit,
     PolicyRefusal,
     Reason,
+    Request,
     ResourceNotGranted,
     SubscriptionTooNarrow,
     SubscriptionTooWide,
     TooMuchToSearch,
     TypeNotValid,
+    request_digest,
 )
 from maia.policy.evidence import (
     CHAINS_COUNTED,
@@ -41,7 +44,6 @@ from maia.policy.evidence import (
     gather_evidence,
 )
 from maia.policy.facts import NO_FACTS, Facts
-from maia.policy.request import BadRequest, Request, request_digest
 from maia.policy.view import PublicationRefused, View, Window, see, shape, shows
 
 __all__ = [

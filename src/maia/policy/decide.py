@@ -42,9 +42,11 @@ from maia.policy.decision import (
     Permit,
     PolicyRefusal,
     Reason,
+    Request,
     TypeNotValid,
     for_both,
     for_owner,
+    resources_needed,
 )
 from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts, steady_clock
@@ -67,7 +69,6 @@ from maia.policy.grants import (
     needed,
     opening_of,
 )
-from maia.policy.request import Request, resources_needed
 from maia.policy.restrictions import forced_values, unmeetable, with_super_topics
 from maia.policy.view import (
     WINDOWS_MAX,

@@ -24,8 +24,7 @@ from typing import Final, TypeAlias
 
 from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern, covers_request
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import LeftOut, find_chains
 from maia.credentials.chains.errors import (
     Budget,
@@ -42,8 +41,7 @@ from maia.credentials.validity.one_time import Revalidated
 from maia.credentials.validity.validity_state import Once, Tester, ValidityState
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid, Instant, Kinds
-from maia.policy.decision import Reason, TooMuchToSearch
-from maia.policy.request import Request, request_digest, resources_needed
+from maia.policy.decision import Reason, Request, TooMuchToSearch, request_digest, resources_needed
 from maia.predicates.constraints import NotAConstraintFilter, constraints_of
 from maia.predicates.covering.covers import covers
 from maia.predicates.relations import (
@@ -173,6 +171,8 @@ class Evidence:
     broken: tuple[BrokenCredential, ...] = ()
     left_out: int = 0
     """How many chains there are besides, at least, that a limit kept from being counted."""
+    missed: tuple[SignedCertificate, ...] = ()
+    """Where there is no chain: the certificates which would make one if they counted."""
 
     def __post_init__(self) -> None:
         """Refuse more than a decision takes: silence about the rest would be a wrong answer."""
@@ -221,14 +221,18 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
     left_out = LeftOut()
     broken: list[BrokenCredential] = []
+    missed: dict[bytes, SignedCertificate] = {}
     for resource in resources_needed(request):
         try:
-            found = search.chains(tested.good, resource, left_out)
+            found = search.chains(tested.good, resource, left_out, explains=not tested.problems)
         except BrokenCredential as problem:
             if budget is not None and isinstance(problem, SearchTooLarge):
                 raise TooMuchToSearch((_TOO_MUCH,)) from problem
             blamed = search.blamed(tested, resource)
-            broken += blamed or (_about_time(problem, tested.good, at),)
+            missed |= blamed
+            broken += [tested.problems[one] for one in blamed] or [
+                _about_time(search.miss(tested, resource, problem), tested.good, at)
+            ]
         else:
             chains |= {tuple(signed.id for signed in one.certificates): one for one in found}
     counted = _with_room(chains.values())
@@ -236,7 +240,8 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     # A domain sets bounds for many; a decision takes those on this principal and its certificates.
     holders = {request.principal, *(signed.id for signed in pool)}
     concerned = tuple(rule for rule in bounds if rule.holder in holders)
-    return Evidence(counted, concerned, tuple(broken[: CHAINS_MAX - len(counted)]), left_out.count)
+    failed = tuple(broken[: CHAINS_MAX - len(counted)])
+    return Evidence(counted, concerned, failed, left_out.count, () if counted else tuple(missed.values()))
 
 
 class _Tested:
@@ -274,7 +279,12 @@ class _Search:
     budget: Budget | None
 
     def chains(
-        self, pool: Sequence[SignedCertificate], resource: ResourceName, left_out: LeftOut | None = None
+        self,
+        pool: Sequence[SignedCertificate],
+        resource: ResourceName,
+        left_out: LeftOut | None = None,
+        *,
+        explains: bool = False,
     ) -> tuple[VerifiedChain, ...]:
         """Return the chains in `pool`, or raise the nearest miss."""
         return find_chains(
@@ -290,18 +300,29 @@ class _Search:
             doubtful=self.doubtful,
             left_out=left_out,
             budget=self.budget,
+            explains=explains,
         )
 
-    def blamed(self, tested: _Tested, resource: ResourceName) -> tuple[BrokenCredential, ...]:
-        """Return the problems of those certificates with which there would have been a chain."""
+    def blamed(self, tested: _Tested, resource: ResourceName) -> dict[bytes, SignedCertificate]:
+        """Return, by their ids, those certificates that have a problem and would make a chain without it."""
         if not tested.problems:
-            return ()
+            return {}
+        in_doubt = replace(self, doubtful=self.doubtful.union(tested.problems))
         try:
-            missed = self.chains(tested.pool, resource)
+            chains = in_doubt.chains(tested.pool, resource)
         except BrokenCredential:
-            return ()
-        used = dict.fromkeys(signed.id for chain in missed for signed in chain.certificates)
-        return tuple(tested.problems[identifier] for identifier in used if identifier in tested.problems)
+            return {}
+        used = (signed for chain in chains for signed in chain.certificates)
+        return {signed.id: signed for signed in used if signed.id in tested.problems}
+
+    def miss(self, tested: _Tested, resource: ResourceName, problem: BrokenCredential) -> BrokenCredential:
+        """Return why certificates without a problem make no chain: `problem`, if there are no others."""
+        if tested.problems:
+            try:
+                self.chains(tested.good, resource, explains=True)
+            except BrokenCredential as explained:
+                return explained
+        return problem
 
 
 _NOTHING_HEARD: Final = ValidityState()

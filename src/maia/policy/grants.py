@@ -41,6 +41,7 @@ from maia.policy.decision import (
     NoChain,
     PolicyRefusal,
     Reason,
+    Request,
     ResourceNotGranted,
     SubscriptionTooNarrow,
     SubscriptionTooWide,
@@ -49,7 +50,6 @@ from maia.policy.decision import (
 )
 from maia.policy.evidence import Bound, BoundRule, Evidence, passes_for_notifications, permits, screens
 from maia.policy.facts import Facts
-from maia.policy.request import Request
 from maia.policy.restrictions import conjuncts, mistyped
 from maia.policy.view import Window, converts_to, kinds_shown, shows
 from maia.predicates.language.parser import format_predicate

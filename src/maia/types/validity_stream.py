@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
 from maia.credentials.keys import Principal, SigningKey
 from maia.credentials.names import FIRST_VERSION, TypeName
-from maia.credentials.validity.statements import SignedStatement
+from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.events import Attribute, AttributeUid, Event, Kind
 from maia.types.definition import SignedDefinition, TypeDefinition, type_id
 from maia.types.encoding import sign_definition

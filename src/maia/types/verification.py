@@ -18,8 +18,7 @@ from typing import Final, TypeAlias
 
 from maia.credentials.authority import ALL_ATTRIBUTES, MANAGE_ACTIONS, Action, covers_request
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import find_chains
 from maia.credentials.chains.errors import Budget, NoChain
 from maia.credentials.chains.quorum import VerifiedConstitution

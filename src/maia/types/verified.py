@@ -23,8 +23,7 @@ from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import Final, final
 
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import Principal
 from maia.credentials.names import NetworkName, TypeName, Version

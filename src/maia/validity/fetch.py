@@ -31,9 +31,14 @@ from maia.credentials import (
     TestKind,
     ValidityState,
 )
-from maia.credentials.encoding.statements import check_statement, statement_from_bytes
 from maia.credentials.validity.one_time import OneTimeQuestion
-from maia.credentials.validity.statements import CertificateNotRevalidated, CertificateStale, OneTimeAnswer
+from maia.credentials.validity.statements import (
+    CertificateNotRevalidated,
+    CertificateStale,
+    OneTimeAnswer,
+    check_statement,
+    statement_from_bytes,
+)
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.observer import Records

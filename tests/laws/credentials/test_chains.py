@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from maia.credentials import (
+    ALL_ATTRIBUTES,
     UNBOUNDED,
     Action,
     AuthorisationCertificate,
+    Authority,
     BrokenChain,
     Budget,
     FiveTuple,
     SignedCertificate,
+    Transformation,
     Validity,
     VerificationCache,
     VerifiedChain,
@@ -30,9 +34,11 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.credentials.chains.discovery import FORGED_MAX, read_from_owner
+from maia.credentials.chains.flows import FlowLimits, FlowSearch
 from maia.credentials.chains.reduction import includes, owned_part
 from maia.errors import BrokenCredential
-from maia.events import Instant
+from maia.events import AttributeUid, Instant
+from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from reference.chain_model import grants
 from support.chains import (
     ALICE,
@@ -53,6 +59,7 @@ from support.chains import (
     named,
     pools,
     types_of,
+    uids,
 )
 
 pytestmark = pytest.mark.laws
@@ -291,3 +298,69 @@ def test_an_expired_pool_grants_nothing(pool: list[SignedCertificate]) -> None:
     with pytest.raises(BrokenChain):
         find_chain(expired, root=OWNER, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON)
     assert UNBOUNDED.contains(NOON)
+
+
+# ---------------------------------------------------------------- what a search need not try
+
+_PAIRS = (
+    (OWNER, ALICE),
+    (OWNER, BOB),
+    (ALICE, BOB),
+    (ALICE, CAROL),
+    (BOB, CAROL),
+    (CAROL, DAVE),
+    (BOB, DAVE),
+)
+_LATER = Instant(NOON + 3_600_000_000)
+
+
+@st.composite
+def crowded_pools(draw: st.DrawFn) -> list[SignedCertificate]:
+    """Draw many grants between few, some wider than others, so that most make others needless."""
+    speeds = [Comparison(AttributeUid("a"), Operator.GE, speed) for speed in (1, 2)]
+    pool = [call(CAROL, "team", DAVE), call(BOB, "team", named(CAROL, "team"))]
+    for issuer, subject in draw(st.lists(st.sampled_from(_PAIRS), min_size=10, max_size=24)):
+        to_group = subject == DAVE and draw(st.integers(0, 5)) == 0
+        authority = Authority(
+            draw(
+                st.sampled_from((types_of(OWNER), types_of(OWNER), types_of(None), types_of(OWNER, "uk.*")))
+            ),
+            frozenset({Action.SUBSCRIBE}),
+            draw(st.sampled_from((ALL_ATTRIBUTES, ALL_ATTRIBUTES, uids("a", "b"), uids("a"), uids("b")))),
+            draw(st.sampled_from((ALWAYS, ALWAYS, *speeds, AllOf(tuple(speeds))))),
+            transformations=(Transformation(issuer, ()),) if draw(st.integers(0, 9)) == 0 else (),
+        )
+        pool.append(
+            grant(
+                issuer,
+                named(issuer, "team") if to_group else subject,
+                authority,
+                final=draw(st.integers(0, 7)) == 0,
+                validity=draw(st.sampled_from((UNBOUNDED, UNBOUNDED, Validity(None, _LATER)))),
+            )
+        )
+    return pool
+
+
+@given(crowded_pools(), st.sampled_from((3, 4, 64)), st.sampled_from((2, 256)))
+def test_a_search_that_tries_every_certificate_again_finds_the_same_certificates(
+    pool: list[SignedCertificate], longest: int, flows: int
+) -> None:
+    """What another certificate makes needless is not tried again, which changes nothing of what is found."""
+    limits = FlowLimits(certificates_max=longest, flows_per_subject_max=flows)
+
+    def found() -> list[tuple[bytes, ...]]:
+        try:
+            chains = find_chains(
+                pool, root=OWNER, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON, limits=limits
+            )
+        except BrokenChain:
+            return []
+        return [tuple(signed.id for signed in chain.certificates) for chain in chains]
+
+    with (
+        patch.object(FlowSearch, "_edges_into", lambda self, here: self._into.get(here, [])),
+        patch.object(FlowSearch, "_adds_nothing", lambda *_: False),
+    ):
+        by_trying_all = found()
+    assert found() == by_trying_all

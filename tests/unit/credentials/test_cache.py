@@ -20,8 +20,8 @@ from maia.credentials import (
     reduce_chain,
     verify_chain,
 )
-from maia.credentials.chains import cache as cache_module
-from maia.credentials.chains.cache import Links
+from maia.credentials.chains import chain as chain_module
+from maia.credentials.chains.chain import Links
 from maia.events import Instant
 from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
 
@@ -43,7 +43,7 @@ def test_a_forgery_that_is_shown_again_costs_no_check_and_a_bounded_number_is_re
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A87, A89: the oldest is forgotten, and checked again; the genuine one is never taken for a forgery."""
-    monkeypatch.setattr(cache_module, "_FORGED_MAX", 2)
+    monkeypatch.setattr(chain_module, "_FORGED_MAX", 2)
     cache, budget = VerificationCache(), Budget(10_000, 100)
     genuine = certificate_to_bytes(CHAIN[0])
     forged = [genuine[:-66] + bytes([number]) * 64 + b"))" for number in range(3)]

@@ -22,8 +22,7 @@ from maia.credentials import (
     Validity,
 )
 from maia.credentials.appointments import ParameterKind
-from maia.credentials.encoding.statements import statement_from_bytes
-from maia.credentials.validity.statements import StatementOld
+from maia.credentials.validity.statements import StatementOld, statement_from_bytes
 from maia.credentials.validity.validity_state import ValidityState
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running

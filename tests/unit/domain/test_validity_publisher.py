@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import ValidityState
 from maia.credentials.chains.errors import BrokenChain
-from maia.credentials.encoding.statements import check_statement
-from maia.credentials.validity.statements import OneTimeAnswer, Revalidation, RevocationList
+from maia.credentials.validity.statements import OneTimeAnswer, Revalidation, RevocationList, check_statement
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.keys.settings import BadDomainSettings

@@ -108,6 +108,18 @@ def test_another_chain_goes_on():
     assert shown(decided(heard(said(1, TO_SMITH)), both)) == {PLACE}
 
 
+def test_without_a_chain_the_evidence_names_what_would_have_made_one():
+    """A verifier decides again when one of these counts again, and for no other."""
+    direct = granted(PITO, SMITH, "subscribe", attributes="location", validity=TESTED)
+    pool = (TO_MET, TO_SMITH, direct, granted(MET, BILLING, "subscribe", validity=TESTED))
+    standing = heard(said(1, TO_SMITH))
+    assert not gather_evidence(ASKED, pool, at=NOON, standing=standing).missed
+    stale = gather_evidence(ASKED, pool, at=later(30), standing=standing)
+    assert {signed.id for signed in stale.missed} == {TO_SMITH.id, direct.id}
+    without = gather_evidence(ASKED, pool[:2], at=NOON, standing=standing)
+    assert without.missed == (TO_SMITH,)
+
+
 def shown(decision):
     return {uid for window in permit(decision).view.windows for uid in window.attributes}
 

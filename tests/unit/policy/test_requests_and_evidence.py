@@ -21,8 +21,8 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
+from maia.policy.decision import resources_needed
 from maia.policy.evidence import BOUNDS_MAX, CERTIFICATES_MAX, CHAINS_COUNTED, CHAINS_MAX
-from maia.policy.request import resources_needed
 from maia.predicates.constraints import NotAConstraintFilter
 from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Exists, Membership, Operator
 from maia.views.plan import checked_view

@@ -277,7 +277,7 @@ class ChainCache:
     Searches in one pool share it, and it is counted once.
     """
 
-    __slots__ = ("_bytes_max", "_entries", "_entries_max", "_sharing", "bytes")
+    __slots__ = ("_bytes_max", "_entries", "_entries_max", "_sharing", "_watching", "bytes")
 
     def __init__(self, *, entries_max: int, bytes_max: int) -> None:
         """Begin with nothing; of too much, what was asked for least lately goes first."""
@@ -285,6 +285,8 @@ class ChainCache:
         self._entries: OrderedDict[SearchKey, ChainSearch] = OrderedDict()
         self._sharing: dict[int, int] = {}
         """How many entries were found in a pool, which lives while one of them does."""
+        self._watching: dict[bytes, set[SearchKey]] = {}
+        """The entries that depend on a certificate."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -303,6 +305,8 @@ class ChainCache:
         """Remember what was found, in place of what was found before."""
         self.drop(asked)
         self._entries[asked] = found
+        for certificate in found.watched:
+            self._watching.setdefault(certificate, set()).add(asked)
         sharing = self._sharing[id(found.pool)] = self._sharing.get(id(found.pool), 0) + 1
         self.bytes += memory_of(found.pool) if sharing == 1 else 0
         while len(self._entries) > self._entries_max or self.bytes > self._bytes_max:
@@ -313,6 +317,11 @@ class ChainCache:
         found = self._entries.pop(asked, None)
         if found is None:
             return
+        for certificate in found.watched:
+            watching = self._watching[certificate]
+            watching.discard(asked)
+            if not watching:
+                del self._watching[certificate]
         left = self._sharing.pop(id(found.pool)) - 1
         if left:
             self._sharing[id(found.pool)] = left
@@ -321,14 +330,14 @@ class ChainCache:
 
     def forget(self, certificates: Collection[bytes]) -> None:
         """Forget what was found with one of these certificates, or without it."""
-        changed = frozenset(certificates)
-        touched = [asked for asked, one in self._entries.items() if not changed.isdisjoint(one.watched)]
-        for asked in touched:
-            self.drop(asked)
+        for certificate in certificates:
+            for asked in tuple(self._watching.get(certificate, ())):
+                self.drop(asked)
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
+        self._watching.clear()
         self._sharing.clear()
         self.bytes = 0
 

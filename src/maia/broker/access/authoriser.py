@@ -329,7 +329,9 @@ class Authoriser:
         for problem in evidence.broken:
             forget_frames(problem)
         used = certificates_of(evidence)
-        missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
+        missed = evidence.missed[:_DOUBTED_MAX]
+        if evidence.chains and standing is not ASSUMED_GOOD:
+            missed = self._missed(request, pool, at, standing, budget)
         watched = tuple(dict.fromkeys([one.id for one in (*used, *missed)]))
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
@@ -348,7 +350,7 @@ class Authoriser:
         standing: Tester,
         budget: Budget,
     ) -> tuple[SignedCertificate, ...]:
-        """Return the certificates that would speak for a request if they counted, and no others.
+        """Return the certificates that would speak for a request too if they counted, and no others.
 
         Anybody can show certificates that lead nowhere, by issuers and with testers of its own making.
         """

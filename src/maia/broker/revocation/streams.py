@@ -305,5 +305,7 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
     return effects
 
 
-def _refusals(link: Link, entries: Iterable[Entry], problem: MaiaError) -> list[Effect]:
-    return [effect for entry in entries for effect in refusal_effects(problem, link.peer, ref=entry.ref)]
+def _refusals(link: Link, entries: Collection[Entry], problem: MaiaError) -> list[Effect]:
+    code, principal = problem.code, str(link.peer)
+    lines = [Note("refused", {"code": code, "principal": principal, "ref": one.ref}) for one in entries]
+    return [*lines, Count("maia_refused_total", len(entries), labels={"code": code})]

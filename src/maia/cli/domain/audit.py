@@ -86,7 +86,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that an audit is whole, and leads through every head that its domain has published."""
-    from maia.credentials.encoding.statements import check_statement
+    from maia.credentials.validity.statements import check_statement
     from maia.domain.access.audit import check_against
 
     domain, records = read_principal(of), read_records(log)
@@ -119,7 +119,7 @@ def statements(
 ) -> None:
     """Fetch a domain's validity statements; they are public, and prove themselves."""
     from maia.api.responses import StatementPage
-    from maia.credentials.encoding.statements import check_statement, statement_from_bytes
+    from maia.credentials.validity.statements import check_statement, statement_from_bytes
 
     found: list[SignedStatement] = []
     with caller.client() as client:
@@ -150,7 +150,7 @@ def receive(
     """Send the domain statements of other issuers; what depends on what they revoke ends."""
     from maia.api.requests import StatementBody
     from maia.api.responses import RevokedAnswer
-    from maia.credentials.encoding.statements import statement_to_bytes
+    from maia.credentials.validity.statements import statement_to_bytes
 
     lines: list[str] = []
     records: list[dict[str, object]] = []
@@ -164,7 +164,7 @@ def receive(
 
 
 def _keep(found: list[SignedStatement], folder: Path) -> None:
-    from maia.credentials.encoding.statements import statement_to_bytes
+    from maia.credentials.validity.statements import statement_to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -172,7 +172,7 @@ def _keep(found: list[SignedStatement], folder: Path) -> None:
 
 
 def _statements(paths: list[Path]) -> list[SignedStatement]:
-    from maia.credentials.encoding.statements import statement_from_bytes
+    from maia.credentials.validity.statements import statement_from_bytes
     from maia.errors import MaiaError
 
     files: list[Path] = []

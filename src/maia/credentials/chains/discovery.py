@@ -26,8 +26,13 @@ from maia.credentials.certificate import (
     NameCertificate,
     SignedCertificate,
 )
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
+from maia.credentials.chains.chain import (
+    VerificationCache,
+    VerifiedChain,
+    owner_chain,
+    root_terminal,
+    verify_chain,
+)
 from maia.credentials.chains.errors import (
     BrokenChain,
     Budget,
@@ -111,6 +116,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     doubtful: frozenset[bytes] = frozenset(),
     left_out: LeftOut | None = None,
     budget: Budget | None = None,
+    explains: bool = True,
 ) -> tuple[VerifiedChain, ...]:
     """Return the chains for the request that grant something no other found chain grants.
 
@@ -123,7 +129,8 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
 
     A server hands in a `budget`, which all its searches for one answer share.
     Of a miss it then finds no more than what a requester may know:
-    a right that has ended, or not begun.
+    a right that has ended, or not begun. A caller that knows better what to
+    blame has no miss explained.
     """
     if resource.owner != root:
         raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
@@ -145,7 +152,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     )
     flows = quest.flows_in_doubt(LeftOut() if left_out is None else left_out)
     if not flows:
-        raise quest.nearest_miss()
+        raise quest.nearest_miss() if explains else NoChain("no chain leads to that principal")
     return tuple(quest.proved(certificates_of(flow)) for flow in flows)
 
 
@@ -197,10 +204,11 @@ class _Quest:
         """
         widest = self.limits.flows_per_subject_max
         limits = replace(self.limits, flows_per_subject_max=min(_FLOWS_AT_FIRST, widest))
-        found, missing = self._flows_within(limits, budget)
+        search = self._search(_Bent(), limits, budget)
+        found, missing = self._found_by(search)
         if missing and limits.flows_per_subject_max < widest and self.limits.chains_max > 1:
             with budget.all_but(8) as part:
-                more, missing = self._flows_within(self.limits, part, found)
+                more, missing = self._found_by(search.again(self.limits, part), found)
             found = [*more, *found]
         needed: list[Flow] = []
         for flow in found:
@@ -211,11 +219,8 @@ class _Quest:
         left_out.count += missing + max(0, len(needed) - self.limits.chains_max)
         return needed[: self.limits.chains_max]
 
-    def _flows_within(
-        self, limits: FlowLimits, budget: Budget, besides: Sequence[Flow] = ()
-    ) -> tuple[list[Flow], int]:
-        """Search once: return what reaches the owner, and how much more there is at least."""
-        search = self._search(_Bent(), limits, budget)
+    def _found_by(self, search: FlowSearch, besides: Sequence[Flow] = ()) -> tuple[list[Flow], int]:
+        """Return what reaches the owner, and how much more there is at least."""
         try:
             for flow in search.run():
                 if self.limits.chains_max == 1:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from maia.credentials.authority import Authority, AuthorityTooLarge, composed, intersect, terms_in
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
@@ -57,15 +57,19 @@ DEFAULT_LIMITS: Final = FlowLimits()
 _BARREN_MAX: Final = 16
 """Combinations in a row that add nothing, after which a threshold tries no more of them."""
 _LOOKED_AT_PER_STEP: Final = 16
+_REPLACED: Final = 1 << 30
+_EDGES_COMPARED: Final = 16
+"""Earlier certificates of the same issuer to the same holder that a certificate is compared with."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Flow:
+class Flow(NamedTuple):
     """What reaches the principal from one subject, and how.
 
     `step` is the certificate the subject issued (none for a threshold and for
     the principal itself), `names` lead from its subject to the next holder,
-    and `onward` continues: one flow, or one per share of a threshold.
+    and `onward` continues: one flow, or one per share of a threshold. Without
+    it, this is what one certificate passes on of all that its holder has.
+    A tuple and no dataclass: a search builds many.
     """
 
     authority: Authority | None
@@ -119,9 +123,13 @@ class FlowSearch:
     budget: Budget
     flows: dict[Terminal, list[Flow]] = field(default_factory=dict)
     _admitted: dict[Principal, list[SignedCertificate]] = field(default_factory=dict)
-    _into: dict[Terminal, list[tuple[SignedCertificate, Meaning]]] = field(default_factory=dict)
+    _into: dict[Terminal, list[Flow]] = field(default_factory=dict)
     _shares: dict[Terminal, list[tuple[Threshold, int, Meaning]]] = field(default_factory=dict)
     _offers: dict[Threshold, list[list[Flow]]] = field(default_factory=dict)
+    _is_laid_out: bool = False
+    _compared: dict[int, int] = field(default_factory=dict)
+    """With how many flows of its issuer an edge was compared, which the search keeps alive."""
+    _passed: dict[Terminal, int] = field(default_factory=dict)
     _waiting: deque[tuple[Terminal, Flow]] = field(default_factory=deque)
     _crowded_out: list[tuple[Terminal, Flow]] = field(default_factory=list)
 
@@ -136,22 +144,38 @@ class FlowSearch:
     def run(self) -> Iterator[Flow]:
         """Yield the flows that reach the owner, in a fixed order, the short ones first."""
         cut: SearchTooLarge | None = None
-        try:
-            self._lay_out(self._on_the_way())
-        except SearchTooLarge as problem:
-            cut = problem  # what was laid out before may be enough
+        if not self._is_laid_out:
+            try:
+                self._lay_out(self._on_the_way())
+                self._is_laid_out = True
+            except SearchTooLarge as problem:
+                cut = problem  # what was laid out before may be enough
         self._add(self.subject, _arrived(self.subject))
         while self._waiting:
             here, flow = self._waiting.popleft()
             if here == self.root:
                 yield flow
                 continue
-            for signed, meaning in self._into.get(here, ()):
-                self._through_certificate(signed, meaning, flow)
+            for edge in self._edges_into(here):
+                self._through_certificate(edge, flow)
             for threshold, place, meaning in self._shares.get(here, ()):
                 self._through_threshold(threshold, place, meaning, flow)
         if cut is not None:
             raise cut
+
+    def again(self, limits: FlowLimits, budget: Budget) -> FlowSearch:
+        """Return a search of the same pool within other limits on flows; what was laid out stays."""
+        return replace(
+            self,
+            limits=limits,
+            budget=budget,
+            flows={},
+            _offers={threshold: [[] for _ in offers] for threshold, offers in self._offers.items()},
+            _compared={},
+            _passed={},
+            _waiting=deque(),
+            _crowded_out=[],
+        )
 
     # ------------------------------------------------------------ principals on the way, without signatures
 
@@ -232,8 +256,28 @@ class FlowSearch:
             is_delegable = not self.rules.needs_delegation or _may_delegate(signed)
             for meaning in self.book.meanings(certificate.subject, self.budget):
                 if meaning.subject in on_the_way:
-                    self._into.setdefault(meaning.subject, []).append((signed, meaning))
+                    self._lay_edge(signed, meaning)
                     yield meaning.subject, is_delegable
+
+    def _lay_edge(self, signed: SignedCertificate, meaning: Meaning) -> None:
+        """Lay out what a certificate passes on."""
+        certificate = signed.certificate
+        if not isinstance(certificate, AuthorisationCertificate):
+            return
+        authority = certificate.authority if self.rules.weighs_authority else None
+        edge = Flow(
+            authority=authority,
+            validity=certificate.validity.intersection(meaning.validity),
+            may_delegate=certificate.may_delegate,
+            behind=frozenset((certificate.issuer,)),
+            length=1 + len(meaning.through),
+            is_passed_on=True,
+            terms=0 if authority is None else terms_in(authority),
+            step=signed,
+            names=meaning.through,
+            hinges=self._hinges(certificate, (signed, *meaning.through)),
+        )
+        self._into.setdefault(meaning.subject, []).append(edge)
 
     def _members(self, threshold: Threshold, on_the_way: set[Terminal]) -> Iterator[Terminal]:
         if not _is_sound(threshold):
@@ -249,35 +293,81 @@ class FlowSearch:
 
     # ------------------------------------------------------------ backwards: what reaches the principal
 
-    def _through_certificate(self, signed: SignedCertificate, meaning: Meaning, flow: Flow) -> None:
+    def _edges_into(self, here: Terminal) -> list[Flow]:
+        """Return the certificates to a holder; from its second flow on, those that are worth another try.
+
+        Not those to which an earlier one of the same issuer is as good in every way: whatever passes
+        through them passes through that one first, and is then as good. Nor those of an issuer that has
+        by now a flow with all that they can pass on. Nothing is lost by that, and a holder that is granted
+        more and more is not searched longer and longer for it.
+        """
+        edges = self._into.get(here, [])
+        self._passed[here] = passed = self._passed.get(here, 0) + 1
+        if passed == 1:
+            return edges  # most holders have one flow
+        if passed == 2:
+            by_issuer: dict[frozenset[Principal], list[Flow]] = {}
+            worth: list[Flow] = []
+            for edge in edges:
+                earlier = by_issuer.setdefault(edge.behind, [])
+                shorter = [one for one in earlier if one.length <= edge.length]
+                if not self._is_replaced(edge, shorter):
+                    worth.append(edge)
+                    if len(earlier) < _EDGES_COMPARED:
+                        earlier.append(edge)
+            self._into[here] = edges = worth
+        return edges
+
+    def _is_replaced(self, edge: Flow, by: Iterable[Flow]) -> bool:
+        """Say whether one of these is as good as an edge, and what is left of it as what is left of that.
+
+        That is certain of grants of one resource without transformations, however they go on.
+        """
+        rivals = [one for one in by if one.hinges <= edge.hinges]
+        self.budget.spend(len(rivals), terms=sum(one.terms + edge.terms for one in rivals))
+        return any(at_least_as_good(one, edge) and _is_plain(one.authority, edge.authority) for one in rivals)
+
+    def _through_certificate(self, edge: Flow, flow: Flow) -> None:
         self.budget.spend()
-        certificate = signed.certificate
-        length = 1 + len(meaning.through) + flow.length
-        if not isinstance(certificate, AuthorisationCertificate) or length > self.limits.certificates_max:
+        (issuer,) = edge.behind
+        length = edge.length + flow.length
+        if length > self.limits.certificates_max or self._adds_nothing(edge, issuer, flow):
             return
-        if flow.is_passed_on and self.rules.needs_delegation and not certificate.may_delegate:
+        if flow.is_passed_on and self.rules.needs_delegation and not edge.may_delegate:
             return
         authority, terms = None, 0
-        if self.rules.weighs_authority:
-            self.budget.spend(0, terms=terms_in(certificate.authority) + flow.terms)
-            authority = _continued(certificate.authority, flow.authority)
+        if edge.authority is not None:
+            self.budget.spend(0, terms=edge.terms + flow.terms)
+            authority = _continued(edge.authority, flow.authority)
             if authority is None:
                 return
-            terms = terms_in(authority)
+            terms = edge.terms if authority is edge.authority else terms_in(authority)
         reached = Flow(
             authority=authority,
-            validity=certificate.validity.intersection(meaning.validity).intersection(flow.validity),
-            may_delegate=certificate.may_delegate and flow.may_delegate,
-            behind=frozenset((certificate.issuer,)),
+            validity=edge.validity.intersection(flow.validity),
+            may_delegate=edge.may_delegate and flow.may_delegate,
+            behind=edge.behind,
             length=length,
             is_passed_on=True,
             terms=terms,
-            step=signed,
-            names=meaning.through,
+            step=edge.step,
+            names=edge.names,
             onward=(flow,),
-            hinges=flow.hinges | self._hinges(certificate, (signed, *meaning.through)),
+            hinges=flow.hinges | edge.hinges,
         )
-        self._add(certificate.issuer, reached)
+        self._add(issuer, reached)
+
+    def _adds_nothing(self, edge: Flow, issuer: Principal, flow: Flow) -> bool:
+        """Say whether its issuer has by now a flow that grants all that a certificate can pass on."""
+        kept = self.flows.get(issuer, [])
+        compared = self._compared.get(id(edge))
+        if compared is None:  # nothing has passed yet
+            self._compared[id(edge)] = 0
+            return False
+        if compared < len(kept):
+            is_replaced = self._is_replaced(edge, kept[compared:])
+            self._compared[id(edge)] = compared = _REPLACED if is_replaced else len(kept)
+        return compared == _REPLACED and _is_plain(edge.authority, flow.authority)
 
     def _hinges(
         self, certificate: AuthorisationCertificate | None, used: Iterable[SignedCertificate]
@@ -407,13 +497,20 @@ def at_least_as_good(one: Flow, other: Flow) -> bool:
         return False
     if other.may_delegate and not one.may_delegate:
         return False
-    if one.validity is not other.validity and not _outlasts(one.validity, other.validity):
+    if one.validity is not other.validity and not one.validity.outlasts(other.validity):
         return False
     if one.behind != other.behind or (one.is_passed_on and not other.is_passed_on):
         return False
     if one.authority is None:
         return True
     return other.authority is not None and includes(wide=one.authority, narrow=other.authority)
+
+
+def _is_plain(one: Authority | None, other: Authority | None) -> bool:
+    """Say whether two grants are of one resource, and transform nothing."""
+    if one is None or other is None:
+        return True
+    return not one.transformations and not other.transformations and one.resources == other.resources
 
 
 def certificates_of(flow: Flow) -> tuple[SignedCertificate, ...]:
@@ -487,10 +584,6 @@ def _common(authorities: Iterable[Authority | None]) -> Authority | None:
         if common is None:
             return None
     return common
-
-
-def _outlasts(one: Validity, other: Validity) -> bool:
-    return one.intersection(other) == other
 
 
 def _place_of(entry: tuple[int, Flow]) -> int:

@@ -35,7 +35,7 @@ from maia.credentials.chains.errors import (
 )
 from maia.credentials.encoding.authority import LINKED_NAMES_MAX
 from maia.credentials.keys import LocalName, Owner, Principal, Subject, Threshold
-from maia.credentials.validity.period import UNBOUNDED, Validity, new_validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate
 
 
@@ -87,25 +87,12 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
                 raise _nothing_in_common(links, ids)
             authority = common
         if link.validity is not validity:
-            validity = _both_periods(validity, link.validity)
+            validity = validity.intersection(link.validity)
             if validity.is_empty:
                 raise _never_valid(links, ids)
         subject, may_delegate = link.subject, link.may_delegate
     # The constructor of a named tuple is Python code; this is the same without it.
     return _new_tuple(FiveTuple, (first.issuer, subject, may_delegate, authority, validity))
-
-
-def _both_periods(one: Validity, other: Validity) -> Validity:
-    """Return the intersection; one of the two themselves where it lies inside the other."""
-    if one.tests is not other.tests:
-        return one.intersection(other)
-    start, end = one.not_before, one.not_after
-    later, earlier = other.not_before, other.not_after
-    starts_with_one = later is None or (start is not None and later <= start)
-    ends_with_one = earlier is None or (end is not None and end <= earlier)
-    if starts_with_one and ends_with_one:
-        return one
-    return new_validity(start if starts_with_one else later, end if ends_with_one else earlier, one.tests)
 
 
 # ---------------------------------------------------------------- what an owner can grant
@@ -146,28 +133,20 @@ def checked_owned_part(authority: Authority, owner: Owner, identifier: bytes) ->
 
 def includes(*, wide: Authority, narrow: Authority) -> bool:
     """Say whether `wide` surely grants all that `narrow` grants; a cautious no is possible."""
-    if wide is narrow or wide == narrow:
+    if wide is narrow:
         return True
-    if wide.transformations != narrow.transformations:
+    shown, asked = wide.attributes, narrow.attributes
+    if shown is not ALL_ATTRIBUTES and (asked is ALL_ATTRIBUTES or not asked <= shown):
         return False
-    if not _terms_include(wide=wide.restriction, narrow=narrow.restriction):
+    if wide.transformations != narrow.transformations or not narrow.actions <= wide.actions:
         return False
-    if not _terms_include(wide=wide.condition, narrow=narrow.condition):
-        return False
-    if not narrow.actions <= wide.actions or not _attributes_include(wide=wide, narrow=narrow):
-        return False
+    for terms, more in ((wide.restriction, narrow.restriction), (wide.condition, narrow.condition)):
+        if terms is not ALWAYS and terms is not more and not set(terms_of(more)).issuperset(terms_of(terms)):
+            return False
+    if wide.resources is narrow.resources or wide.resources == narrow.resources:
+        return True
     common = intersect(replace(wide, restriction=ALWAYS), replace(narrow, restriction=ALWAYS))
     return common is not None and common.resources == narrow.resources
-
-
-def _attributes_include(*, wide: Authority, narrow: Authority) -> bool:
-    if wide.attributes is ALL_ATTRIBUTES:
-        return True
-    return narrow.attributes is not ALL_ATTRIBUTES and narrow.attributes <= wide.attributes
-
-
-def _terms_include(*, wide: Predicate, narrow: Predicate) -> bool:
-    return wide == narrow or set(terms_of(wide)) <= set(terms_of(narrow))
 
 
 def terms_of(predicate: Predicate) -> tuple[Predicate, ...]:
@@ -248,8 +227,7 @@ _Place: TypeAlias = tuple[LocalName, frozenset[bytes]]
 """A name on the way to a meaning, and the doubtful certificates that were passed to get there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(NamedTuple):
     """One thing that a name means, and the name certificates that say so, first step first."""
 
     subject: Terminal

@@ -18,7 +18,6 @@ from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.errors import BrokenChain
 from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
-from maia.credentials.encoding.statements import check_statement, sign_statement
 from maia.credentials.keys import Principal, SigningKey
 from maia.credentials.validity.period import TestKind, Validity
 from maia.credentials.validity.statements import (
@@ -29,6 +28,8 @@ from maia.credentials.validity.statements import (
     OneTimeAnswer,
     SignedStatement,
     StandingFull,
+    check_statement,
+    sign_statement,
 )
 from maia.credentials.validity.validity_state import Once, Tester, Witness
 from maia.errors import BadInput, BrokenCredential

@@ -78,11 +78,30 @@ class Validity:
         return after_start and (self.not_after is None or now <= self.not_after)
 
     def intersection(self, other: Validity) -> Validity:
-        """Return the moments that lie inside both, with the tests of both; it may be empty."""
-        starts = [bound for bound in (self.not_before, other.not_before) if bound is not None]
-        ends = [bound for bound in (self.not_after, other.not_after) if bound is not None]
-        tests = self.tests if other.tests == self.tests else united_tests(self.tests, other.tests)
-        return Validity(max(starts, default=None), min(ends, default=None), tests)
+        """Return the moments that lie inside both, with the tests of both; it may be empty.
+
+        One of the two themselves where it lies inside the other: every link of a chain is asked for it.
+        """
+        tests = self.tests
+        if tests is not other.tests and tests != other.tests:
+            tests = united_tests(tests, other.tests)
+        start, end = self.not_before, self.not_after
+        later, earlier = other.not_before, other.not_after
+        starts_last = later is None or (start is not None and later <= start)
+        ends_first = earlier is None or (end is not None and end <= earlier)
+        if starts_last and ends_first and tests is self.tests:
+            return self
+        return new_validity(start if starts_last else later, end if ends_first else earlier, tests)
+
+    def outlasts(self, other: Validity) -> bool:
+        """Say whether every moment of `other` lies inside, and no test is asked that `other` is free of."""
+        start, end = self.not_before, self.not_after
+        later, earlier = other.not_before, other.not_after
+        if start is not None and (later is None or later < start):
+            return False
+        if end is not None and (earlier is None or end < earlier):
+            return False
+        return self.tests is other.tests or set(self.tests) <= set(other.tests)
 
     def with_tests(self, *tests: OnlineTest) -> Validity:
         """Return the same period, with these tests demanded besides those that already are."""

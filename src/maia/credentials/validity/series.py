@@ -230,8 +230,8 @@ def _that_count(said: tuple[SignedStatement, ...], now: Instant) -> tuple[Signed
 
 
 def _has_begun(signed: SignedStatement, now: Instant) -> bool:
-    hold = _hold_of(signed)
-    return hold is None or hold.since <= now
+    period = numbered(signed).period
+    return period is None or period.not_after is None or period.not_before is None or period.not_before <= now
 
 
 def _older(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:

@@ -43,12 +43,6 @@ from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.errors import BrokenChain, shown_id
 from maia.credentials.chains.root_handover import is_for_good
-from maia.credentials.encoding.statements import (
-    STATEMENT_BYTES_MAX,
-    check_statement,
-    statement_from_bytes,
-    statement_to_bytes,
-)
 from maia.credentials.keys import Principal
 from maia.credentials.validity.period import OnlineTest, TestKind
 from maia.credentials.validity.series import (
@@ -70,6 +64,7 @@ from maia.credentials.validity.series import (
     whose_facts_changed,
 )
 from maia.credentials.validity.statements import (
+    STATEMENT_BYTES_MAX,
     AnswerNotAsked,
     BadStatement,
     BrokenStatement,
@@ -80,6 +75,9 @@ from maia.credentials.validity.statements import (
     OneTimeAnswer,
     SignedStatement,
     StatementOld,
+    check_statement,
+    statement_from_bytes,
+    statement_to_bytes,
 )
 from maia.errors import BadInput
 from maia.events import AttributeUid, Instant, PresentValue
@@ -373,8 +371,8 @@ class ValidityState:
 
     def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
         """Return what tells a newcomer all that is known of `by` at `at`, in the order of the numbers."""
-        held = (self._series.get((by, kind), _EMPTY).aged(at) for kind in SeriesKind)
-        return tuple(signed for series in held for signed in series.statements())
+        held = (self._series.get((by, kind)) for kind in SeriesKind)
+        return tuple(one for series in held if series is not None for one in series.aged(at).statements())
 
     @staticmethod
     def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:

@@ -7,9 +7,15 @@ from typing import Final
 
 from maia.credentials import Principal, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
-from maia.credentials.encoding.statements import check_statement, sign_statement
 from maia.credentials.validity.period import TestKind
-from maia.credentials.validity.statements import AuditHead, OneTimeAnswer, RevocationList, SignedStatement
+from maia.credentials.validity.statements import (
+    AuditHead,
+    OneTimeAnswer,
+    RevocationList,
+    SignedStatement,
+    check_statement,
+    sign_statement,
+)
 from maia.domain.access.audit import keep_audit_head, witnessed_heads
 from maia.domain.access.cascade import end_dependents, forget_expired, revoke_again
 from maia.domain.access.core import AccessCore, principals

@@ -20,7 +20,6 @@ from typing import Final
 
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import SigningKey, Validity
-from maia.credentials.encoding.statements import sign_statement, statement_from_bytes, statement_to_bytes
 from maia.credentials.validity.statements import (
     FactList,
     Revalidation,
@@ -28,6 +27,9 @@ from maia.credentials.validity.statements import (
     SignedStatement,
     StatedFacts,
     period_from,
+    sign_statement,
+    statement_from_bytes,
+    statement_to_bytes,
 )
 from maia.domain.access.audit import AUDIT_START
 from maia.domain.access.refusals import DomainStoreUnavailable

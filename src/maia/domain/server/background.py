@@ -19,7 +19,7 @@ from typing import Final
 from maia.api.responses import WalletAnswer
 from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
-from maia.credentials.encoding.statements import statement_to_bytes
+from maia.credentials.validity.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder, PostgresChanges
 from maia.domain.server.access_config import FactConfig

@@ -28,8 +28,7 @@ from maia.credentials import (
     VerifiedConstitution,
     find_chain,
 )
-from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
-from maia.credentials.validity.statements import SignedStatement
+from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.domain.access.results import Revoked
 from maia.domain.server.service import DomainService
 from maia.errors import BrokenCredential, MaiaError

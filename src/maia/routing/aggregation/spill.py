@@ -111,6 +111,8 @@ class SpillAccounts:
     def take_report(self, neighbour: Hashable) -> list[Spilled]:
         """Return what a neighbour has sent in vain since this was asked last."""
         account = self.of(neighbour)
+        if not account.to_report:
+            return []  # nearly always, and all neighbours are asked in every round
         found = sorted(account.to_report.values(), key=lambda one: -one.bytes)
         account.to_report.clear()
         return found[:REPORTED_MAX]

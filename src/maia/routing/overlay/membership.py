@@ -242,12 +242,14 @@ class OverlayMembership:
 
     def _advance(self, now: int) -> list[Step]:
         """Ask every leaf once, try the candidates that would be kept, and see whether we are done."""
-        steps = [] if len(self.overlay) else self._dial_seeds(now)
-        for leaf in sorted(self.overlay.leaf_set - self._linked.keys()):
-            steps += self._connect(self._contacts[leaf].address, now)
-        unasked = self.overlay.leaf_set - self._asked
-        for leaf in sorted(unasked, key=lambda leaf: distance(leaf, self.own.node)):
-            steps += self._ask(leaf, self.own.node, now)
+        leaves = self.overlay.leaf_set
+        steps = [] if leaves else self._dial_seeds(now)
+        if not leaves <= self._linked.keys():
+            for leaf in sorted(leaves - self._linked.keys()):
+                steps += self._connect(self._contacts[leaf].address, now)
+        if not leaves <= self._asked:
+            for leaf in sorted(leaves - self._asked, key=lambda leaf: distance(leaf, self.own.node)):
+                steps += self._ask(leaf, self.own.node, now)
         for address in self._candidates.next_dials(now, useful=self.overlay.would_keep):
             steps.append(Connect(address))
         if not self._joined:

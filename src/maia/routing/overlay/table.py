@@ -396,6 +396,8 @@ class Candidates:
 
     def next_dials(self, now: int, *, useful: Callable[[NodeId], bool]) -> list[str]:
         """Return the addresses to try now; names that are no longer useful are dropped."""
+        if not self._waiting:
+            return []
         for node, candidate in tuple(self._waiting.items()):
             if candidate.teller != self._own and not useful(node):
                 self._discard(node)

@@ -22,8 +22,13 @@ from typing import Final
 
 from maia.credentials.authority import Action, Authority, AuthorityTooLarge, composed, covers_request
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
-from maia.credentials.chains.cache import VerificationCache
-from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
+from maia.credentials.chains.chain import (
+    VerificationCache,
+    VerifiedChain,
+    owner_chain,
+    root_terminal,
+    verify_chain,
+)
 from maia.credentials.chains.errors import Budget, SearchTooLarge, SuperfluousCertificate, UnknownQuorum
 from maia.credentials.chains.flows import (
     DEFAULT_LIMITS,
@@ -271,7 +276,7 @@ class Reach:
         """Say whether `one` surely grants what `other` grants, as `flows.at_least_as_good` does."""
         if not one.hinges <= other.hinges or (other.may_delegate and not one.may_delegate):
             return False
-        if one.validity is not other.validity and one.validity.intersection(other.validity) != other.validity:
+        if one.validity is not other.validity and not one.validity.outlasts(other.validity):
             return False
         if one.authority is other.authority:
             return True
