@@ -148,6 +148,13 @@ class Basis(msgspec.Struct, frozen=True, gc=False):
         """Show what was asked: a View holds restrictions that its holder may not read."""
         return f"Basis(terms={self.terms!r}, stable={self.stable!r})"
 
+    def depends_on(self, certificates: Set[bytes]) -> bool:
+        """Say whether it is decided again with one of these certificates."""
+        for signed in self.used:
+            if signed.id in certificates:
+                return True
+        return not certificates.isdisjoint(self.missed)
+
 
 class Authorisation(msgspec.Struct, frozen=True, gc=False):
     """What the kernel permitted, to be decided again when `stable` ends or evidence changes."""
@@ -197,7 +204,7 @@ class Authorisation(msgspec.Struct, frozen=True, gc=False):
 
     def depends_on(self, certificates: Set[bytes]) -> bool:
         """Say whether it is decided again with one of these certificates."""
-        return not certificates.isdisjoint(self.watched)
+        return self.basis.depends_on(certificates)
 
     @property
     def vouched(self) -> VouchedFor | None:

@@ -98,6 +98,11 @@ class Advertisement:
     """What is the same for each event that comes by itself, once one came."""
 
     @property
+    def basis(self) -> Basis:
+        """Return what its right depends on."""
+        return self.right.basis
+
+    @property
     def writes(self) -> VerifiedType:
         """Return the version that the publisher's frames are in."""
         return self.right.event_type if self.written is None else self.written
