@@ -3,13 +3,15 @@
 Resident memory of the whole process is read from the kernel before and after
 so many of them were added, and the difference divided. Some were there before:
 what a server takes once, when the first of them comes, is no part of it. For ours that includes
-the filter in the matching index, the signed request, the lease and the right;
+the filter, the signed request, the lease and the right, and not the matching index, which is
+made when a first frame comes (#9);
 for a connection the TLS state of both directions and the session. Capability
 means a certificate of its own behind each subscription, verified and cached.
 
 A subscription of ours has a filter over two attributes that no other has, so
-nothing is shared that would not be in real life. A peer's subscription is to
-a topic of its own.
+nothing is shared that would not be in real life. A broker with a neighbour also
+keeps what it announces to it, and which filters cover which. A peer's subscription
+is to a topic of its own.
 """
 
 from __future__ import annotations
@@ -48,13 +50,22 @@ def cases(quick: bool) -> Iterator[Case]:
     yield Figure("kilobytes a subscription", [each / KILOBYTE], at_most(1))
     with_right = bytes_per_subscription(subscriptions, own_rights=True)
     yield Figure("kilobytes a subscription with a capability of its own", [with_right / KILOBYTE], at_most(2))
+    announced = bytes_per_subscription(subscriptions // 2, has_neighbour=True)
+    yield Figure(
+        "kilobytes a subscription at a broker with a neighbour", [announced / KILOBYTE], at_most(1.5)
+    )
     yield from _connections(new_world(), connections)
 
 
-def bytes_per_subscription(number: int, *, own_rights: bool = False) -> float:
+def bytes_per_subscription(number: int, *, own_rights: bool = False, has_neighbour: bool = False) -> float:
     """Return by how much a new broker grows for each of so many subscriptions."""
     world = new_world()
-    with broker_process(world, **LIMITS) as broker:
+    with ExitStack() as stack:
+        join = []
+        if has_neighbour:
+            neighbour = stack.enter_context(broker_process(world, "neighbour", **LIMITS))
+            join = [neighbour.address]
+        broker = stack.enter_context(broker_process(world, join=join, **LIMITS))
         return _bytes_each(
             broker.pid, number, lambda some: _subscribed(world, broker, some, own_rights=own_rights)
         )

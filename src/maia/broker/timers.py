@@ -39,6 +39,11 @@ class SyncOverdue:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnounceWaiting:
+    """More of what clients wanted before the first neighbour came is announced to it."""
+
+
+@dataclass(frozen=True, slots=True)
 class OneTimeAnswers:
     """The time for an answer to a one-time question is over."""
 
@@ -90,6 +95,7 @@ Timer: TypeAlias = (
     | KeepAlive
     | Statements
     | SyncOverdue
+    | AnnounceWaiting
     | OneTimeAnswers
     | ClosePeriods
     | CheckLink

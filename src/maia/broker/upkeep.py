@@ -32,7 +32,7 @@ from maia.broker.publication.delivery import close_periods
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
-from maia.broker.routing.aggregation import tune_aggregates
+from maia.broker.routing.aggregation import announce_waiting, tune_aggregates
 from maia.broker.routing.interests import recheck_own_interests, redecide_own_interests, verify_doubted
 from maia.broker.sealed.key_events import answer_waiting, maintain_keys, next_key_moment
 from maia.broker.sealed.publication import send_cover
@@ -44,6 +44,7 @@ from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_e
 from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
 from maia.broker.subscriptions.route_sync import end_overdue_syncs
 from maia.broker.timers import (
+    AnnounceWaiting,
     CatchUp,
     CheckLink,
     ClosePeriods,
@@ -136,6 +137,8 @@ def _run(  # noqa: PLR0912 - a case for each timer
             return [*recheck_statements(state, now), *verify_doubted(state, now), *overdue(state, now)]
         case SyncOverdue():
             return end_overdue_syncs(state, now)
+        case AnnounceWaiting():
+            return announce_waiting(state, now)
         case OneTimeAnswers():
             return look_at_unanswered(state, now)
         case ClosePeriods():

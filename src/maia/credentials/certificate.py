@@ -12,15 +12,15 @@ cannot forge another line in a log or hide text on a screen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.canonical import SExpression
 from maia.credentials.authority import Authority
 from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.keys import Principal, Subject
+from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, Principal, Subject
 from maia.credentials.validity.period import Validity
 from maia.errors import BadInput
 
@@ -65,6 +65,22 @@ class NameCertificate:
 Certificate: TypeAlias = AuthorisationCertificate | NameCertificate
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class CertificateFrame:
+    """What packed certificates have in common: the bytes around those that each has of its own."""
+
+    before_subject: bytes = field(repr=False)
+    after_subject: bytes = field(repr=False)
+    end: bytes = field(repr=False)
+    read: Callable[[bytes], Certificate] = field(repr=False)
+    """Reads what a body says."""
+
+    def body(self, own: bytes) -> bytes:
+        """Return the bytes that were signed."""
+        subject, said = own[:KEY_BYTES], own[KEY_BYTES:-SIGNATURE_BYTES]
+        return b"".join((self.before_subject, subject, self.after_subject, said, self.end))
+
+
 @dataclass(frozen=True, slots=True)
 class SignedCertificate:
     """A certificate, the exact bytes that were signed, and the signature.
@@ -80,6 +96,24 @@ class SignedCertificate:
     # True only where `encoding/certificates.py` made `certificate`, `body` and `id` of one another. A copy
     # with a field replaced starts at False, and the verifier compares its parts before it believes them.
     is_as_signed: bool = field(default=False, init=False, repr=False, compare=False)
+    # Of a packed certificate alone (`encoding/certificates.py`), which has the other parts no more.
+    frame: CertificateFrame | None = field(default=None, init=False, repr=False, compare=False)
+    own: bytes = field(default=b"", init=False, repr=False, compare=False)
+
+    if not TYPE_CHECKING:  # no other name is ever missing
+
+        def __getattr__(self, name: str) -> object:
+            """Return a part of a packed certificate, from its bytes."""
+            if self.frame is None or name not in PACKED:
+                raise AttributeError(name)
+            if name == "signature":
+                return self.own[-SIGNATURE_BYTES:]
+            body = self.frame.body(self.own)
+            return body if name == "body" else self.frame.read(body)
+
+
+PACKED: Final = ("certificate", "body", "signature")
+"""The parts that a packed certificate makes when it is asked for them."""
 
 
 def as_signed(certificate: Certificate, body: bytes, signature: bytes) -> SignedCertificate:

@@ -457,6 +457,23 @@ def framed_request(request: bytes) -> tuple[RequestFrame, bytes]:
     return frame, own
 
 
+def without_filter(request: bytes, filter_: Predicate) -> tuple[RequestFrame, bytes]:
+    """Return the frame of a request and what it has of its own but the filter, which the caller keeps too."""
+    frame, own = framed_request(request)
+    if own[:-_OWN_MOMENT_AT] == _written(filter_):
+        return frame, own[-_OWN_MOMENT_AT:]
+    return _NOTHING_SHARED, request
+
+
+def with_filter(frame: RequestFrame, own: bytes, filter_: Predicate) -> bytes:
+    """Return all that a request has of its own, from what `without_filter` has left of it."""
+    return own if frame is _NOTHING_SHARED else _written(filter_) + own
+
+
+def _written(filter_: Predicate) -> bytes:
+    return write_canonical(predicate_to_expression(filter_))
+
+
 # ------------------------------------------------------------ the digest by which a client renews all of them
 
 # One message renews every accepted request of a link: it has their number and their digest, which both sides

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials import (
+    AuthorisationCertificate,
     BadCertificate,
+    BadSignature,
     Certificate,
+    Principal,
     SignedCertificate,
+    VerificationCache,
     certificate_from_bytes,
     certificate_from_text,
     certificate_to_bytes,
@@ -18,7 +25,11 @@ from maia.credentials import (
     signed_kind,
     verify_signature,
 )
-from maia.credentials.encoding.certificates import certificate_of_known_parts, read_certificate_in_full
+from maia.credentials.encoding.certificates import (
+    certificate_of_known_parts,
+    pack,
+    read_certificate_in_full,
+)
 from maia.errors import BrokenCredential
 from support.certificates import CERTIFICATES, KEY_OF
 
@@ -51,6 +62,31 @@ def test_bytes_and_text_are_read_back(certificate):
     assert certificate_from_bytes(certificate_to_bytes(signed)) == signed
     assert certificate_from_text(certificate_to_text(signed)) == signed
     verify_signature(certificate.issuer, signed_kind(certificate), signed.body, signed.signature)
+
+
+@given(CERTIFICATES, CERTIFICATES)
+def test_a_packed_certificate_is_the_same_in_every_respect(certificate, other):
+    """A31: what is decided upon is what was signed, also where it is kept in other pieces and read again."""
+    signed, packed = signed_by_issuer(certificate), signed_by_issuer(certificate)
+    pack(packed)
+    assert (
+        packed.frame is not None
+        or not isinstance(certificate, AuthorisationCertificate)
+        or (not isinstance(certificate.subject, Principal))
+    )
+    for part in ("certificate", "body", "signature", "id", "is_as_signed"):
+        assert getattr(packed, part) == getattr(signed, part)
+    assert (packed, hash(packed), repr(packed)) == (signed, hash(signed), repr(signed))
+    assert deepcopy(packed) == signed
+    VerificationCache().check(packed)
+    # A copy with another part is not as it was signed, and is not packed: a verifier compares its parts.
+    altered = replace(packed, certificate=other)
+    pack(altered)
+    assert altered.certificate is other
+    assert not altered.is_as_signed
+    if other != certificate:
+        with pytest.raises(BadSignature):
+            VerificationCache().check(altered)
 
 
 @given(CERTIFICATES)

@@ -67,12 +67,18 @@ def test_whoever_counts_otherwise_renews_nothing(net: Net, difference: str) -> N
     assert {billing.ended_with(ref) for ref in asked} == {"UNAVAILABLE-LEASE-ENDED"}
 
 
-def test_a_renewal_that_was_asked_for_by_itself_counts_in_the_next_one_of_all(net: Net) -> None:
+def test_what_has_changed_since_the_last_renewal_of_all_counts_in_the_next_one(net: Net) -> None:
     billing = net.client("billing office")
     asked = subscribed(billing)
-    first = min(asked)
+    assert billing.was_accepted(billing.renew_all(asked))
+    before, (first, second, _) = dict(asked), asked
     asked[first] = billing.request(Action.SUBSCRIBE, Comparison(NUMBERPLATE, Operator.EQ, "another"))
     billing.subscribe(request=asked[first], ref=first)
+    assert billing.code_of(billing.renew_all(before)) == "UNAVAILABLE-ENTRIES-DIFFER"
+    assert billing.was_accepted(billing.renew_all(asked))
+    billing.unsubscribe(second)
+    assert billing.code_of(billing.renew_all(asked)) == "UNAVAILABLE-ENTRIES-DIFFER"
+    del asked[second]
     assert billing.was_accepted(billing.renew_all(asked))
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.credentials import FIRST_VERSION, Action, NetworkName, SigningKey, TypeName
 from maia.events import Instant, attribute_uid
 from maia.predicates import Comparison, Operator
-from maia.wire.requests import EdgeRequest, framed_request, request_to_bytes, sign_request
+from maia.wire.requests import (
+    EdgeRequest,
+    framed_request,
+    request_to_bytes,
+    sign_request,
+    with_filter,
+    without_filter,
+)
 
 KEY = SigningKey.from_seed(b"k" * 32)
 OTHER_KEY = SigningKey.from_seed(b"o" * 32)
 NOW = Instant.parse("2026-11-15T12:00:00Z")
+SPEED_ABOVE = partial(Comparison, attribute_uid("9007"), Operator.GT)
 
 
 def request(speed: int, *, key: SigningKey = KEY, at: Instant = NOW) -> bytes:
@@ -20,7 +30,7 @@ def request(speed: int, *, key: SigningKey = KEY, at: Instant = NOW) -> bytes:
         Action.SUBSCRIBE,
         NetworkName(KEY.principal, "the network"),
         TypeName(KEY.principal, "uk.gov.pito.Sighting", FIRST_VERSION),
-        Comparison(attribute_uid("9007"), Operator.GT, speed),
+        SPEED_ABOVE(speed),
         b"s" * 16,
         at,
         speed.to_bytes(16, "big"),
@@ -50,7 +60,12 @@ def test_whatever_the_bytes_are_the_same_come_back(before: bytes, after: bytes) 
         assert frame.whole(own) == data
 
 
-def test_a_moment_of_another_length_comes_back_too() -> None:
-    early = request(1, at=Instant(5))
-    frame, own = framed_request(early)
-    assert frame.whole(own) == early
+@given(st.integers(0, 10**17), st.integers(0, 10**17))
+@example(1, 5)
+def test_beside_its_filter_a_request_is_kept_in_less_and_comes_back_whatever_its_moment(speed, at) -> None:
+    data, filter_ = request(speed, at=Instant(at)), SPEED_ABOVE(speed)
+    frame, own = without_filter(data, filter_)
+    assert frame.whole(with_filter(frame, own, filter_)) == data
+    assert len(own) == 96 or len(str(at)) != 16
+    other, whole = without_filter(data, SPEED_ABOVE(speed + 1))
+    assert other.whole(with_filter(other, whole, SPEED_ABOVE(speed + 1))) == data

@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Collection, Set
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
+from maia.credentials.encoding.certificates import pack
 from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant, PresentValue
@@ -96,31 +98,25 @@ class Rates:
         meter.add(now // _STEP_US, events)
 
 
+TermsKey = tuple[Principal, Action, ResourceName, int]
+"""By what terms are found again: the type by its identity."""
 SearchKey = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
 """What a search for chains depends on: the pool by its identity, and the one-time answers to a request."""
 
-_NOTHING_SEEN: Final = View(windows=())
+_PERIODS_SHARED: Final = 256
 _MEMORY_OF_A_BYTE: Final = 8
 """A certificate that was read takes up to so many times the memory of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
-    """What an authorisation depends on, and what it shows: all of it but the filter."""
+class Terms:
+    """What authorisations of one principal for one type have in common, whichever right each depends on."""
 
     principal: Principal
     action: Action
     resource: ResourceName
-    asked_type: VerifiedType | None
-    pool: tuple[SignedCertificate, ...] = field(repr=False)
-    """All certificates that were shown, to decide again from."""
-    used: tuple[SignedCertificate, ...] = field(repr=False)
-    """The certificates of the chains that were found, to show to other brokers."""
-    stable: Validity
-    """The period in which the decision stays the same, unless evidence changes."""
+    asked_type: VerifiedType | None = field(repr=False)
     epoch: int
-    watched: tuple[bytes, ...] = field(default=(), repr=False)
-    """The ids of the certificates that it is decided again with: see `DependencyIndex`."""
     remote: str | None = field(default=None, repr=False)
     """Where its holder has dialled from, for conditions that ask for it."""
     is_rated: bool = False
@@ -129,11 +125,35 @@ class Basis:
     """The one-time answers that it depends on, if it does."""
     limit: Reason | None = None
     """That not all of its holder's grants were counted, if that is so."""
-    # Kept out of repr: a View holds restrictions that its holder may not read.
-    view: View = field(default=_NOTHING_SEEN, repr=False)
-    """What its holder sees, whatever it selects of that."""
     is_selected: bool = False
     """Whether filters select from the View, as those of subscribers do."""
+
+
+class Basis(msgspec.Struct, frozen=True, gc=False):
+    """What an authorisation depends on, and what it shows: all of it but the filter."""
+
+    terms: Terms
+    pool: tuple[SignedCertificate, ...]
+    """All certificates that were shown, to decide again from."""
+    used: tuple[SignedCertificate, ...]
+    """The certificates of the chains that were found, to show to other brokers."""
+    missed: tuple[bytes, ...]
+    """The ids of certificates that do not count now, and would change it if they did."""
+    stable: Validity
+    """The period in which the decision stays the same, unless evidence changes."""
+    view: View
+    """What its holder sees, whatever it selects of that."""
+
+    def __repr__(self) -> str:
+        """Show what was asked: a View holds restrictions that its holder may not read."""
+        return f"Basis(terms={self.terms!r}, stable={self.stable!r})"
+
+    def depends_on(self, certificates: Set[bytes]) -> bool:
+        """Say whether it is decided again with one of these certificates."""
+        for signed in self.used:
+            if signed.id in certificates:
+                return True
+        return not certificates.isdisjoint(self.missed)
 
 
 class Authorisation(msgspec.Struct, frozen=True, gc=False):
@@ -150,12 +170,17 @@ class Authorisation(msgspec.Struct, frozen=True, gc=False):
     def view(self) -> View:
         """Return what the holder sees of what it asks for."""
         basis = self.basis
-        return replace(basis.view, interest=self.filter) if basis.is_selected else basis.view
+        return replace(basis.view, interest=self.filter) if basis.terms.is_selected else basis.view
+
+    @property
+    def terms(self) -> Terms:
+        """Return what it has in common with others of its holder."""
+        return self.basis.terms
 
     @property
     def principal(self) -> Principal:
         """Return the holder."""
-        return self.basis.principal
+        return self.terms.principal
 
     @property
     def pool(self) -> tuple[SignedCertificate, ...]:
@@ -174,36 +199,36 @@ class Authorisation(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def watched(self) -> tuple[bytes, ...]:
-        """Return the ids of the certificates that it is decided again with."""
-        return self.basis.watched
+        """Return the ids of the certificates that it is decided again with: see `DependencyIndex`."""
+        return (*[signed.id for signed in self.basis.used], *self.basis.missed)
 
     def depends_on(self, certificates: Set[bytes]) -> bool:
         """Say whether it is decided again with one of these certificates."""
-        return not certificates.isdisjoint(self.basis.watched)
+        return self.basis.depends_on(certificates)
 
     @property
     def vouched(self) -> VouchedFor | None:
         """Return the one-time answers that it depends on, if it does."""
-        return self.basis.vouched
+        return self.terms.vouched
 
     @property
     def event_type(self) -> VerifiedType:
         """Return the version that the holder speaks; only publishers and subscribers have one."""
-        asked_type = self.basis.asked_type
+        asked_type = self.terms.asked_type
         assert asked_type is not None  # noqa: S101 - a request for events names its type
         return asked_type
 
     @property
     def request(self) -> Request:
         """Return what was asked of the kernel, made anew: to keep it would double the authorisation."""
-        basis = self.basis
-        return Request(basis.principal, basis.action, basis.resource, basis.asked_type, self.filter)
+        asked = self.terms
+        return Request(asked.principal, asked.action, asked.resource, asked.asked_type, self.filter)
 
     @property
     def evidence(self) -> tuple[tuple[SignedCertificate, ...], frozenset[Once]]:
         """Return what it is decided again from: one with one-time answers, from the certificates it uses."""
-        basis = self.basis
-        return (basis.pool, NO_ANSWERS) if basis.vouched is None else (basis.used, basis.vouched.once)
+        vouched = self.vouched
+        return (self.pool, NO_ANSWERS) if vouched is None else (self.used, vouched.once)
 
 
 @dataclass(slots=True)
@@ -228,42 +253,45 @@ class ChainSearch:
     """Why everything is refused, if there is no chain."""
 
     def authorise(
-        self, request: Request, decision: Permit, epoch: int, remote: str | None, vouched: VouchedFor | None
+        self,
+        request: Request,
+        decision: Permit,
+        epoch: int,
+        remote: str | None,
+        vouched: VouchedFor | None,
+        known: BoundedMap[TermsKey, Terms],
     ) -> Authorisation:
         """Return what was decided as an authorisation, made of parts of the ones before."""
         is_selected = decision.view.interest == request.filter
         view = replace(decision.view, interest=ALWAYS) if is_selected else decision.view
+        asked = (request.principal, request.action, request.resource, id(request.event_type))
+        terms = known.use(asked)
+        is_rated = not RATE_FACTS.isdisjoint(self.asks)
+        if (
+            terms is None
+            or terms.asked_type is not request.event_type
+            or (terms.epoch, terms.remote, terms.is_rated, terms.is_selected)
+            != (epoch, remote, is_rated, is_selected)
+            or terms.vouched is not vouched
+            or terms.limit != decision.limit
+        ):
+            about = request.principal, request.action, request.resource, request.event_type
+            terms = Terms(*about, epoch, remote, is_rated, vouched, decision.limit, is_selected)
+            known.put(asked, terms)
         basis = self.basis
-        is_shared = (
-            basis is not None
-            and basis.asked_type is request.event_type
-            and basis.stable == decision.stable
-            and (basis.epoch, basis.remote, basis.is_selected) == (epoch, remote, is_selected)
-            and basis.vouched is vouched
-            and basis.limit == decision.limit
-            and basis.view == view
-        )
-        if basis is None or not is_shared:
-            basis = self.basis = Basis(
-                request.principal,
-                request.action,
-                request.resource,
-                request.event_type,
-                self.pool,
-                self.used,
-                decision.stable,
-                epoch,
-                self.watched,
-                remote,
-                not RATE_FACTS.isdisjoint(self.asks),
-                vouched,
-                decision.limit,
-                view,
-                is_selected,
-            )
+        if basis is None or (basis.terms, basis.stable, basis.view) != (terms, decision.stable, view):
+            missed = self.watched[len(self.used) :]
+            basis = Basis(terms, self.pool, self.used, missed, _kept_once(decision.stable), view)
+            self.basis = basis
         # A filter that repeats what the right is about is kept once.
         same = [window.admits for window in basis.view.windows if window.admits == request.filter]
         return Authorisation(basis, same[0] if same else request.filter)
+
+
+@lru_cache(maxsize=_PERIODS_SHARED)
+def _kept_once(period: Validity) -> Validity:
+    """Return the same object for equal periods: certificates that were issued together end together."""
+    return period
 
 
 def memory_of(pool: tuple[SignedCertificate, ...]) -> int:
@@ -310,13 +338,15 @@ class ChainCache:
         sharing = self._sharing[id(found.pool)] = self._sharing.get(id(found.pool), 0) + 1
         self.bytes += memory_of(found.pool) if sharing == 1 else 0
         while len(self._entries) > self._entries_max or self.bytes > self._bytes_max:
-            self.drop(next(iter(self._entries)))
+            # What was decided from it may last: the certificates are kept, but hardly asked from here on.
+            for signed in self.drop(next(iter(self._entries))):
+                pack(signed)
 
-    def drop(self, asked: SearchKey) -> None:
-        """Forget an entry, if it is there."""
+    def drop(self, asked: SearchKey) -> tuple[SignedCertificate, ...]:
+        """Forget an entry, if it is there; return its pool."""
         found = self._entries.pop(asked, None)
         if found is None:
-            return
+            return ()
         for certificate in found.watched:
             watching = self._watching[certificate]
             watching.discard(asked)
@@ -327,6 +357,7 @@ class ChainCache:
             self._sharing[id(found.pool)] = left
         else:
             self.bytes -= memory_of(found.pool)
+        return found.pool
 
     def forget(self, certificates: Collection[bytes]) -> None:
         """Forget what was found with one of these certificates, or without it."""

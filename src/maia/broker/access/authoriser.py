@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import (
     RATE_FACTS,
@@ -22,6 +24,8 @@ from maia.broker.access.authorisation import (
     ChainSearch,
     Rates,
     SearchKey,
+    Terms,
+    TermsKey,
     certificates_of,
     memory_of,
 )
@@ -77,6 +81,7 @@ _AT_HAND_BYTES_MAX: Final = 1 << 20
 _REFUSED_MAX: Final = 256
 _REFUSED_BYTES_MAX: Final = 8 << 20
 """How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
+_TERMS_MAX: Final = 1024
 _ASKS_NOTHING: Final[frozenset[AttributeUid]] = frozenset()
 _CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
@@ -97,6 +102,7 @@ class Authoriser:
         "_refused",
         "_settings",
         "_statements",
+        "_terms",
         "decisions",
         "epoch",
         "meter",
@@ -119,6 +125,7 @@ class Authoriser:
         )
         self._found = ChainCache(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
         self._refused = ChainCache(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
+        self._terms: BoundedMap[TermsKey, Terms] = BoundedMap(_TERMS_MAX)
         self.epoch = 0
         """Grows when all evidence may have changed; a right of another epoch is decided anew."""
         self.decisions = 0
@@ -207,9 +214,9 @@ class Authoriser:
             decision = replace(decision, stable=decision.stable.intersection(Validity(None, until)))
         answered = set() if vouched is None else {certificate for certificate, _ in vouched.once}
         if vouched is None or not any(signed.id in answered for signed in found.used):
-            return found.authorise(request, decision, self.epoch, remote, None)
+            return found.authorise(request, decision, self.epoch, remote, None, self._terms)
         decision = replace(decision, stable=decision.stable.intersection(vouched.serves))
-        return found.authorise(request, decision, self.epoch, remote, vouched)
+        return found.authorise(request, decision, self.epoch, remote, vouched, self._terms)
 
     def demanded(
         self,
@@ -244,7 +251,7 @@ class Authoriser:
 
     def may_ask(self, right: Authorisation, pool: tuple[SignedCertificate, ...]) -> bool:
         """Say whether one-time tests may keep more from counting; quickly, for most rights no."""
-        asked = (right.principal, right.basis.action, right.basis.resource, id(pool), NO_ANSWERS)
+        asked = (right.principal, right.terms.action, right.terms.resource, id(pool), NO_ANSWERS)
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
 
@@ -261,7 +268,7 @@ class Authoriser:
         found = self._evidence(request, right.evidence[0], now, right.evidence[1])
         rates = self._rates.facts(right.principal, type_id, now, more=events)
         asserted = self._statements.standing.facts_about(right.principal, now)
-        facts = Facts({**_connection_facts(right.basis.remote), **rates}, asserted=asserted)
+        facts = Facts({**_connection_facts(right.terms.remote), **rates}, asserted=asserted)
         if not isinstance(decide(request, found.evidence, facts, now), Permit):
             return False
         self._rates.count(right.principal, type_id, now, events)
@@ -280,7 +287,7 @@ class Authoriser:
         decision = decide(request, found.evidence, NO_FACTS, then)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        return found.authorise(request, decision, self.epoch, None, None)
+        return found.authorise(request, decision, self.epoch, None, None, self._terms)
 
     def _evidence(
         self,
@@ -440,7 +447,7 @@ class Authoriser:
 
     def holds(self, right: Authorisation, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""
-        return right.basis.epoch == self.epoch and right.basis.stable.contains(now)
+        return right.terms.epoch == self.epoch and right.basis.stable.contains(now)
 
     def still(self, right: Authorisation, now: Instant) -> Authorisation:
         """Return the right as it is now: the same, another one, or the kernel's refusal."""
@@ -455,7 +462,7 @@ class Authoriser:
 
     def refusal_of_all(self, right: Authorisation, now: Instant) -> PolicyRefusal | None:
         """Return why every right on the same basis is refused, if that is known without a decision."""
-        asked = (right.principal, right.basis.action, right.basis.resource, id(right.pool), NO_ANSWERS)
+        asked = (right.principal, right.terms.action, right.terms.resource, id(right.pool), NO_ANSWERS)
         found = self._found_before(asked)
         is_known = found is not None and right.vouched is None and found.steady.contains(now)
         return found.refusal if found is not None and is_known else None
@@ -470,9 +477,9 @@ class Authoriser:
         """
         if right.vouched is not None and right.vouched.serves.contains(now):
             with suppress(PolicyRefusal):
-                left = self.decide(right.request, right.used, now, right.basis.remote, right.vouched)
-                return Authorisation(replace(left.basis, pool=pool), left.filter)
-        return self.decide(right.request, pool, now, right.basis.remote)
+                left = self.decide(right.request, right.used, now, right.terms.remote, right.vouched)
+                return Authorisation(structs.replace(left.basis, pool=pool), left.filter)
+        return self.decide(right.request, pool, now, right.terms.remote)
 
 
 def _connection_facts(remote: str | None) -> dict[AttributeUid, PresentValue]:
@@ -496,8 +503,8 @@ def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -
 
 def limit_effects(link: LinkId, ref: int, right: Authorisation, before: Authorisation | None) -> list[Effect]:
     """Tell the holder of a right, once, that a limit has cut it; and note and count that."""
-    limit = right.basis.limit
-    if limit is None or (before is not None and before.basis.limit == limit):
+    limit = right.terms.limit
+    if limit is None or (before is not None and before.terms.limit == limit):
         return []
     problem, until = GrantsLeftOut((limit,)), right.view.until
     changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)

@@ -70,7 +70,7 @@ def _challenged_again(
     state: BrokerState, link: Link, ref: int | None, right: Authorisation, now: Instant
 ) -> list[Effect]:
     beyond = None if right.vouched is not None else right.view
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote, beyond=beyond)
+    wanted = state.authoriser.demanded(right.request, right.pool, now, right.terms.remote, beyond=beyond)
     if not wanted:
         return []
     try:

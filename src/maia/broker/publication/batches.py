@@ -120,7 +120,7 @@ def _plan_of_publisher(state: BrokerState, link: Link, first: Publish, now: Inst
     if entry is None or entry.projections or entry.requires or link.statement:
         return None
     right = entry.right
-    if not state.authoriser.holds(right, now) or right.basis.is_rated or entry.shaper.transform is not None:
+    if not state.authoriser.holds(right, now) or right.terms.is_rated or entry.shaper.transform is not None:
         return None
     type_id = right.event_type.type_id
     sealing, waiting, signer = state.types.sealing(type_id), state.seals.publishing, b""

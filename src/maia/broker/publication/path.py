@@ -66,7 +66,7 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     shaped = advertisement.shaper.shape(frame)
     if not shaped.frame.rows:
         return _published(state, link, message, refused=shaped.refused)
-    if advertisement.right.basis.is_rated and not state.authoriser.spend_rate(
+    if advertisement.right.terms.is_rated and not state.authoriser.spend_rate(
         advertisement.right, shaped.frame.rows, now
     ):
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
@@ -312,7 +312,7 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     if state.recording is not None or state.disclosures is not None or not state.router.asks_filters_alone:
         return None
     shaper, right = entry.shaper, entry.right
-    is_special = entry.projections or entry.requires or entry.written is not None or right.basis.is_rated
+    is_special = entry.projections or entry.requires or entry.written is not None or right.terms.is_rated
     if is_special or shaper.transform is not None or shaper.root is not None:
         return None
     entry.single = SingleEvents(right, right.event_type, shaper)

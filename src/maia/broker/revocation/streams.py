@@ -262,7 +262,7 @@ def _recheck_link(
             refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
             return [*close_link(state, link, problem, now), *refused]
         state.statements.dependencies.note(link.id, link.connect.watched)
-    touched = [entry for entry in link.entries if entry.right.depends_on(certificates)]
+    touched = [entry for entry in link.entries if entry.basis.depends_on(certificates)]
     effects = _decide_again(state, link, touched, now)
     for entry in list(link.advertisements.values()):
         event_type = entry.right.event_type
@@ -280,7 +280,7 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
     fallen: dict[MaiaError, list[Entry]] = {}
     refused: dict[int, MaiaError] = {}  # by the identity of the basis, which the entries keep alive
     for entry in entries:
-        basis = id(entry.right.basis)
+        basis = id(entry.basis)
         if basis in refused:
             fallen[refused[basis]].append(entry)
             continue

@@ -46,8 +46,8 @@ class DependencyIndex:
         """Begin with no dependency."""
         # Most certificates speak for one link alone; a set for each would be most of what this holds.
         self._by_certificate: dict[bytes, LinkId | set[LinkId]] = {}
-        self._by_link: dict[LinkId, tuple[bytes, ...] | set[bytes]] = {}
-        """A set once there are several decisions."""
+        self._by_link: dict[LinkId, tuple[bytes, ...] | list[bytes]] = {}
+        """A list once there are several decisions; each certificate is in it once."""
 
     def __len__(self) -> int:
         """Return how many certificates something depends on."""
@@ -59,22 +59,23 @@ class DependencyIndex:
 
     def note(self, link: LinkId, watched: Collection[bytes]) -> None:
         """Remember that something on a link depends on these certificates."""
-        known = self._by_link.get(link, ())
-        new = [certificate for certificate in watched if certificate not in known]
-        if not new:
-            return
-        for certificate in new:
+        new: list[bytes] = []
+        for certificate in watched:
             before = self._by_certificate.get(certificate)
             if before is None:
                 self._by_certificate[certificate] = link
+            elif before == link or (isinstance(before, set) and link in before):
+                continue
             elif isinstance(before, set):
                 before.add(link)
             else:
                 self._by_certificate[certificate] = {before, link}
-        if isinstance(known, set):
-            known.update(new)
-        else:
-            self._by_link[link] = {*known, *new} if known else tuple(new)
+            new.append(certificate)
+        known = self._by_link.get(link)
+        if isinstance(known, list):
+            known += new
+        elif new:
+            self._by_link[link] = [*known, *new] if known else tuple(new)
 
     def forget(self, link: LinkId) -> None:
         """Forget a link that is gone."""

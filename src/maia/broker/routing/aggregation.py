@@ -33,6 +33,7 @@ from maia.broker.sealed.interests import understood
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.broker.timers import AnnounceWaiting
 from maia.credentials import Budget
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -67,6 +68,8 @@ _PROOFS_WEIGHED: Final = 4
 """The proofs of so many groups are weighed, to know what a proof costs."""
 _FILTERS_IN_A_ROUND: Final = 2048
 """When so many filters have been compared, the other types wait for the next round."""
+_ANNOUNCED_AT_ONCE: Final = 256
+_A_MOMENT_US: Final = 1000
 _FRAME_BYTES: Final = 128
 """What a frame has beside its columns."""
 
@@ -74,11 +77,50 @@ _FRAME_BYTES: Final = 128
 # ------------------------------------------------------------ local subscribers
 
 
-def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup, wanted: Predicate) -> list[Effect]:
-    """Announce what a new group of subscribers wants, unless that is announced already."""
+def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup) -> list[Effect]:
+    """Announce what a new group of subscribers wants, unless that is announced already.
+
+    Until there is a neighbour, nothing is announced, and nothing is kept for it.
+    """
+    if state.routes.to_announce is None:
+        return []
     aggregate = state.routes.aggregates.setdefault(type_id, TypeAggregate())
+    wanted = group.routed
+    try:
+        filter_to_bytes(wanted)
+    except FilterTooLong:
+        wanted = ALWAYS  # one that does not fit into a message asks others for everything
     changes = aggregate.announcements.join(group.key, wanted, _right_of(group))
     return _announced(state, type_id, aggregate, changes)
+
+
+def neighbour_comes(state: BrokerState, now: Instant) -> list[Effect]:
+    """Begin to announce what clients want, if this is the first neighbour."""
+    routes = state.routes
+    if routes.to_announce is not None:
+        return []
+    routes.to_announce = [
+        (type_id, key) for type_id, audience in state.audiences.items() for key in audience.classes
+    ]
+    routes.to_announce.reverse()
+    return announce_waiting(state, now)
+
+
+def announce_waiting(state: BrokerState, now: Instant) -> list[Effect]:
+    """Announce some of what clients wanted before there was a neighbour, and the others in a moment."""
+    routes, effects = state.routes, list[Effect]()
+    waiting = routes.to_announce or []
+    for _ in range(min(_ANNOUNCED_AT_ONCE, len(waiting))):
+        type_id, key = waiting.pop()
+        audience, aggregate = state.audiences.get(type_id), routes.aggregates.get(type_id)
+        group = None if audience is None else audience.classes.get(key)
+        is_new = aggregate is None or key not in aggregate.announcements
+        if group is not None and is_new and state.types.sealing(type_id) is None:
+            effects += announce(state, type_id, group)
+    if waiting:
+        routes.mark_changed(now)
+        state.timers.add(AnnounceWaiting(), Instant(now + _A_MOMENT_US))
+    return effects
 
 
 def withdraw(state: BrokerState, type_id: bytes, keys: Collection[bytes]) -> list[Effect]:

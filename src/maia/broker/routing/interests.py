@@ -52,8 +52,7 @@ from maia.routing.table.interests import digest_of_filter, mark_of_interest, mar
 from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
-from maia.wire.names import FilterTooLong, filter_to_bytes
-from maia.wire.requests import EdgeRequest, framed_request, request_to_bytes, sign_request
+from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request, without_filter
 
 _OFFER = b"offer"
 _DOUBT_S = 2.0
@@ -70,12 +69,7 @@ def class_joined(
     state.routes.mark_changed(now)
     if state.types.sealing(type_id) is not None:
         return place_sealed(state, type_id, view_class)
-    wanted = view_class.routed
-    try:
-        filter_to_bytes(wanted)
-    except FilterTooLong:
-        wanted = ALWAYS  # one that does not fit into a message asks others for everything
-    return announce(state, type_id, view_class, wanted)
+    return announce(state, type_id, view_class)
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
@@ -457,7 +451,9 @@ def _placed(
         state.random(16),
     )
     proof = request_to_bytes(sign_request(asked, state.key))
-    entry = Subscription(ref, OWN_LINK, right, key, Instant(INSTANT_MAX), *framed_request(proof))
+    entry = Subscription(
+        ref, OWN_LINK, right.basis, right.filter, key, Instant(INSTANT_MAX), *without_filter(proof, ALWAYS)
+    )
     log.link.subscriptions[ref] = entry
     if before is not None and before.view_class == key:
         return []

@@ -49,7 +49,7 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, SealedWanted, Wanted
 from maia.wire.names import filter_from_bytes, filter_to_bytes
-from maia.wire.requests import RequestFrame, framed_request
+from maia.wire.requests import RequestFrame, framed_request, with_filter
 
 _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
@@ -222,7 +222,8 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
         return NO_PROOF
     credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
     if isinstance(entry, Subscription):
-        return Proof(entry.frame, entry.own, credentials)
+        own = with_filter(entry.frame, entry.own, entry.filter)
+        return Proof(entry.frame, own, credentials)
     if isinstance(baggage, ProjectedOffer):
         credentials = (*baggage.definitions, *credentials)
     return new_proof(entry.proof, credentials)

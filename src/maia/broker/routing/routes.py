@@ -118,6 +118,8 @@ class Routes:
     spill: SpillAccounts
     aggregates: dict[bytes, TypeAggregate] = field(default_factory=dict)
     """By type; of sealed types nothing is merged."""
+    to_announce: list[tuple[bytes, bytes]] | None = None
+    """Types and classes that are still to be announced, the next one last; None until the first neighbour."""
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
     to_adopt_bytes: int = 0

@@ -219,7 +219,7 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
         for entry in link.entries:
             right = entry.right
             state.authoriser.expect(
-                right.principal, right.basis.action, right.basis.resource, (*right.pool, *shown), now
+                right.principal, right.terms.action, right.terms.resource, (*right.pool, *shown), now
             )
         receive_held(state, link, now)
         effects += _decided_again(state, link, shown, now)

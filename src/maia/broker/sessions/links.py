@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authorisation import Authorisation, Basis
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper, SingleEvents
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
@@ -35,7 +35,7 @@ from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, LinkId, Note
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
-from maia.wire.requests import EdgeRequest, RequestFrame
+from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
 
 __all__ = [
     "Advertisement",
@@ -98,6 +98,11 @@ class Advertisement:
     """What is the same for each event that comes by itself, once one came."""
 
     @property
+    def basis(self) -> Basis:
+        """Return what its right depends on."""
+        return self.right.basis
+
+    @property
     def writes(self) -> VerifiedType:
         """Return the version that the publisher's frames are in."""
         return self.right.event_type if self.written is None else self.written
@@ -113,11 +118,13 @@ class Subscription(msgspec.Struct, eq=False, gc=False):
 
     ref: int
     link: LinkId
-    right: Authorisation
+    basis: Basis
+    """What its right depends on; `filter` is what it selects of that."""
+    filter: Predicate
     view_class: bytes
     lease_ends: Instant
     frame: RequestFrame
-    """What the signed request shares with others, and beside it what it has of its own."""
+    """What the signed request shares with others, and beside it what it has of its own but the filter."""
     own: bytes
     cursor: Cursor | None = None
     """How far it has come, if it is durable: it is served from the event log."""
@@ -129,9 +136,14 @@ class Subscription(msgspec.Struct, eq=False, gc=False):
         return f"Subscription(ref={self.ref}, link={self.link}, right={self.right!r})"
 
     @property
+    def right(self) -> Authorisation:
+        """Return what its holder was permitted."""
+        return Authorisation(self.basis, self.filter)
+
+    @property
     def proof(self) -> bytes:
         """Return the signed request."""
-        return self.frame.whole(self.own)
+        return self.frame.whole(with_filter(self.frame, self.own, self.filter))
 
 
 Entry = Advertisement | Subscription
@@ -193,6 +205,8 @@ class Link(Session):
     """What of each sealed type the peer may read, by what it has shown."""
     rights: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
     """The certificates that a broker showed for each sealed type, sealed for its members."""
+    standing: bytes | None = None
+    """The digest of all entries, by which they are renewed; None since one of them has changed."""
     reliance_max: int = 4096
     """From how many certificates on it is looked at what still rests on them."""
     rights_bytes: int = 0

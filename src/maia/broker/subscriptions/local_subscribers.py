@@ -296,7 +296,7 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_keys", "_room", "_sorts", "_tests", "classes", "matches", "summarising")
+    __slots__ = ("_keys", "_matches", "_room", "_sorts", "_tests", "classes", "summarising")
 
     def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
@@ -306,7 +306,8 @@ class LocalSubscribers:
         self._keys, self._room = keys, GroupRoom() if room is None else room
         self._sorts: BoundedMap[tuple[object, ...], _Sort] = BoundedMap(_SORTS_REMEMBERED)
         self.classes: dict[bytes, SubscriberGroup] = {}
-        self.matches: MatchIndex[bytes] = MatchIndex()
+        self._matches: MatchIndex[bytes] | None = None
+        """Made when a frame is first matched against many classes."""
         self._tests: dict[bytes, Test] = {}
         """The filters of few classes, as functions of one event."""
         self.summarising: dict[bytes, ClassSummaries] = {}
@@ -340,8 +341,8 @@ class LocalSubscribers:
             )
             known = SubscriberGroup(key, sort, basis or view, view.interest, routed, *member)
             self.classes[key] = known
-            if not is_kept:
-                self.matches.add(key, routed)
+            if not is_kept and self._matches is not None:
+                self._matches.add(key, routed)
             if is_summarised(view):
                 summaries = ClassSummaries.begin(key, view, self._keys, self._room, now)
                 summaries.joined[member] = now
@@ -390,9 +391,19 @@ class LocalSubscribers:
         self._tests.pop(key, None)
         if known.summaries is not None:
             self.summarising.pop(key).periods.drop()
-        if not known.is_kept:
-            self.matches.remove(key)
+        if not known.is_kept and self._matches is not None:
+            self._matches.remove(key)
         return True
+
+    @property
+    def matches(self) -> MatchIndex[bytes]:
+        """Return the filters of all classes that are served at once."""
+        if self._matches is None:
+            self._matches = MatchIndex()
+            for key, group in self.classes.items():
+                if not group.is_kept:
+                    self._matches.add(key, group.routed)
+        return self._matches
 
     def deliver(
         self,

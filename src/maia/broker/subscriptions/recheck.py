@@ -106,7 +106,7 @@ def authorise_again(
     """
     before = entry.right
     try:
-        right = state.authoriser.decide(before.request, pool, now, before.basis.remote, vouched)
+        right = state.authoriser.decide(before.request, pool, now, before.terms.remote, vouched)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, missing or problem, now)
     if (unfit := _unfit(entry, right)) is not None:
@@ -134,7 +134,7 @@ def why_lost(
 ) -> PolicyRefusal | NotVouchedForInTime:
     """Return why an entry ends: if it could hold by one-time answers, its holder may ask and have them."""
     right, edge = entry.right, state.authoriser
-    if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.basis.remote):
+    if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.terms.remote):
         return problem
     return NotVouchedForInTime("it has to be vouched for anew: ask for it again")
 
@@ -179,7 +179,8 @@ def _place_again(
         renewed = replace(entry, right=right, shaper=shaper_of(right.view, tree, secrets))
         return place_advertisement(state, link, renewed, None, now)
     seen = view_class_of(right, entry.cursor, entry.requires)
-    return place_subscription(state, link, structs.replace(entry, right=right, view_class=seen), entry, now)
+    renewed_entry = structs.replace(entry, basis=right.basis, filter=right.filter, view_class=seen)
+    return place_subscription(state, link, renewed_entry, entry, now)
 
 
 def recheck_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

@@ -64,7 +64,7 @@ def place_subscription(
 ) -> list[Effect]:
     """Register a subscription, in place of another one under its reference if there was one."""
     type_id = entry.right.event_type.type_id
-    link.subscriptions[entry.ref] = entry
+    link.subscriptions[entry.ref], link.standing = entry, None
     _set_timers(state, link, entry, now)
     if before is not None and before.view_class == entry.view_class:
         return []
@@ -100,7 +100,7 @@ def place_advertisement(
 ) -> list[Effect]:
     """Register an advertisement, in place of another one under its reference if there was one."""
     standing = link.advertisements.get(entry.ref)
-    link.advertisements[entry.ref] = entry
+    link.advertisements[entry.ref], link.standing = entry, None
     entry.projections = projections_of(state, entry.right.event_type, entry.stream, now)
     if entry.right.vouched is not None:
         move_retained(state, entry)
@@ -144,6 +144,7 @@ def end_advertisement(
 ) -> list[Effect]:
     """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
     del link.advertisements[entry.ref]
+    link.standing = None
     link.warned.pop(entry.ref, None)
     state.one_time.drop(link.id, entry.ref)
     # Removed first: a broker that receives that the type is not published here any more forgets the way.
@@ -227,7 +228,7 @@ class _Left:
 
 def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> _Left:
     """Take subscriptions out of their classes: nothing is delivered to them from here on."""
-    left = _Left()
+    left, link.standing = _Left(), None
     for entry in entries:
         del link.subscriptions[entry.ref]
         link.warned.pop(entry.ref, None)
@@ -304,8 +305,9 @@ def price_of_renewal(link: Link) -> int:
 def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -> list[Effect]:
     """Begin every lease on a link anew, if client and broker agree on what is registered there."""
     entries = link.entries
-    digest = digest_of_standing((entry.ref, digest_of_request(entry.proof)) for entry in entries)
-    if len(entries) != message.entries or digest != message.digest:
+    if link.standing is None:
+        link.standing = digest_of_standing((one.ref, digest_of_request(one.proof)) for one in entries)
+    if len(entries) != message.entries or link.standing != message.digest:
         raise EntriesDiffer("other entries are registered on this link: ask for each of them again")
     # A definition may have ended meanwhile, and then entries of its type are not renewed.
     for name in {entry.right.event_type.name for entry in entries}:

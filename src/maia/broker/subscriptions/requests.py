@@ -67,9 +67,9 @@ from maia.wire.messages import (
 from maia.wire.requests import (
     BadRequestEncoding,
     EdgeRequest,
-    framed_request,
     request_from_bytes,
     verify_request,
+    without_filter,
 )
 
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
@@ -106,11 +106,12 @@ def _subscribed(
         _check_summary(state, link, message)
     met = _met(state, event_type, handed_over, now)
     cursor = _cursor(state, link, message, before, event_type)
-    frame, own = framed_request(message.request)
+    frame, own = without_filter(message.request, right.filter)
     entry = Subscription(
         ref=message.id,
         link=link.id,
-        right=right,
+        basis=right.basis,
+        filter=right.filter,
         view_class=view_class_of(right, cursor, asked.requires),
         lease_ends=lease_end(state, link, now),
         frame=frame,
@@ -365,7 +366,7 @@ def _met(
 
 def _types_in_use(state: BrokerState) -> set[bytes]:
     """Return the types that have to be known: they are wanted, offered, opened or read here or behind us."""
-    in_use = {type_of_book_key(key) for key in state.routes.book.types()}
+    in_use = {*state.audiences, *(type_of_book_key(key) for key in state.routes.book.types())}
     in_use |= {type_id for type_id in state.types.sealed() if state.keys.ring_of(type_id) is not None}
     cursors = () if state.recording is None else state.recording.cursors.values()
     return in_use | {cursor.type_id for cursor in cursors}

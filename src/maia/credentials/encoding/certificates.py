@@ -30,12 +30,15 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.authority import Action, AttributeSet, Authority, ResourcePattern
 from maia.credentials.certificate import (
+    PACKED,
     AuthorisationCertificate,
     Certificate,
+    CertificateFrame,
     NameCertificate,
     SignedCertificate,
     as_signed,
@@ -366,6 +369,41 @@ def read_certificate_in_full(data: bytes) -> SignedCertificate:
     if write_canonical(_body_to_expression(certificate)) != body:
         raise BadCertificate("the certificate is not written in its one canonical form")
     return as_signed(certificate, body, signature)
+
+
+_SUBJECT: Final = b"(7:subject(7:ed2551932:"
+_RECENTLY_READ: Final = 1024
+_frames: Final[WeakValueDictionary[tuple[bytes, bytes, bytes], CertificateFrame]] = WeakValueDictionary()
+
+
+def pack(signed: SignedCertificate) -> None:
+    """Keep a certificate in a third of the memory, for one that is held for long and rarely asked.
+
+    Its bytes are kept, less those that it shares with others. What it says is read again when it is asked.
+    """
+    if signed.frame is not None or not signed.is_as_signed:
+        return
+    body = signed.body
+    subject_at = body.find(_SUBJECT) + len(_SUBJECT)
+    subject_end = subject_at + KEY_BYTES
+    said_at = body.find(b")", body.find(b"(10:attributes", subject_end)) + 1
+    said_end = body.rfind(b"(5:valid")
+    if not len(_SUBJECT) < subject_end < said_at <= said_end:
+        return
+    shared = body[:subject_at], body[subject_end:said_at], body[said_end:]
+    frame = _frames.get(shared)
+    if frame is None:
+        frame = _frames[shared] = CertificateFrame(*shared, _content_of)
+    own = body[subject_at:subject_end] + body[said_at:said_end] + signed.signature
+    object.__setattr__(signed, "own", own)
+    object.__setattr__(signed, "frame", frame)
+    for name in PACKED:
+        object.__delattr__(signed, name)
+
+
+@lru_cache(maxsize=_RECENTLY_READ)
+def _content_of(body: bytes) -> Certificate:
+    return certificate_from_bytes(document_to_bytes(body, bytes(SIGNATURE_BYTES))).certificate
 
 
 def certificate_to_expression(signed: SignedCertificate) -> SExpression:

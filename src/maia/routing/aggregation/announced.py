@@ -72,6 +72,10 @@ class Announcements:
         """Return how many filters are announced."""
         return len(self._wanted) - len(self._part_of) + len(self._merged)
 
+    def __contains__(self, key: bytes) -> bool:
+        """Return whether a filter is wanted under this key."""
+        return key in self._wanted
+
     @property
     def wanted(self) -> int:
         """Return how many filters subscribers want."""
