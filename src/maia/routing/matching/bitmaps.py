@@ -257,17 +257,16 @@ class Ranks:
     def of_close_ints(self) -> tuple[int, array[int]]:
         """Return the first break of INTs and the rank of each number from it to the last break.
 
-        There are none where the breaks do not lie close together.
+        There are none where the breaks do not lie close together. One at the lowest number of all, where
+        ranges without a lower end begin, does not count.
         """
         segment, ranks = self._segments.get(Kind.INT), array("i")
-        if segment is None:
+        breaks = [] if segment is None else [one for one in segment.breaks if one != INT_MIN]
+        if segment is None or not breaks or breaks[-1] - breaks[0] >= _CLOSE * len(breaks):
             return 0, ranks
-        first, last = segment.breaks[0], segment.breaks[-1]
-        if last - first < _CLOSE * len(segment.breaks):
-            ranks.frombytes(
-                _found_in(segment, first + np.arange(last - first + 1)).astype(np.int32).tobytes()
-            )
-        return first, ranks
+        between = breaks[0] + np.arange(breaks[-1] - breaks[0] + 1)
+        ranks.frombytes(_found_in(segment, between).astype(np.int32).tobytes())
+        return breaks[0], ranks
 
     def of_column(self, kind: Kind, values: Sequence[Value]) -> _Numbers:
         """Return the rank of each value of a column that was declared as `kind`."""
