@@ -335,7 +335,7 @@ def publish_single(  # noqa: PLR0912 - one call in the place of many
     is_plain = state.types.is_plain(type_id) and type_id not in state.statements.streams
     if not is_plain or (last is not None and sequence <= last):
         return None
-    key = layout_key(columns)
+    key = layout_key(columns, next(reversed(plan.layouts), ()))
     prepared = plan.layouts.get(key) or plan.new_layout(key)
     if prepared is None:
         return None
