@@ -399,9 +399,9 @@ def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant)
         return None
     if state.recording is not None or state.disclosures is not None or not state.router.asks_filters_alone:
         return None
-    layout, kinds = layout_of(layout_key(columns)), types.kinds(type_id)
-    if layout is None or any(kinds.get(uid, kind) is not kind for uid, kind in layout.kinds.items()):
-        return None
+    layout = layout_of(layout_key(columns))
+    if layout is None or not layout.kinds.items() <= types.kinds(type_id).items():
+        return None  # an attribute of another kind, or one of a version that is not known here
     event, publisher, stream = single_event(columns, layout), message.publisher, message.stream
     if event is None or not types.knows(type_id) or not state.routes.is_current(link.id):
         return None
