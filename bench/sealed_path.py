@@ -23,7 +23,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.sealing import OpenedFrame, Sealer, SignatureChecks
 from maia.sealing.frames import content, runs, sealer
 from maia.types import SealingLevel
-from maia.wire.codec import decode, encode
+from maia.wire.codec import decode, encode_known
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.messages import Deliver, Publish
 
@@ -128,7 +128,7 @@ class Line:
     def publish(self) -> bytes:
         """The publisher."""
         columns = frame_to_columns(self.frame)
-        return encode(Publish(REF, next(self.sequence), self.published_at, self.frame.rows, columns))
+        return encode_known(Publish(REF, next(self.sequence), self.published_at, self.frame.rows, columns))
 
     def receive(self, data: bytes) -> Frame:
         """The subscriber."""

@@ -20,7 +20,7 @@ from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
-from maia.broker.publication.path import publish_single
+from maia.broker.publication.path import carry_single, publish_single
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
     certificates_without_statement,
@@ -72,7 +72,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Message, Publish
+from maia.wire.messages import Bye, Carried, Message, Publish
 
 
 def new_router(state: BrokerState) -> Router:
@@ -296,9 +296,13 @@ class Broker:
         state = self._state
         try:
             effects, message = self._sessions.receive(link, data, now)
+            single = None
             if type(message) is Publish and message.rows == 1 and link.role is Role.CLIENT:
                 single = publish_single(state, link, message, now)
-                effects = answer(state, link, message, now) if single is None else single
+            elif type(message) is Carried and message.rows == 1 and link.role is Role.BROKER:
+                single = carry_single(state, link, message, now)
+            if single is not None:
+                effects = single
             elif message is not None:
                 effects += self._said(link, message, now, len(data))
         except MaiaError as problem:

@@ -26,7 +26,7 @@ from maia.policy import Request, request_digest
 from maia.predicates import Predicate
 from maia.sealing.frames.authorship import SEED_BYTES, Publishing, sign_as_author
 from maia.sessions.challenges import CONNECTION, OwnChallenges
-from maia.wire.codec import encode
+from maia.wire.codec import encode, encode_known
 from maia.wire.columns import columns_to_frame, frame_label
 from maia.wire.messages import (
     Challenge,
@@ -162,7 +162,10 @@ class Book:
         said = (entry.ref, sequence, +now, rows, columns)
         required = None if requires is None else requirement_to_bytes(requires)
         message = Publish(*said) if required is None else PublishTo(*said, required)
-        data = encode(self._signed(entry, message, required) if entry.signs else message)
+        if entry.signs:
+            data = encode(self._signed(entry, message, required))
+        else:
+            data = encode_known(message) if rows and required is None else encode(message)
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)

@@ -349,22 +349,32 @@ class NodeRunner:
             return
         self._is_busy = True
         try:
-            while (effects := self._next_effects()) is not None:
-                self._perform(self._signed(effects))
+            self._take_on_all()
         finally:
             self._is_busy = False
-        self._flush()
-        self._count()
+        if self._unflushed:
+            self._flush()
+        if self._uncounted:
+            self._count()
         self._after_inputs()
 
-    def _next_effects(self) -> list[Effect] | None:
-        """Let the node take inputs on, or what it left of them once what it has said so far is on its way."""
-        if not self._inputs:
-            self._flush()  # which may report a lost link to the node
-        if not self._inputs:
-            return self._rest()
-        if len(self._inputs) == 1:
-            return list(self._handled(self._inputs.popleft(), ()))
+    def _take_on_all(self) -> None:
+        """Let the node take all inputs on, and what it left of them once what it has said is on its way."""
+        inputs, effects = self._inputs, None
+        while True:
+            if not inputs and self._unflushed:
+                self._flush()  # which may report a lost link to the node
+            if not inputs:
+                effects = self._rest()
+                if effects is None:
+                    return
+            elif len(inputs) == 1:
+                effects = list(self._handled(inputs.popleft(), ()))
+            else:
+                effects = self._several_handled()
+            self._perform(self._signed(effects))
+
+    def _several_handled(self) -> list[Effect]:
         effects: list[Effect] = []
         room = _BATCH
         while room > 0 and self._inputs:

@@ -27,6 +27,7 @@ from maia.wire.messages import (
     Ended,
     Failed,
     Message,
+    Publish,
     Published,
     Recorded,
     Sealed,
@@ -87,7 +88,15 @@ def encode(message: Message) -> bytes:
 
 
 def encode_known(
-    message: Carried | Deliver | DeliverLogged | Ended | Published | Sealed | SealedWithPlaintext | Unblinded,
+    message: Carried
+    | Deliver
+    | DeliverLogged
+    | Ended
+    | Publish
+    | Published
+    | Sealed
+    | SealedWithPlaintext
+    | Unblinded,
 ) -> bytes:
     """Return the bytes of a message all of whose parts were read from messages or counted here.
 

@@ -24,12 +24,12 @@ goes on from there.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Final, TypeAlias, cast, get_args
 
 import msgspec
@@ -81,6 +81,7 @@ _CLASSES: Final[dict[Kind, frozenset[type]]] = {
     Kind.TIMESTAMP: frozenset({Instant, _NULL}),
     Kind.BYTES: frozenset({bytes, _NULL}),
 }
+_CLASS: Final = {kind: one for kind, classes in _CLASSES.items() for one in classes - {_NULL}}
 
 _Int = Annotated[int, Meta(ge=INT_MIN, le=INT_MAX)]
 _Moment = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
@@ -161,6 +162,28 @@ def encode_column(kind: Kind, values: Sequence[Value]) -> bytes:
     if (kind is Kind.INT and _largest(values) > INT_MAX) or _may_hold_odd_values(kind, values, data):
         return _ENCODER.encode(_checked_one_by_one(kind, values))
     return data
+
+
+def _encode_value(kind: Kind, values: tuple[Value, ...]) -> bytes:
+    """Return the bytes of a column of one value, as `encode_column` does, which looks closer at some."""
+    (value,) = values
+    found = type(value)
+    if found is not _CLASS[kind]:
+        return encode_column(kind, values)
+    try:
+        # The plus makes an int of an Instant.
+        data = _ENCODER.encode((+cast("Instant", value),) if found is Instant else values)
+    except (UnicodeEncodeError, OverflowError):
+        return encode_column(kind, values)
+    if found is str:
+        is_plain = len(data) <= STRING_BYTES_MAX and b"\0" not in data
+    elif found is int:
+        is_plain = cast("int", value) <= INT_MAX
+    elif found is float:
+        is_plain = math.isfinite(cast("float", value)) and not data.endswith(_MINUS_ZERO)
+    else:
+        is_plain = found is not bytes or len(data) <= STRING_BYTES_MAX
+    return data if is_plain else encode_column(kind, values)
 
 
 def decode_column(kind: Kind, data: bytes, rows: int) -> tuple[Value, ...]:
@@ -250,8 +273,9 @@ def _as_instants(values: tuple[Value, ...], data: bytes) -> tuple[Value, ...]:
 def frame_to_columns(frame: Frame) -> list[WireColumn]:
     """Return the columns of a frame as they travel; refuse a value that is none with `BadValue`."""
     _check_values(frame.rows, len(frame.columns))
+    encoded = _encode_value if frame.rows == 1 else encode_column
     return [
-        WireColumn(_known_uid(uid), _NUMBERS[column.kind], encode_column(column.kind, column.values))
+        WireColumn(_known_uid(uid), _NUMBERS[column.kind], encoded(column.kind, column.values))
         for uid, column in frame.columns.items()
     ]
 
@@ -347,6 +371,8 @@ class Layout:
     """Which columns are of TIMESTAMP."""
     texts: tuple[int, ...]
     """Which columns are of STRING."""
+    texts_of: Callable[[Sequence[bytes]], Sequence[bytes]]
+    """Returns the bytes of these columns."""
     perhaps_odd: tuple[tuple[int, Kind], ...]
     """Which other columns can hold values that decode and are none."""
     single: msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]
@@ -358,7 +384,6 @@ class Layout:
 
 
 _uid_and_kind: Final = attrgetter("uid", "kind")
-_data: Final = attrgetter("data")
 
 
 def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None) -> Frame | None:
@@ -387,9 +412,15 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
         return None
 
 
-def layout_key(columns: Sequence[WireColumn]) -> LayoutKey:
-    """Return what `layout_of` knows columns by."""
-    return tuple(map(_uid_and_kind, columns))
+def layout_key(columns: Sequence[WireColumn], last: LayoutKey = ()) -> LayoutKey:
+    """Return what `layout_of` knows columns by; it is soon found that it is the same as the last one."""
+    if len(columns) == len(last):
+        for column, (uid, number) in zip(columns, last):  # noqa: B905 - as many
+            if column.uid != uid or column.kind != number:
+                break
+        else:
+            return last
+    return tuple([(column.uid, column.kind) for column in columns])
 
 
 def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[AttributeUid, Value] | None:
@@ -397,15 +428,16 @@ def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[Attribut
 
     Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at closer.
     """
-    data = list(map(_data, columns))
+    data = [column.data for column in columns]
     try:
         decoded = layout.single.decode(layout.header + b"".join(data))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     if list(map(_ENCODER.encode, decoded)) != data:
         return None
-    for at in layout.texts:
-        if b"\0" in data[at] or len(data[at]) > STRING_BYTES_MAX:
+    if layout.texts:
+        texts = b"".join(layout.texts_of(data))
+        if b"\0" in texts or len(texts) > STRING_BYTES_MAX:
             return None
     event = dict(zip(layout.kinds, chain.from_iterable(decoded)))  # noqa: B905 - as many: counted
     for at, kind in layout.perhaps_odd:
@@ -432,14 +464,18 @@ def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None 
         return None
     if kinds is not None and not layout.kinds.items() <= kinds.items():
         return None
-    if any(tuple(map(_uid_and_kind, one)) != key for one in events):
+    if any(len(one) != len(key) for one in events):
         return None
     columns: dict[AttributeUid, Column] = {}
-    for at, (uid, kind) in enumerate(layout.kinds.items()):
-        data = [one[at].data for one in events]
+    header = _array_header(len(events))
+    for (uid, kind), (_, number), same in zip(layout.kinds.items(), key, zip(*events)):  # noqa: B905 - as many
+        for column in same:  # one by one is fastest
+            if column.uid != uid or column.kind != number:
+                return None
+        data = [column.data for column in same]
         whole = b"".join(data)
         try:
-            decoded = _SINGLES[kind].decode(_array_header(len(data)) + whole)
+            decoded = _SINGLES[kind].decode(header + whole)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
         values = tuple([value for (value,) in decoded])
@@ -482,12 +518,14 @@ def layout_of(columns: tuple[tuple[str, int], ...]) -> Layout | None:
         return None
     if len(kinds) != len(columns):
         return None
+    texts = tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.STRING)
     return Layout(
         kinds,
         _array_header(len(kinds)),
         _decoder_of(tuple(kinds.values())),
         tuple((at, uid) for at, (uid, kind) in enumerate(kinds.items()) if kind is Kind.TIMESTAMP),
-        tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.STRING),
+        texts,
+        itemgetter(*texts) if len(texts) > 1 else lambda data: [data[at] for at in texts],
         tuple((at, kind) for at, kind in enumerate(kinds.values()) if kind in {Kind.BYTES, Kind.FLOAT}),
         _decoder_of_one(tuple(kinds.values())),
     )

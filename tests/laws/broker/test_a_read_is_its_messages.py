@@ -166,7 +166,8 @@ def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
 
 
 def on_the_path(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    with patch("maia.broker.node.publish_single", lambda *_: None):
+    single = {"publish_single": lambda *_: None, "carry_single": lambda *_: None}
+    with patch.multiple("maia.broker.node", **single):
         return one_by_one(broker, link, data)
 
 
@@ -242,6 +243,35 @@ def test_an_event_that_comes_alone_goes_the_shorter_way():
     assert [one.link for one in before] == [world.reader.link, hop]
     assert answered.link == world.camera.link
     assert isinstance(counted, Count)
+    ((_, there, sent),) = world.onward(NEAR, left)
+    with patch("maia.broker.node.answer", None):
+        assert [type(one) for one in one_by_one(world.broker(FAR), there, sent)] == [Send] * 3
+
+
+@pytest.mark.parametrize("what", ["unwanted", "of another kind", "of no attribute", "a part", "unasked"])
+def test_what_a_neighbour_should_not_have_sent_alone_fares_as_on_the_path(what):
+    worlds = [World("plain", [(False, FILTERS[1])]) for _ in range(2)]
+    left = []
+    for world, way in zip(worlds, (one_by_one, on_the_path), strict=True):
+        data = world.read([("event", PLATES[0])])
+        ((_, there, (sent,)),) = world.onward(NEAR, way(world.broker(NEAR), world.camera.link, data))
+        frame = decode(sent)
+        others = {
+            "unwanted": replace(
+                frame,
+                columns=[replace(one, data=one.data.replace(b"AE05", b"LB02")) for one in frame.columns],
+            ),
+            "of another kind": replace(
+                frame, columns=[replace(one, kind=2, data=b"\x91\x05") for one in frame.columns]
+            ),
+            "of no attribute": replace(frame, columns=[]),
+            "a part": replace(frame, kept=[3]),
+            "unasked": replace(frame, type_id=bytes(32)),
+        }
+        left.append(way(world.broker(FAR), there, [encode(others[what]), sent]))
+    assert left[0] == left[1]
+    assert worlds[0].memory() == worlds[1].memory()
+    assert any(isinstance(one, Count) for one in left[0]) is (what != "a part")
 
 
 def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again():

@@ -119,6 +119,17 @@ def test_single_events_are_read_together_as_one_by_one(given_columns, damage):
         assert has_twins or damage is not None or Kind.FLOAT in kinds
 
 
+def test_events_with_other_columns_are_not_read_together():
+    number, other = kind_to_number(Kind.INT), kind_to_number(Kind.TIMESTAMP)
+    one, two = Column("uid-1", number, b"\x91\x01"), Column("uid-2", number, b"\x91\x01")
+    strange = [two, one], [one], [one, two, two], [one, Column("uid-2", other, two.data)], []
+    assert events_to_frame([[one, two], [one, two]]) is not None
+    for event in strange:
+        assert events_to_frame([[one, two], event]) is None
+        last = layout_key([one, two])
+        assert layout_key(event, last) == layout_key(event) != last == layout_key([one, two], last)
+
+
 # The same bytes cut at another place: one column lacks what the next one has too much of.
 @given(st.integers(0, 6), st.sampled_from([1, 6]))
 @example(3, 1)

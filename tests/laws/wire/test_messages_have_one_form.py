@@ -7,7 +7,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.errors import ProtocolViolation
-from maia.events import BadValue, Kind, checked_value
+from maia.events import (
+    STRING_BYTES_MAX,
+    AttributeUid,
+    BadValue,
+    Column,
+    Frame,
+    Instant,
+    Kind,
+    checked_value,
+)
 from maia.wire import (
     BadColumn,
     Splitter,
@@ -21,6 +30,8 @@ from maia.wire import (
     request_from_bytes,
     request_to_bytes,
 )
+from maia.wire.codec import encode_known
+from maia.wire.messages import Publish
 from support.wire import columns_of, frames, messages, mutated, plate_is, signed
 
 pytestmark = pytest.mark.laws
@@ -107,9 +118,37 @@ def test_a_column_takes_exactly_the_values_that_enter_one_by_one(kind, values):
     assert "-0.0" not in map(str, back)
 
 
+@given(st.sampled_from(Kind), ANYTHING | st.integers(-(10**15), 10**15).map(Instant))
+@example(Kind.FLOAT, float("inf"))
+@example(Kind.FLOAT, -0.0)
+@example(Kind.INT, 2**63)
+@example(Kind.INT, True)
+@example(Kind.TIMESTAMP, 5)
+@example(Kind.STRING, "a\0")
+@example(Kind.STRING, "\ud800")
+@example(Kind.STRING, "a" * (STRING_BYTES_MAX + 1))
+@example(Kind.BYTES, b"a" * (STRING_BYTES_MAX + 1))
+@example(Kind.BOOL, [])
+def test_one_value_is_written_as_any_column_is(kind, value):
+    alone = Frame(1, {AttributeUid("speed"): Column(kind, (value,))})
+
+    def outcome(write):
+        try:
+            return write()
+        except BadValue as problem:
+            return problem.message
+
+    written = outcome(lambda: encode_column(kind, (value,)))
+    assert outcome(lambda: frame_to_columns(alone)[0].data) == written
+
+
 @given(frames())
 def test_a_frame_is_read_as_it_was_sent(frame):
-    back = columns_to_frame(frame_to_columns(frame), frame.rows, frame.kinds)
+    columns = frame_to_columns(frame)
+    if frame.rows:
+        publication = Publish(1, 2, 3, frame.rows, columns)
+        assert encode_known(publication) == encode(publication)
+    back = columns_to_frame(columns, frame.rows, frame.kinds)
     assert back == frame
     for uid, column in frame.columns.items():
         assert exactly(back.columns[uid].values) == exactly(column.values)

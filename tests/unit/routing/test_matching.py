@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from maia.events import INT_MAX, AttributeUid, BadValue, Column, Frame, Kind, frame_of
+from maia.events import INT_MAX, INT_MIN, AttributeUid, BadValue, Column, Frame, Instant, Kind, frame_of
 from maia.predicates import (
     ALWAYS,
     NEVER,
@@ -197,6 +197,18 @@ def test_a_filter_with_many_alternatives_is_found_once_per_row():
     index = index_of(*[either] * 100)
     frame = frame_of([{SPEED: 9, LANE: 1}] * 6, KINDS)
     assert index.match_frame(frame) == {number: [0, 1, 2, 3, 4, 5] for number in range(100)}
+
+
+@pytest.mark.parametrize("first", [INT_MIN, -7, 0, INT_MAX - 99])
+@pytest.mark.parametrize("step", [1, 3, 4, 5])
+def test_numbers_that_lie_close_together_and_those_around_them_are_matched_exactly(first, step):
+    limits = [first + number for number in range(0, 100, step)]
+    filters = [Comparison(SPEED, operator, limit) for limit in limits for operator in Operator]
+    index = index_of(*filters)
+    asked = [number for number in range(first - 2, first + 102) if INT_MIN <= number <= INT_MAX]
+    for value in (*asked, INT_MIN, INT_MAX, True, 1.0, Instant(1), None):
+        wanted = {number for number, one in enumerate(filters) if admits(one, {SPEED: value})}
+        assert index.match({SPEED: value}) == wanted
 
 
 def test_an_empty_frame_matches_nothing():

@@ -5,11 +5,10 @@ has one, then all that may have a part of it; and the same for each
 super-type of its type. What comes from another broker joins half way, where
 only identifiers and interests are left.
 
-What does an event go through that its publisher sends by itself, on the shortest way?
-
-The path (`path.py`) says what becomes of any frame, in more than a hundred calls. Most of them find nothing
-to do for one plain event: no seal, no topic, no super-type, no statement, no second row. Here are the others,
-in one place. What leaves is what leaves on the path, byte by byte and in the same order. Whatever is out of
+An event that comes by itself takes a shorter way (`publish_single`, `carry_single`). The path says what
+becomes of any frame, in more than a hundred calls. Most of them find nothing to do for one plain
+event: no seal, no topic, no super-type, no statement, no second row. There are the others, in one place.
+What leaves is what leaves on the path, byte by byte and in the same order. Whatever is out of
 the ordinary is left to the path, before anything has changed: None says so.
 
 Subscribers and neighbours come first. What they do not wait for is done when their bytes have left: the
@@ -18,7 +17,7 @@ answer to the publisher, and the memory of its last event.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from maia.broker.access.impairment import dial_or_lack
@@ -38,15 +37,23 @@ from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
-from maia.broker.subscriptions.local_subscribers import Seen, deliveries
+from maia.broker.subscriptions.local_subscribers import Seen, SubscriberGroup, deliveries
 from maia.broker.subscriptions.recheck import recheck_entry
 from maia.broker.subscriptions.registry import project_again
+from maia.credentials import principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError
-from maia.events import Frame, Instant
+from maia.events import AttributeUid, Frame, Instant, Value
 from maia.routing.table.hops import LOCAL
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
-from maia.wire.columns import columns_to_frame, frame_label, layout_key, single_event, stream_label
+from maia.wire.columns import (
+    columns_to_frame,
+    frame_label,
+    layout_key,
+    layout_of,
+    single_event,
+    stream_label,
+)
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, Deliver, Publish, Published
 
@@ -319,9 +326,7 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     return entry.single
 
 
-def publish_single(  # noqa: PLR0912 - one call in the place of many
-    state: BrokerState, link: Link, message: Publish, now: Instant
-) -> list[Effect] | None:
+def publish_single(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect] | None:
     """Take a frame of one event on as `publish` does; None if that has to."""
     entry = link.advertisements.get(message.ref)
     if entry is None or link.statement:
@@ -335,7 +340,7 @@ def publish_single(  # noqa: PLR0912 - one call in the place of many
     is_plain = state.types.is_plain(type_id) and type_id not in state.statements.streams
     if not is_plain or (last is not None and sequence <= last):
         return None
-    key = layout_key(columns)
+    key = layout_key(columns, next(reversed(plan.layouts), ()))
     prepared = plan.layouts.get(key) or plan.new_layout(key)
     if prepared is None:
         return None
@@ -356,22 +361,72 @@ def publish_single(  # noqa: PLR0912 - one call in the place of many
     if audience is not None and not state.routes.order.admit(publisher, stream, sequence):
         effects.append(Count("maia_late_frames_total"))
     elif readers:
-        label = frame_label(publisher, stream, sequence)
-        labels = publisher, stream_label(publisher, stream), label, message.published_at
-        for group in readers:
-            shown, uids = columns, group.shown
-            if uids is not None and not event.keys() <= uids:
-                shown = [column for column in columns if column.uid in uids]
-            if group.others is None and group.link is not None:
-                effects.append(Send(group.link, encode_known(Deliver([group.ref], *labels, 1, shown))))
-            else:
-                effects += deliveries(labels, Seen(1, shown, {}), [group.members])
+        effects = _deliveries_of_one(readers, message, event, publisher, stream)
     if state.routes.book.is_wanted(type_id):
         frame, written = layout.frame_of_one(event), written_as(columns)
         whole = Transit(type_id, link.peer, stream, sequence, message.published_at, frame, written=written)
         effects += forward(state, whole, source=None)
     state.rest.append(Rest(link.id, partial(_answered, state, link, message, entry, plan, now)))
     return effects
+
+
+def _deliveries_of_one(
+    readers: Sequence[SubscriberGroup],
+    message: Publish | Carried,
+    event: Mapping[AttributeUid, Value],
+    publisher: bytes,
+    stream: bytes,
+) -> list[Effect]:
+    """Return what classes of subscribers get of an event, each the columns that it is shown."""
+    effects: list[Effect] = []
+    label = frame_label(publisher, stream, message.sequence)
+    labels = publisher, stream_label(publisher, stream), label, message.published_at
+    for group in readers:
+        shown, uids = message.columns, group.sort.shown
+        if uids is not None and not event.keys() <= uids:
+            shown = [column for column in shown if column.uid in uids]
+        if group.others is None and group.link is not None:
+            effects.append(Send(group.link, encode_known(Deliver([group.ref], *labels, 1, shown))))
+        else:
+            effects += deliveries(labels, Seen(1, shown, {}), [group.members])
+    return effects
+
+
+def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect] | None:
+    """Take a frame of one event from another broker on as `carry` does; None if that has to."""
+    type_id, columns, types = message.type_id, message.columns, state.types
+    if message.kept or not columns or not types.is_plain(type_id) or type_id in state.statements.streams:
+        return None
+    if state.recording is not None or state.disclosures is not None or not state.router.asks_filters_alone:
+        return None
+    layout = layout_of(layout_key(columns))
+    if layout is None or not layout.kinds.items() <= types.kinds(type_id).items():
+        return None  # an attribute of another kind, or one of a version that is not known here
+    event, publisher, stream = single_event(columns, layout), message.publisher, message.stream
+    if event is None or not types.knows(type_id) or not state.routes.is_current(link.id):
+        return None
+    principal = principal_from_bytes(publisher)
+    audience = state.audiences.get(type_id)
+    readers = [] if audience is None else audience.readers_of(event)
+    if readers is None or not state.router.expects(link, type_id, now):
+        return None
+    if not state.routes.seen.take_next(publisher, stream, message.sequence):
+        return None
+    # From here on nothing is left to the path any more.
+    remember_passing(state, message, link.id, now)
+    effects: list[Effect] = []
+    if audience is not None and not state.routes.order.admit(publisher, stream, message.sequence):
+        effects.append(Count("maia_late_frames_total"))
+        readers = []
+    elif readers:
+        effects = _deliveries_of_one(readers, message, event, publisher, stream)
+    further: list[Effect] = []
+    if state.routes.book.is_wanted(type_id):
+        whose, frame = (type_id, principal, stream), layout.frame_of_one(event)
+        whole = Transit(*whose, message.sequence, message.published_at, frame, written=written_as(columns))
+        further = forward(state, whole, source=link.id)
+    taken = int(bool(readers or further))
+    return [*effects, *further, *note_arrival(state, link, message, rows=1, taken=taken)]
 
 
 def _answered(

@@ -482,14 +482,15 @@ class LocalSubscribers:
         else:
             found = []
             for key, group in classes.items():
-                if not group.is_quickly_read:
+                sort = group.sort
+                if not sort.is_quickly_read:
                     return None
                 if (test := tests.get(key)) is None:
                     test = tests[key] = to_python_test(group.routed)
-                if not group.is_kept and test(event):
+                if not sort.is_kept and test(event):
                     found.append(group)
         for group in found:
-            if group.shown is None or group.summaries is not None:
+            if group.sort.shown is None or (group.made is not None and group.made.summaries is not None):
                 return None
         return found
 

@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import isfinite
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -177,6 +177,8 @@ _CLASSES: Final[Mapping[Kind, type]] = {
 }
 _AS_THEY_ARE: Final = frozenset(kind for kind in Kind if not is_faithful(kind))
 _NULLS: Final = frozenset((type(None),))
+_CLOSE: Final = 4
+"""Breaks lie close together if they are at least one in so many of the numbers from the first to the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,20 @@ class Ranks:
             elif not INT_MIN <= asked <= INT_MAX:
                 raise BadValue("an int is outside 64 bits")
         return segment.start + bisect_right(segment.breaks, asked)
+
+    def of_close_ints(self) -> tuple[int, array[int]]:
+        """Return the first break of INTs and the rank of each number from it to the last break.
+
+        There are none where the breaks do not lie close together. One at the lowest number of all, where
+        ranges without a lower end begin, does not count.
+        """
+        segment, ranks = self._segments.get(Kind.INT), array("i")
+        breaks = [] if segment is None else [one for one in segment.breaks if one != INT_MIN]
+        if segment is None or not breaks or breaks[-1] - breaks[0] >= _CLOSE * len(breaks):
+            return 0, ranks
+        between = breaks[0] + np.arange(breaks[-1] - breaks[0] + 1)
+        ranks.frombytes(_found_in(segment, between).astype(np.int32).tobytes())
+        return breaks[0], ranks
 
     def of_column(self, kind: Kind, values: Sequence[Value]) -> _Numbers:
         """Return the rank of each value of a column that was declared as `kind`."""
@@ -345,7 +361,6 @@ _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 PAGE_BITS: Final = 6
 PAGE: Final = 1 << PAGE_BITS
-_WORD_BYTES: Final = 8
 CELLS_MIN: Final = 4
 """With fewer cells than this, an attribute is better left without bitmaps."""
 
@@ -357,12 +372,16 @@ _OWN_CELLS: Final = 2
 class Bitmaps:
     """The bits of one attribute. `cell_of_rank` is None where every rank has its own cell."""
 
-    cell_of_rank: npt.NDArray[np.int32] | None
-    words: Words
+    cell_of_rank: array[int] | None
+    bits: array[int] = field(repr=False)
+    """Words, cell by cell, as single events read a few of them."""
     pages: Words
-    page_rows: bytes = field(repr=False)
-    """The same pages, cell by cell: a single event reads its row without starting an array operation."""
-    row_bytes: int
+    width: int
+
+    @property
+    def words(self) -> Words:
+        """Return the words of each cell, as frames read many of them."""
+        return np.frombuffer(self.bits, np.uint64).reshape(-1, self.width)
 
     @classmethod
     def of(
@@ -379,12 +398,14 @@ class Bitmaps:
         np.bitwise_xor.at(toggles, (lasts + 1, pages), bits)
         np.bitwise_xor.accumulate(toggles, axis=0, out=toggles)
         words = toggles[:cells]
-        has_bits = pages_of(words)
-        return cls(cell_of_rank, words, has_bits, has_bits.tobytes(), has_bits.shape[1] * _WORD_BYTES)
+        kept = None if cell_of_rank is None else array("i", cell_of_rank.tobytes())
+        return cls(kept, array("Q", words.tobytes()), pages_of(words), width)
 
     def cells(self, ranks: _Numbers) -> _Numbers:
         """Return the cells of some ranks."""
-        return ranks if self.cell_of_rank is None else self.cell_of_rank[ranks].astype(np.int64)
+        if self.cell_of_rank is None:
+            return ranks
+        return np.frombuffer(self.cell_of_rank, np.int32)[ranks].astype(np.int64)
 
 
 class Doubts:
@@ -490,6 +511,11 @@ def pages_of(words: Words) -> Words:
     return packed_bits(words != 0)
 
 
+def number_of(words: Words) -> int:
+    """Return a row of words as one number, the first word lowest."""
+    return int.from_bytes(words.tobytes(), "little")
+
+
 def bits_of(words: Words) -> _Numbers:
     """Return the numbers of the bits that are set, counted through all words."""
     spread = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
@@ -506,14 +532,24 @@ MAPPED_MAX: Final = 256
 """The attributes of a block that get cells: those that most filters mention."""
 
 
-@dataclass(frozen=True, slots=True)
-class MappedAttribute:
-    """An attribute with bitmaps, and what they leave in doubt."""
+class MappedAttribute(NamedTuple):
+    """An attribute with bitmaps, and what they leave in doubt.
+
+    A single event reads little of each attribute, and most of its time would go to finding it. So what it
+    reads is side by side here, and needs no array operation.
+    """
 
     uid: AttributeUid
     ranks: Ranks
     bitmaps: Bitmaps
     doubts: Doubts | None
+    first: int
+    close: array[int]
+    """As `Ranks.of_close_ints` returns them."""
+    cell_of_rank: array[int] | None
+    pages: list[int]
+    """The pages of each cell as one number."""
+    bits: array[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -579,4 +615,7 @@ def _mapped(uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, co
     doubts = Doubts.of(spans, cell_of_rank, ranks=ranks.count, slots=count)
     free = np.ones(count, np.bool_)
     free[spans.slots] = False
-    return MappedAttribute(uid, ranks, Bitmaps.of(spans, cell_of_rank, cells=used, free=free), doubts)
+    made = Bitmaps.of(spans, cell_of_rank, cells=used, free=free)
+    pages = [number_of(row) for row in made.pages]
+    in_one_place = (*ranks.of_close_ints(), made.cell_of_rank, pages, made.bits)
+    return MappedAttribute(uid, ranks, made, doubts, *in_one_place)

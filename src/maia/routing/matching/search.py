@@ -6,6 +6,7 @@ searched once; the answer is spread over them afterwards.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -18,10 +19,12 @@ from maia.routing.matching.bitmaps import (
     PAGE,
     PAGE_BITS,
     Bitmaps,
+    Doubts,
     MappedAttribute,
     Slots,
     Words,
     bits_of,
+    number_of,
 )
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -137,8 +140,8 @@ def _spread(words: Words) -> Iterator[tuple[_Numbers, _Numbers]]:
 
 _FEW_PAGES: Final = 48
 
-_Place: TypeAlias = tuple[MappedAttribute, int, int]
-"""An attribute, and the event's rank and cell there."""
+_Place: TypeAlias = "tuple[array[int], int, Doubts | None, int]"
+"""The words of an attribute, where those of the event's cell begin, what is in doubt, and its rank."""
 
 
 def slots_for_event(
@@ -147,16 +150,19 @@ def slots_for_event(
     """Return the slots that are set in `words` and accept what the event has of every attribute.
 
     `pages` says which of the `words` are not zero. An event that no page can hold a match for has often read
-    one short row of each attribute, and is done.
+    one number of each attribute, and is done.
     """
-    left = int.from_bytes(pages.tobytes(), "little")
+    left, width = number_of(pages), len(words)
     places: list[_Place] = []
-    for one in attributes:
-        rank, bitmaps = one.ranks.of(event.get(one.uid)), one.bitmaps
-        cell = rank if bitmaps.cell_of_rank is None else bitmaps.cell_of_rank.item(rank)
-        start = cell * bitmaps.row_bytes
-        left &= int.from_bytes(bitmaps.page_rows[start : start + bitmaps.row_bytes], "little")
-        places.append((one, rank, cell))
+    for uid, ranks, _, doubts, first, close, cell_of_rank, pages_of_cell, bits in attributes:
+        value = event.get(uid)
+        if type(value) is int and 0 <= value - first < len(close):
+            rank = close[value - first]
+        else:
+            rank = ranks.of(value)
+        cell = rank if cell_of_rank is None else cell_of_rank[rank]
+        left &= pages_of_cell[cell]
+        places.append((bits, cell * width, doubts, rank))
     if not left:
         return []
     in_pages = _in_few_pages if left.bit_count() <= _FEW_PAGES else _in_many_pages
@@ -165,37 +171,37 @@ def slots_for_event(
 
 def _in_few_pages(places: Sequence[_Place], left: int, words: Words) -> list[int]:
     found: list[int] = []
-    while left:
-        lowest = left & -left
-        left ^= lowest
-        page = lowest.bit_length() - 1
+    for page in _bits(left):
         word = words.item(page)
-        for one, _, cell in places:
-            word &= one.bitmaps.words.item(cell, page)
+        for bits, start, _, _ in places:
+            word &= bits[start + page]
             if not word:
                 break
         else:
             found += [page * PAGE + bit for bit in _bits(word)]
-    doubtful = [(one.doubts, rank) for one, rank, _ in places if one.doubts is not None] if found else []
+    doubtful = [(doubts, rank) for _, _, doubts, rank in places if doubts is not None] if found else []
     return [slot for slot in found if all(doubts.accept_one(slot, rank) for doubts, rank in doubtful)]
 
 
 def _in_many_pages(places: Sequence[_Place], left: int, words: Words) -> list[int]:
-    pages = np.fromiter(_bits(left), np.int64)
+    pages = np.array(_bits(left), np.int64)
     found = words[pages]
-    for one, _, cell in places:
-        found &= one.bitmaps.words[cell][pages]
-    bits = bits_of(found)
-    slots = pages[bits // PAGE] * PAGE + bits % PAGE
-    for one, rank, _ in places:
-        if one.doubts is not None:
-            slots = slots[one.doubts.accept(slots, rank)]
+    for bits, start, _, _ in places:
+        found &= np.frombuffer(bits, np.uint64)[start + pages]
+    set_bits = bits_of(found)
+    slots = pages[set_bits // PAGE] * PAGE + set_bits % PAGE
+    for _, _, doubts, rank in places:
+        if doubts is not None:
+            slots = slots[doubts.accept(slots, rank)]
     numbers: list[int] = slots.tolist()
     return numbers
 
 
-def _bits(word: int) -> Iterator[int]:
+def _bits(word: int) -> list[int]:
+    """Return the numbers of the bits that are set, the lowest first."""
+    found: list[int] = []
     while word:
         lowest = word & -word
-        yield lowest.bit_length() - 1
+        found.append(lowest.bit_length() - 1)
         word ^= lowest
+    return found
