@@ -29,7 +29,7 @@ from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.credentials import SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.events import Instant
+from maia.events import INSTANT_MAX, Instant
 from maia.predicates import Predicate
 from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
@@ -250,20 +250,20 @@ class _Said:
 class RepeatedNotes:
     """What was noted lately, and how often it was left out since."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_said", "due_at")
 
     def __init__(self) -> None:
         """Begin with nothing noted."""
         self._said: OrderedDict[Hashable, _Said] = OrderedDict()
+        self.due_at: int = INSTANT_MAX
+        """When the first period ends."""
 
     def thinned(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Return effects without the lines that have been said, and with those that sum them up."""
         kept = [one for one in effects if type(one) is not Note or self._count(one, now)]
-        return [*kept, *self._ended(now)]
-
-    def is_due(self, now: Instant) -> bool:
-        """Say whether a period has ended."""
-        return bool(self._said) and next(iter(self._said.values())).until <= now
+        summed = self._ended(now)
+        self.due_at = next((said.until for said in self._said.values()), INSTANT_MAX)
+        return [*kept, *summed]
 
     def _count(self, note: Note, now: Instant) -> bool:
         kind, lines_max = _kind_of(note)
@@ -281,7 +281,7 @@ class RepeatedNotes:
 
     def _ended(self, now: Instant) -> list[Effect]:
         summed: list[Effect] = []
-        while self.is_due(now) or len(self._said) > _KINDS_MAX:
+        while self._said and (next(iter(self._said.values())).until <= now or len(self._said) > _KINDS_MAX):
             _, said = self._said.popitem(last=False)
             if said.left_out:
                 summed.append(Note(said.note.event, {**said.note.fields, "repeated": said.left_out}))

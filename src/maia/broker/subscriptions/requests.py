@@ -118,9 +118,10 @@ def _subscribed(
         cursor=cursor,
         requires=asked.requires,
     )
-    lacking = note_missing_keys(state, right, now) if before is None else []
+    is_sealed = state.types.sealing(event_type.type_id) is not None
+    lacking = note_missing_keys(state, right, now) if is_sealed and before is None else []
     placed = place_subscription(state, link, entry, before, now)
-    again, _ = dial_or_lack(state, event_type.type_id, now)
+    again = dial_or_lack(state, event_type.type_id, now)[0] if is_sealed else []
     told = _answered(state, link, entry, before, placed, now)
     accepted = [*met, *placed, *lacking, *again, *told]
     if cursor is None or not isinstance(message, SubscribeDurable):
@@ -357,7 +358,8 @@ def _met(
     state.to_keep += new
     effects: list[Effect] = []
     for one in (event_type, *event_type.super_types):
-        effects += type_met(state, one.type_id, new, now)
+        if state.types.sealing(one.type_id) is not None:
+            effects += type_met(state, one.type_id, new, now)
         if state.recording is not None:
             effects += want_to_record(state, one.type_id, now)
     return effects
@@ -384,9 +386,11 @@ def _answered(
         return [accepted, *cut, *warn(state, link, entry, now)]
 
     kind = right.event_type.type_id
-    if before is not None or key_lack(state, kind, now) is not None:
+    if before is not None:
         return answer(now)
     if state.types.sealing(kind) is not None:
+        if key_lack(state, kind, now) is not None:
+            return answer(now)
         await_keys(state, kind, now)  # from now on, whenever the client is answered
     return answer_when_known(state, entry, sent=placed, answer=answer, now=now)
 
