@@ -18,10 +18,10 @@ from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import await_keys, dial_or_lack, key_lack, warn
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
-from maia.broker.publication.delivery import check_ledger
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import (
     CursorTaken,
+    LedgerRequired,
     RefTaken,
     RequirementOnBlinded,
     StatementAwaited,
@@ -95,7 +95,7 @@ def _subscribed(
     now: Instant,
 ) -> list[Effect]:
     event_type, handed_over = _event_type(state, asked, message, now)
-    check_ledger(state, event_type)
+    _check_ledger(state, event_type)
     before = _renewed(link.subscriptions.get(message.id), event_type)
     request, pool = _question(state, link, asked, event_type, message)
     held = HeldRequest(message, asked)
@@ -138,6 +138,16 @@ def sent_elsewhere(state: BrokerState, link: Link, number: int, name: TypeName) 
     if address == settings.address:
         return []
     return [Send(link.id, encode(ServedElsewhere(number, address)))]
+
+
+def _check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
+    """Refuse a subscription whose deliveries would have to be on record, where there is no ledger."""
+    required = event_type.definition.ledger or state.types.requires_ledger(event_type.type_id)
+    if required and state.disclosures is None:
+        raise LedgerRequired(
+            f"the owner of `{event_type.name.name}` demands a record of every delivery, and this broker "
+            "keeps no ledger: use a broker that does"
+        )
 
 
 def _check_summary(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable) -> None:
