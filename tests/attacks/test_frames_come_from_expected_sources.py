@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from maia.broker.publication.expected_sources import PARTING_MAX, offer_ended
-from maia.broker.publication.retained_cache import FRAMES_MAX
+from maia.broker.publication.retained import FRAMES_MAX
 from maia.broker.refusals import FrameUnasked
 from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.settings import BrokerLimits

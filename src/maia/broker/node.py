@@ -349,11 +349,12 @@ class Broker:
             effects += subscribe_to_issuers(state, now)
         if state.impairments.changed:
             effects += warn_of_impairments(state, now)
-        if state.syncs.is_pending:
+        if state.syncs.next or state.syncs.not_received:
             effects += go_on_with_syncs(state, now)
-        if state.routes.is_changed:
+        routes = state.routes
+        if routes.is_changed or routes.is_sooner or routes.is_sent:
             schedule_upkeep(state, now)
-        is_to_be_thinned = state.repeated.is_due(now)
+        is_to_be_thinned = state.repeated.due_at <= now
         for effect in effects:
             if type(effect) is Count:
                 state.counters[effect.name] += effect.amount

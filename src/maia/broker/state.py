@@ -20,7 +20,7 @@ from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures
-from maia.broker.publication.retained_cache import Question, RetainedFrames
+from maia.broker.publication.retained import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes, new_routes

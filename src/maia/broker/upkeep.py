@@ -38,8 +38,7 @@ from maia.broker.sealed.key_events import answer_waiting, maintain_keys, next_ke
 from maia.broker.sealed.publication import send_cover
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.identities import expire_identity
-from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
-from maia.broker.sessions.links import Link, Role, Stage
+from maia.broker.sessions.links import Link, Role, Stage, ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_every_peer
 from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
 from maia.broker.subscriptions.route_sync import end_overdue_syncs
@@ -179,16 +178,23 @@ def recheck_everything(state: BrokerState, now: Instant) -> list[Effect]:
 
 
 def schedule_upkeep(state: BrokerState, now: Instant) -> None:
-    """Set the timer for the next thing that the broker has to do by itself."""
-    state.routes.is_changed = False
-    if state.keep_at is None:
-        state.keep_at = seconds_after(now, state.settings.lease_s)
-    slot = next_slot(state, now)
-    moments = (state.router.next_due(now), next_key_moment(state, now), slot, state.keep_at)
-    at = max(min(moment for moment in moments if moment is not None), just_after(now))
+    """Set the timer for the next thing that the broker has to do by itself, if what changed is due sooner.
+
+    Only what may have changed is asked: all the rest was asked when the timer was set.
+    """
+    routes = state.routes
+    if routes.is_changed:
+        if state.keep_at is None:
+            state.keep_at = seconds_after(now, state.settings.lease_s)
+        slot = next_slot(state, now)
+        moments = [state.router.next_due(now), next_key_moment(state, now), slot, state.keep_at]
+    else:
+        moments = [routes.replicate_at, routes.sealed_at, routes.book.next_due() if routes.is_sent else None]
+    routes.is_changed = routes.is_sooner = routes.is_sent = False
+    due = [max(moment, just_after(now)) for moment in moments if moment is not None]
     known = state.timers.moment_of(Upkeep())
-    if known is None or at < known or known <= now:
-        state.timers.reset(Upkeep(), at)
+    if due and (known is None or min(due) < known or known <= now):
+        state.timers.reset(Upkeep(), min(due))
 
 
 # ------------------------------------------------------------ links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.publication.retained_cache import FRAMES_MAX, RetainedFrame, RetainedFrames
+from maia.broker.publication.retained import FRAMES_MAX, RetainedFrame, RetainedFrames
 from maia.broker.publication.transit import Transit
 from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE

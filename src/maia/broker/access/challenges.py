@@ -14,8 +14,7 @@ from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.refusals import TooManyQuestions
-from maia.broker.sessions.link_checks import ask_to_look_at_link
-from maia.broker.sessions.links import Entry, Held, HeldEntry, HeldRequest, Link
+from maia.broker.sessions.links import Entry, Held, HeldEntry, HeldRequest, Link, ask_to_look_at_link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import schedule_recheck
 from maia.broker.timers import OneTimeAnswers

@@ -31,8 +31,10 @@ _CURE: Final = "issue one to `{broker}`, or connect to a broker that has one"
 def key_lack(state: BrokerState, type_id: bytes, now: Instant) -> NoKeys | KeyServerAway | None:
     """Return why this broker can neither seal nor open a type; None if it can, or may at any moment."""
     keys, broker = state.keys, state.principal
+    if state.types.sealing(type_id) is None or state.seals.has_begun(type_id, now):
+        return None
     rights = keys.opens_any(type_id)
-    if state.types.sealing(type_id) is None or state.seals.has_begun(type_id, now) or rights is None:
+    if rights is None:
         return None
     name = state.types.versions(type_id)[-1].name.name
     if not rights:

@@ -11,8 +11,14 @@ from __future__ import annotations
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.access.challenges import CONNECTING, challenge_entry, is_to_be_asked_again
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
-from maia.broker.sessions.links import Held, HeldEntry, HeldRequest, Link
+from maia.broker.sessions.links import (
+    Held,
+    HeldEntry,
+    HeldRequest,
+    Link,
+    ask_to_look_at_link,
+    next_look_at_right_to_connect,
+)
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.recheck import authorise_again
 from maia.broker.subscriptions.requests import decide_held

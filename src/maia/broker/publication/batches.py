@@ -20,8 +20,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type
-from maia.broker.publication.retained import remember_passing
-from maia.broker.publication.retained_cache import REMEMBERED, RetainedFrame
+from maia.broker.publication.retained import REMEMBERED, RetainedFrame, remember_passing
 from maia.broker.publication.transit import Transit, check_kinds
 from maia.broker.routing.aggregation import note_arrival
 from maia.broker.sealed.batches import is_ordinary, keys_for_events, opened_events

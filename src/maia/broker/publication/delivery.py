@@ -12,7 +12,6 @@ from maia.broker.subscriptions.local_subscribers import Members, Seen, summary_d
 from maia.broker.timers import ClosePeriods
 from maia.events import AttributeUid, Instant
 from maia.ledger.records import Summarised
-from maia.types import VerifiedType
 from maia.wire.effects import Count, Effect
 
 
@@ -68,16 +67,6 @@ def ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, 
     if ledger is None and required:
         return None, LedgerRequired("every delivery has to be on record, and this broker keeps no ledger")
     return (ledger if ledger is not None and (required or ledger.is_of_all_types) else None), None
-
-
-def check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
-    """Refuse a subscription whose deliveries would have to be on record, where there is no ledger."""
-    required = event_type.definition.ledger or state.types.requires_ledger(event_type.type_id)
-    if required and state.disclosures is None:
-        raise LedgerRequired(
-            f"the owner of `{event_type.name.name}` demands a record of every delivery, and this broker "
-            "keeps no ledger: use a broker that does"
-        )
 
 
 # ------------------------------------------------------------ summaries

@@ -26,8 +26,7 @@ from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold, project
 from maia.broker.publication.publisher_view import Shaped, SingleEvents
-from maia.broker.publication.retained import remember_own, remember_passing
-from maia.broker.publication.retained_cache import RetainedFrame
+from maia.broker.publication.retained import RetainedFrame, remember_own, remember_passing
 from maia.broker.publication.transit import Transit, from_carried, written_as
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
 from maia.broker.revocation.streams import receive_frame

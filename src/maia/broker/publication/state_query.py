@@ -18,8 +18,7 @@ from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.expected_sources import refuse_unasked
-from maia.broker.publication.retained import book_keys
-from maia.broker.publication.retained_cache import Client, Question, RetainedFrame, Shows
+from maia.broker.publication.retained import Client, Question, RetainedFrame, Shows, book_keys
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone

@@ -170,7 +170,8 @@ def _changed(state: BrokerState, heard: Heard, now: Instant) -> list[Effect]:
     if heard.problem is not None:
         odd = heard.problem
         effects.append(Note("statement", {"by": str(by), "code": odd.code, "why": odd.message}))
-    effects += state.keys.statement_heard(by, now)
+    if state.keys.has_managers:
+        effects += state.keys.statement_heard(by, now)
     issuer = tracker.issuers.get(by)
     if issuer is not None:
         _ask_to_look(state, issuer)

@@ -82,7 +82,7 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
     state.routes.mark_changed(now)
     state.retained.incomplete(type_id)
     effects = withdraw(state, type_id, keys)
-    for key in keys:
+    for key in keys if state.sealed.placed else ():
         effects += take_back_sealed(state, type_id, key)
     return effects
 

@@ -179,10 +179,10 @@ def route_messages(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
     effects: list[Effect] = []
     renewals: dict[tuple[int, bytes], bytes] = {}
     for tell in tells:
-        state.routes.is_changed = True
         link = state.routes.link_to(tell.hop)
         if link is None:
             continue
+        state.routes.is_sent = True
         if isinstance(tell, TellRenew):
             # Most neighbours were sent the same, so most renewals are the same bytes.
             same = (tell.entries, tell.digest)

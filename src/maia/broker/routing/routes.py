@@ -131,7 +131,11 @@ class Routes:
     sealed_at: Instant | None = None
     """When something is to be sealed or opened anew."""
     is_changed: bool = False
-    """Something changed since the next upkeep was scheduled."""
+    """Anything may be due at another moment than when the next upkeep was scheduled."""
+    is_sooner: bool = False
+    """Replicas or what is sealed anew are due sooner than that."""
+    is_sent: bool = False
+    """A neighbour was sent something, which has to be renewed in time."""
 
     @property
     def overlay(self) -> Overlay:
@@ -157,16 +161,14 @@ class Routes:
 
     def mark_changed(self, now: Instant) -> None:
         """Take note that the book or the overlay changed, and that the replicas have to follow soon."""
-        self.is_changed = True
         soon = Instant(now + _REPLICATE_AFTER_US)
         if self.replicate_at is None or self.replicate_at > soon:
-            self.replicate_at = soon
+            self.replicate_at, self.is_sooner = soon, True
 
     def schedule_rekeying(self, at: Instant) -> None:
         """Have what is pending sealed and opened anew at this moment or before."""
-        self.is_changed = True
         if self.sealed_at is None or self.sealed_at > at:
-            self.sealed_at = at
+            self.sealed_at, self.is_sooner = at, True
 
     def next_look(self, now: Instant) -> Instant | None:
         """Return when routing has something to do by itself."""

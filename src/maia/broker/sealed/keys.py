@@ -165,6 +165,7 @@ class KeyRequests:
         "_tester",
         "_types",
         "challenges",
+        "has_managers",
         "is_touched",
         "member",
         "refused",
@@ -196,6 +197,8 @@ class KeyRequests:
         """Types whose manager has said no, and its code: nothing of them waits for a key."""
         self.challenges: list[Challenged] = []
         """What managers want to have vouched for, and was not asked for yet."""
+        self.has_managers = False
+        """Whether keys were ever asked for: if not, there is no key manager to speak to."""
         self.is_touched = False
         """Whether a certificate of this broker counts no more, or again, and the keys do not know yet."""
         self._found: dict[bytes, tuple[MembershipState, int]] = {}
@@ -226,6 +229,7 @@ class KeyRequests:
         self._found[type_id] = (found, len(versions))
         if not found.groups:
             return []
+        self.has_managers = True
         asked = self.member.need(claim.versions, now)
         if not asked and known is not None and found.groups - known[0].groups:
             asked = self.member.missing(type_id, now)  # another group has opened

@@ -197,6 +197,7 @@ def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> li
             continue
         before = state.sealed.offered.get(offered)
         state.sealed.offered[offered] = epoch
+        state.routes.is_changed = True  # a covered type has slots from now on
         key = book_key_of_sealed(name)
         tells += book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
         if before is not None and before != epoch:
@@ -359,8 +360,6 @@ def _understood_anew(
 
 def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: Instant) -> list[Effect]:
     """Look for the keys of a sealed type; if a version of it is `new` here, what was said in clear ends."""
-    if state.types.sealing(type_id) is None:
-        return []
     looked = state.keys.look_for(type_id, now)
     if looked or new:
         state.routes.is_changed = True

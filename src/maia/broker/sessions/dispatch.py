@@ -46,8 +46,7 @@ from maia.broker.sessions.identities import (
     receive_identity_of_broker,
     show,
 )
-from maia.broker.sessions.link_checks import read_later
-from maia.broker.sessions.links import Link, Role
+from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe

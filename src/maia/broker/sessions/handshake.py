@@ -21,8 +21,15 @@ from maia.broker.sessions.identities import (
     receive_identity_before_welcome,
     session_limits,
 )
-from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
-from maia.broker.sessions.links import Held, Link, Role, Stage
+from maia.broker.sessions.links import (
+    Held,
+    Link,
+    Role,
+    Stage,
+    ask_to_look_at_link,
+    next_look_at_right_to_connect,
+    read_later,
+)
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action

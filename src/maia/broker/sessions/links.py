@@ -1,10 +1,8 @@
-"""Who is at the other end of each link, and what stands there on whose rights?
+"""Which peer is at the other end of each link, what is registered there, and when is the link checked?
 
-Everything that a client was granted hangs on its link: a reference means
-nothing on any other link, so knowing somebody's reference is worth nothing
+Everything that a client was granted belongs to its link: a reference means
+nothing on any other link, so knowing another client's reference is worth nothing
 (A13, A69), and a closed link takes everything with it.
-
-Which log lines would say the same again and again?
 
 A peer that is refused can ask as often as it likes, and a stranger that is
 sent away can come back. The log of the broker has a line for the first of
@@ -18,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -27,15 +25,20 @@ from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper, SingleEvents
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
+from maia.broker.timers import CheckLink
 from maia.credentials import SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.events import Instant
+from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
 from maia.predicates import Predicate
 from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
-from maia.wire.effects import Effect, LinkId, Note
+from maia.wire.effects import Count, Effect, LinkId, Note, ReadLater
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
+
+if TYPE_CHECKING:
+    from maia.broker.state import BrokerState
+
 
 __all__ = [
     "Advertisement",
@@ -264,20 +267,20 @@ class _Said:
 class RepeatedNotes:
     """What was noted lately, and how often it was left out since."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_said", "due_at")
 
     def __init__(self) -> None:
         """Begin with nothing noted."""
         self._said: OrderedDict[Hashable, _Said] = OrderedDict()
+        self.due_at: int = INSTANT_MAX
+        """When the first period ends."""
 
     def thinned(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Return effects without the lines that have been said, and with those that sum them up."""
         kept = [one for one in effects if type(one) is not Note or self._count(one, now)]
-        return [*kept, *self._ended(now)]
-
-    def is_due(self, now: Instant) -> bool:
-        """Say whether a period has ended."""
-        return bool(self._said) and next(iter(self._said.values())).until <= now
+        summed = self._ended(now)
+        self.due_at = next((said.until for said in self._said.values()), INSTANT_MAX)
+        return [*kept, *summed]
 
     def _count(self, note: Note, now: Instant) -> bool:
         kind, lines_max = _kind_of(note)
@@ -295,7 +298,7 @@ class RepeatedNotes:
 
     def _ended(self, now: Instant) -> list[Effect]:
         summed: list[Effect] = []
-        while self.is_due(now) or len(self._said) > _KINDS_MAX:
+        while self._said and (next(iter(self._said.values())).until <= now or len(self._said) > _KINDS_MAX):
             _, said = self._said.popitem(last=False)
             if said.left_out:
                 summed.append(Note(said.note.event, {**said.note.fields, "repeated": said.left_out}))
@@ -310,3 +313,34 @@ def _kind_of(note: Note) -> tuple[Hashable, int]:
     if note.event in {"closing", "disconnected"} and fields.get("role") == Role.UNKNOWN.value:
         return (note.event, fields.get("code")), _LINES_OF_STRANGERS
     return None, 0
+
+
+_HOUR_S: Final = 3600
+_READ_LATER_S: Final = 10
+"""How long a broker that owes work is not read at most: a message that has begun must end in time."""
+
+
+def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:
+    """Have a link looked at, or not at all; an earlier wish is forgotten."""
+    state.timers.reset(CheckLink(link.id), at)
+
+
+def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
+    """Return when the right to connect of a peer has to be asked about again.
+
+    Within the hour, so that links that came and went leave no wishes behind for years.
+    """
+    if link.connect is None or link.connect.stable.not_after is None:
+        return None
+    ends = min(just_after(link.connect.stable.not_after), seconds_after(now, _HOUR_S))
+    vouched = link.connect.vouched
+    return ends if vouched is None or vouched.ask_at <= now else min(ends, vouched.ask_at)
+
+
+def read_later(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Read nothing more from a broker that has caused more work than its share, until that is paid (A87)."""
+    paid_at = state.broker_quota.paid_at(link.peer, now)
+    if paid_at is None:
+        return []
+    until = min(paid_at, seconds_after(now, _READ_LATER_S))
+    return [ReadLater(link.id, until), Count("maia_links_slowed_total")]

@@ -18,10 +18,10 @@ from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import await_keys, dial_or_lack, key_lack, warn
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
-from maia.broker.publication.delivery import check_ledger
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import (
     CursorTaken,
+    LedgerRequired,
     RefTaken,
     RequirementOnBlinded,
     StatementAwaited,
@@ -95,7 +95,7 @@ def _subscribed(
     now: Instant,
 ) -> list[Effect]:
     event_type, handed_over = _event_type(state, asked, message, now)
-    check_ledger(state, event_type)
+    _check_ledger(state, event_type)
     before = _renewed(link.subscriptions.get(message.id), event_type)
     request, pool = _question(state, link, asked, event_type, message)
     held = HeldRequest(message, asked)
@@ -119,9 +119,10 @@ def _subscribed(
         cursor=cursor,
         requires=asked.requires,
     )
-    lacking = note_missing_keys(state, right, now) if before is None else []
+    is_sealed = state.types.sealing(event_type.type_id) is not None
+    lacking = note_missing_keys(state, right, now) if is_sealed and before is None else []
     placed = place_subscription(state, link, entry, before, now)
-    again, _ = dial_or_lack(state, event_type.type_id, now)
+    again = dial_or_lack(state, event_type.type_id, now)[0] if is_sealed else []
     told = _answered(state, link, entry, before, placed, now)
     accepted = [*met, *placed, *lacking, *again, *told]
     if cursor is None or not isinstance(message, SubscribeDurable):
@@ -138,6 +139,16 @@ def sent_elsewhere(state: BrokerState, link: Link, number: int, name: TypeName) 
     if address == settings.address:
         return []
     return [Send(link.id, encode(ServedElsewhere(number, address)))]
+
+
+def _check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
+    """Refuse a subscription whose deliveries would have to be on record, where there is no ledger."""
+    required = event_type.definition.ledger or state.types.requires_ledger(event_type.type_id)
+    if required and state.disclosures is None:
+        raise LedgerRequired(
+            f"the owner of `{event_type.name.name}` demands a record of every delivery, and this broker "
+            "keeps no ledger: use a broker that does"
+        )
 
 
 def _check_summary(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable) -> None:
@@ -358,7 +369,8 @@ def _met(
     state.to_keep += new
     effects: list[Effect] = []
     for one in (event_type, *event_type.super_types):
-        effects += type_met(state, one.type_id, new, now)
+        if state.types.sealing(one.type_id) is not None:
+            effects += type_met(state, one.type_id, new, now)
         if state.recording is not None:
             effects += want_to_record(state, one.type_id, now)
     return effects
@@ -385,9 +397,11 @@ def _answered(
         return [accepted, *cut, *warn(state, link, entry, now)]
 
     kind = right.event_type.type_id
-    if before is not None or key_lack(state, kind, now) is not None:
+    if before is not None:
         return answer(now)
     if state.types.sealing(kind) is not None:
+        if key_lack(state, kind, now) is not None:
+            return answer(now)
         await_keys(state, kind, now)  # from now on, whenever the client is answered
     return answer_when_known(state, entry, sent=placed, answer=answer, now=now)
 

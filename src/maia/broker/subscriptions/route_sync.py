@@ -75,11 +75,6 @@ class RouteSyncs:
     """Rounds that all neighbours have answered, about what has not arrived at this broker itself."""
     finished: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_FINISHED_REMEMBERED))
 
-    @property
-    def is_pending(self) -> bool:
-        """Return whether something may go on after any input."""
-        return bool(self.next or self.not_received)
-
     def is_under_way(self, about: _About) -> bool:
         """Say whether a round about one of these types has not ended, or has not begun."""
         others = (*self.next, *(one.about for one in self.rounds.values() if one.about is not None))

@@ -1,0 +1,85 @@
+"""A broker asks only what has changed when something is due: the moment is as if it had asked everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker.node import Broker
+from maia.broker.sealed.key_events import next_key_moment
+from maia.broker.state import just_after
+from maia.broker.timers import Upkeep
+from maia.broker.upkeep import next_slot
+from maia.testing.simulation import Trouble, Troublemaker
+from maia.types import Cover
+from support.blinded_net import BlindedNet
+from support.sealed_publications import camera_and_reader
+from support.simulated_city import LEASE_S, City
+
+
+@pytest.fixture(autouse=True)
+def asked_everything(monkeypatch):
+    """After every turn of every broker: nothing is due before the moment for which upkeep is scheduled."""
+    completed, turns = Broker._completed, []
+
+    def checked(broker, effects, now):
+        effects = completed(broker, effects, now)
+        state = broker._state
+        scheduled = state.timers.moment_of(Upkeep())
+        due = {
+            "routes": state.router.next_due(now),
+            "keys": next_key_moment(state, now),
+            "slot": next_slot(state, now),
+            "keep": state.keep_at,
+        }
+        late = {
+            part: at - now
+            for part, at in due.items()
+            if at is not None and (scheduled is None or max(at, just_after(now)) < scheduled)
+        }
+        assert state.is_draining or not late, (
+            f"upkeep is scheduled for {scheduled}, and at {now} due in {late}"
+        )
+        turns.append(now)
+        return effects
+
+    monkeypatch.setattr(Broker, "_completed", checked)
+    yield
+    assert turns
+
+
+def test_while_brokers_crash_and_are_cut_off_from_each_other():
+    city = City(48113, brokers=3)
+    city.populate()
+    city.settle()
+    maker = Troublemaker(city.network, city.brokers, Trouble())
+    maker.begin()
+    for _ in range(40):
+        for camera in city.cameras:
+            city.sees(camera)
+        city.network.run_for(1)
+    maker.end()
+    city.settle()
+    assert maker.made
+
+
+def test_when_brokers_without_clients_get_their_first():
+    """A neighbour that was sent nothing gets no renewals: from the first interest on it does."""
+    city = City(48113, brokers=2)
+    city.network.run_for(3 * LEASE_S)
+    camera = city.camera("camera", "Soho", via=[0])
+    city.office("office", via=[1])
+    city.settle()
+    city.sees(camera)
+
+
+def test_while_a_covered_type_gets_and_loses_its_publisher():
+    net = BlindedNet(cover=Cover(100, 1024))
+    camera, _ = camera_and_reader(net)
+    net.advance(1)
+    camera.unadvertise(1)
+    net.advance(1)
+    camera.advertise(ref=1)
+    net.advance(1)
+    for running in (net.ccs, net.met):
+        net.bring(running, 1, 2)
+    net.advance(1)
