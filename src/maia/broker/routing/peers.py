@@ -226,6 +226,7 @@ def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], now: In
             offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
         # Another broker said it, so it is not on this one's account.
         entries = tuple(replace(entry, size=0) for entry in entries)
+        state.routes.mark_changed(now)
         effects += route_messages(state, book.adopt(node, type_id, entries, offers=replica.offers, now=now))
     return effects
 

@@ -74,12 +74,14 @@ def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
     # What would be due soon goes along, so that a broker wakes once for several things.
     soon = now + state.settings.lease_s * 1_000_000 // 12
     if routes.replicate_at is not None and routes.replicate_at <= soon:
-        routes.replicate_at = Instant(now + state.settings.lease_s * 1_000_000 // 3)
         own = routes.membership.own.node
         linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
         closest = sorted(linked, key=lambda node: (distance(node, own), node))[:REPLICAS]
         for tell in routes.replicas.due(closest, now):
             effects += _given(state, tell)
+        # A broker with nothing to give is not woken for it: whatever changes that marks it.
+        again = Instant(now + state.settings.lease_s * 1_000_000 // 3)
+        routes.replicate_at = None if routes.replicas.is_idle else again
     return effects
 
 

@@ -148,7 +148,9 @@ class OverlayMembership:
 
     def wake_at(self, now: int) -> int | None:
         """Return when `tick` wants to be called, in microseconds."""
-        asks = [until for _, until in self._asking.values()]
+        # A settled node waits for no answer: a question that none comes to is given up at the next refresh.
+        is_settled = self._joined and self.overlay.leaf_set <= self._asked and not self.candidates_waiting
+        asks = [] if is_settled else [until for _, until in self._asking.values()]
         seeds = () if len(self.overlay) else self._seeds
         moments = (self._refresh_at, min(asks, default=None), self._candidates.next_moment(now, also=seeds))
         return min((moment for moment in moments if moment is not None), default=None)

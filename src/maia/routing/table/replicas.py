@@ -77,10 +77,12 @@ _Place: TypeAlias = tuple[TypeId, Hop]
 class ReplicaSender:
     """What each leaf was given of the types whose rendezvous node this broker is."""
 
-    __slots__ = ("_book", "_given", "_given_at", "_repeat_us")
+    __slots__ = ("_book", "_given", "_given_at", "_repeat_us", "is_idle")
 
     def __init__(self, book: RoutingTable, *, repeat_us: int) -> None:
         """Watch over a book; everything is repeated every `repeat_us`, which is less than the lease."""
+        self.is_idle = True
+        """Whether there was nothing to give when this was last asked, nor anything to withdraw."""
         self._book = book
         self._repeat_us = repeat_us
         self._given: dict[Hop, dict[_Place, int]] = {}
@@ -91,6 +93,7 @@ class ReplicaSender:
         self._given = {leaf: given for leaf, given in self._given.items() if leaf in leaves}
         self._given_at = {leaf: at for leaf, at in self._given_at.items() if leaf in leaves}
         current = self._versions()
+        self.is_idle = not current and not any(self._given.values())
         return [tell for leaf in leaves for tell in self._for_leaf(leaf, current, now)]
 
     def _for_leaf(self, leaf: Hop, current: dict[_Place, int], now: Instant) -> list[TellReplica]:
