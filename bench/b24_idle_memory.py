@@ -11,15 +11,22 @@ means a certificate of its own behind each subscription, verified and cached.
 A subscription of ours has a filter over two attributes that no other has, so
 nothing is shared that would not be in real life. A broker with a neighbour also
 keeps what it announces to it, and which filters cover which. A peer's subscription
-is to a topic of its own.
+is to a topic of its own. `python bench/b24_idle_memory.py` prints a census: which lines
+of the code hold how many bytes of a subscription, and of one with a capability of its own.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from harness import Benchmark, Case, Figure, NotMeasured, at_most
@@ -158,6 +165,52 @@ def _own_filter(world: World, number: int) -> Predicate:
     return world.filter(f'camera == "camera-{number}" and speed > {20 + number % 80}')
 
 
+# ---------------------------------------------------------------- where the bytes are
+
+TRACED = """
+import gc, os, signal, sys, tracemalloc
+def dump(*_):
+    gc.collect()
+    tracemalloc.take_snapshot().dump(os.environ["MAIA_BENCH_CENSUS"] + ".new")
+    os.rename(os.environ["MAIA_BENCH_CENSUS"] + ".new", os.environ["MAIA_BENCH_CENSUS"])
+signal.signal(signal.SIGUSR1, dump)
+tracemalloc.start()
+sys.argv[0] = "maia"
+from maia.cli.main import main
+main()
+"""
+"""A broker that writes down where its memory was taken, whenever it is asked."""
+
+
+def census(number: int, *, own_rights: bool) -> Iterator[tuple[float, str]]:
+    """Yield the bytes of each subscription that each line of the code has taken and holds, the most first."""
+    world = new_world()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "census"
+        os.environ["MAIA_BENCH_CENSUS"] = str(file)
+        with broker_process(world, runs=("-c", TRACED), **LIMITS) as broker:
+            clients = _subscribed(world, broker, range(number // THERE_BEFORE), own_rights=own_rights)
+            before = _snapshot(broker.pid, file)
+            more = range(number // THERE_BEFORE, number // THERE_BEFORE + number)
+            clients += _subscribed(world, broker, more, own_rights=own_rights)
+            after = _snapshot(broker.pid, file)
+            for one in clients:
+                one.close()
+    for line in after.compare_to(before, "lineno"):
+        where = line.traceback[0]
+        yield line.size_diff / number, f"{where.filename.rpartition('/src/')[2]}:{where.lineno}"
+
+
+def _snapshot(pid: int, file: Path) -> tracemalloc.Snapshot:
+    file.unlink(missing_ok=True)
+    os.kill(pid, signal.SIGUSR1)
+    for _ in range(1000):
+        if file.exists():
+            return tracemalloc.Snapshot.load(str(file))
+        time.sleep(0.1)
+    raise AssertionError("the broker has not written down where its memory was taken")
+
+
 BENCH = Benchmark(
     number=24,
     name="idle-memory",
@@ -165,3 +218,9 @@ BENCH = Benchmark(
     cases=cases,
     peer_lacks="a peer's connection has no verified principal; plain ones hold no TLS state",
 )
+
+if __name__ == "__main__":
+    for own in (False, True):
+        print("bytes a subscription" + (" with a capability of its own" if own else ""))
+        for size, where in islice(census(10_000, own_rights=own), 24):
+            print(f"{size:8.0f}  {where}")

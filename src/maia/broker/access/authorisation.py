@@ -277,7 +277,8 @@ class ChainSearch:
         ):
             about = request.principal, request.action, request.resource, request.event_type
             terms = Terms(*about, epoch, remote, is_rated, vouched, decision.limit, is_selected)
-            known.put(asked, terms)
+            if request.event_type is not None:  # of rights to connect, each principal has one
+                known.put(asked, terms)
         basis = self.basis
         if basis is None or (basis.terms, basis.stable, basis.view) != (terms, decision.stable, view):
             missed = self.watched[len(self.used) :]

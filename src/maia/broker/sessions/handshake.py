@@ -33,6 +33,7 @@ from maia.broker.sessions.links import (
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
+from maia.credentials.encoding.certificates import pack
 from maia.credentials.validity.one_time import VouchedFor
 from maia.events import Instant
 from maia.policy import GrantStale, Request
@@ -112,6 +113,9 @@ class BrokerSessions(Endpoint[Link]):
         except GrantStale as problem:
             raise StatementAwaited(problem.message) from problem
         state.statements.dependencies.note(link.id, link.connect.watched)
+        for signed in link.connect.used:
+            if signed.certificate.subject == link.peer:  # what leads to others too stays at hand
+                pack(signed)
         link.role = Role.CLIENT if link.address is None else Role.BROKER
         if link.role is not Role.BROKER:
             return []

@@ -380,8 +380,9 @@ def pack(signed: SignedCertificate) -> None:
     """Keep a certificate in a third of the memory, for one that is held for long and rarely asked.
 
     Its bytes are kept, less those that it shares with others. What it says is read again when it is asked.
+    One that demands tests stays as it is: with each statement of a tester, all that demand it are asked.
     """
-    if signed.frame is not None or not signed.is_as_signed:
+    if signed.frame is not None or not signed.is_as_signed or signed.certificate.validity.tests:
         return
     body = signed.body
     subject_at = body.find(_SUBJECT) + len(_SUBJECT)
