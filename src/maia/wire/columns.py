@@ -24,7 +24,7 @@ goes on from there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -377,10 +377,6 @@ class Layout:
     """Which other columns can hold values that decode and are none."""
     single: msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]
     """Reads the columns of one event."""
-
-    def frame_of_one(self, event: Mapping[AttributeUid, Value]) -> Frame:
-        """Return an event with these columns as a frame."""
-        return Frame(1, {uid: Column(kind, (event[uid],)) for uid, kind in self.kinds.items()})
 
 
 _uid_and_kind: Final = attrgetter("uid", "kind")

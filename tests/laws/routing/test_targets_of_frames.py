@@ -47,5 +47,7 @@ def test_each_row_goes_where_it_would_go_alone(
     found = book.targets_of_frame(TYPE, from_hop, frame_of(rows, KINDS))
     for row, event in enumerate(rows):
         assert {hop for hop, wanted in found.items() if row in wanted} == plain.targets(TYPE, from_hop, event)
+        alone = book.targets_of_frame(TYPE, from_hop, frame_of([event], KINDS))
+        assert list(alone) == list(book.targets(TYPE, from_hop, event))  # also in its order
     assert all(wanted == sorted(set(wanted)) and wanted for wanted in found.values())
     assert from_hop == LOCAL or from_hop not in found

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.errors import MaiaError
-from maia.events import Instant, Kind
+from maia.events import Column as Values
+from maia.events import Frame, Instant, Kind
 from maia.wire.columns import (
     _read_one_by_one,
     columns_to_frame,
@@ -63,7 +64,10 @@ def _alone(columns: list[Column]) -> object:
     """Return an event as it is read alone; None if it is not."""
     layout = layout_of(layout_key(columns))
     event = None if layout is None else single_event(columns, layout)
-    return None if event is None else _outcome(lambda _, __: layout.frame_of_one(event), columns, 1)
+    if event is None:
+        return None
+    frame = Frame(1, {uid: Values(kind, (event[uid],)) for uid, kind in layout.kinds.items()})
+    return _outcome(lambda _, __: frame, columns, 1)
 
 
 def _read_slowly(columns: list[Column], rows: int):

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.impairment import dial_or_lack
 from maia.broker.publication.authors import attached, check_signature
 from maia.broker.publication.delivery import deliver
@@ -31,7 +32,7 @@ from maia.broker.publication.transit import Transit, from_carried, written_as
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
 from maia.broker.revocation.streams import receive_frame
 from maia.broker.routing.aggregation import note_arrival
-from maia.broker.routing.interests import forward
+from maia.broker.routing.interests import forward, forward_single
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link, Projection
@@ -361,11 +362,10 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
         effects.append(Count("maia_late_frames_total"))
     elif readers:
         effects = _deliveries_of_one(readers, message, event, publisher, stream)
+    carried = Carried(type_id, publisher, stream, sequence, message.published_at, 1, [], columns)
     if state.routes.book.is_wanted(type_id):
-        frame, written = layout.frame_of_one(event), written_as(columns)
-        whole = Transit(type_id, link.peer, stream, sequence, message.published_at, frame, written=written)
-        effects += forward(state, whole, source=None)
-    state.rest.append(Rest(link.id, partial(_answered, state, link, message, entry, plan, now)))
+        effects += forward_single(state, carried, event, source=None)
+    state.rest.append(Rest(link.id, partial(_answered, state, link, message, carried, right, now)))
     return effects
 
 
@@ -404,7 +404,7 @@ def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant)
     event, publisher, stream = single_event(columns, layout), message.publisher, message.stream
     if event is None or not types.knows(type_id) or not state.routes.is_current(link.id):
         return None
-    principal = principal_from_bytes(publisher)
+    principal_from_bytes(publisher)  # raises for what is no key
     audience = state.audiences.get(type_id)
     readers = [] if audience is None else audience.readers_of(event)
     if readers is None or not state.router.expects(link, type_id, now):
@@ -419,21 +419,16 @@ def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant)
         readers = []
     elif readers:
         effects = _deliveries_of_one(readers, message, event, publisher, stream)
-    further: list[Effect] = []
-    if state.routes.book.is_wanted(type_id):
-        whose, frame = (type_id, principal, stream), layout.frame_of_one(event)
-        whole = Transit(*whose, message.sequence, message.published_at, frame, written=written_as(columns))
-        further = forward(state, whole, source=link.id)
+    is_wanted = state.routes.book.is_wanted(type_id)
+    further = forward_single(state, message, event, source=link.id) if is_wanted else []
     taken = int(bool(readers or further))
     return [*effects, *further, *note_arrival(state, link, message, rows=1, taken=taken)]
 
 
 def _answered(
-    state: BrokerState, link: Link, message: Publish, entry: Advertisement, plan: SingleEvents, now: Instant
+    state: BrokerState, link: Link, message: Publish, carried: Carried, right: Authorisation, now: Instant
 ) -> list[Effect]:
     """Remember an event that was taken on, and answer its publisher."""
-    type_id, number, moment = plan.event_type.type_id, message.sequence, message.published_at
-    carried = Carried(type_id, link.peer.key, entry.stream, number, moment, 1, [], message.columns)
-    state.retained.remember(RetainedFrame(carried, now, LOCAL, plan.right))
-    published = Published(message.ref, number, 0)
+    state.retained.remember(RetainedFrame(carried, now, LOCAL, right))
+    published = Published(message.ref, message.sequence, 0)
     return [Send(link.id, encode_known(published)), Count("maia_rows_published_total", 1)]

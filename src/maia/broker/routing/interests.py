@@ -44,14 +44,14 @@ from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES, Subscri
 from maia.broker.timers import Statements
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, Event, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import LOCAL, RouteEntry, book_key_of_sealed, type_of_book_key
 from maia.routing.table.interests import digest_of_filter, mark_of_interest, mark_of_offer
 from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
-from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
+from maia.wire.messages import Carried, Interest, Offer, Renew, Resync, Wanted
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request, without_filter
 
 _OFFER = b"offer"
@@ -145,6 +145,22 @@ def forward(
         state.routes.spill.of(link).sent_bytes += len(data)
         if taken is not None:
             taken.update(rows)
+    return effects
+
+
+def forward_single(
+    state: BrokerState, message: Carried, event: Event, *, source: LinkId | None
+) -> list[Effect]:
+    """Send an event as `forward` does, where the filters of neighbours alone decide who gets it."""
+    routes, data = state.routes, b""
+    came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+    effects: list[Effect] = []
+    for node in routes.book.targets(message.type_id, came_from, event):
+        link = routes.link_to(node)
+        if link is not None:
+            data = data or encode_known(message)
+            effects.append(Send(link, data))
+            routes.spill.of(link).sent_bytes += len(data)
     return effects
 
 

@@ -616,6 +616,7 @@ def _mapped(uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, co
     free = np.ones(count, np.bool_)
     free[spans.slots] = False
     made = Bitmaps.of(spans, cell_of_rank, cells=used, free=free)
-    pages = [number_of(row) for row in made.pages]
+    same: dict[int, int] = {}
+    pages = [same.setdefault(number, number) for number in map(number_of, made.pages)]  # most are equal
     in_one_place = (*ranks.of_close_ints(), made.cell_of_rank, pages, made.bits)
     return MappedAttribute(uid, ranks, made, doubts, *in_one_place)

@@ -18,7 +18,7 @@ is known: that is the routing book's own work (`table/routing_table.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Set
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -49,7 +49,7 @@ class ReadableBook:
 
     # ------------------------------------------------------------ publications
 
-    def targets(self, type_id: TypeId, from_hop: Hop, event: Event) -> set[Hop]:
+    def targets(self, type_id: TypeId, from_hop: Hop, event: Event) -> Set[Hop]:
         """Return the hops that want an event, and never the neighbour from which it came."""
         targets = self._targets.get(type_id)
         return set() if targets is None else targets.of_event(event, from_hop=from_hop)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TypeAlias, cast
 
 from maia.events import AttributeUid, Event, Frame
@@ -93,10 +93,14 @@ class Targets:
         """Return whether a neighbour wants less than everything, also where its filter is sealed."""
         return self._less > 0
 
-    def of_event(self, event: Event, *, from_hop: Hop) -> set[Hop]:
-        """Return the hops that want an event, and never the neighbour from which it came."""
-        found = {_hop_of(match) for match in (*self._everything, *self._matcher.match(event))}
-        return found if from_hop == LOCAL else found - {from_hop}
+    def of_event(self, event: Event, *, from_hop: Hop) -> Set[Hop]:
+        """Return the hops that want an event, in the order of `of_frame`, and never where it came from."""
+        found = {hop: None for hop, _ in self._everything}
+        if self._filters:
+            found |= {_hop_of(match): None for match in self._matcher.match(event)}
+        if from_hop != LOCAL:
+            found.pop(from_hop, None)
+        return found.keys()
 
     def of_frame(
         self, frame: Frame, *, from_hop: Hop, missing: Collection[AttributeUid] = ()
