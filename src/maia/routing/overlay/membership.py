@@ -245,9 +245,7 @@ class OverlayMembership:
 
     def _advance(self, now: int) -> list[Step]:
         """Ask every leaf once, try the candidates that would be kept, and see whether we are done."""
-        steps: list[Step] = []
-        for seed in () if len(self.overlay) else self._seeds:
-            steps += self._connect(seed, now)
+        steps = [] if len(self.overlay) else self._dial_seeds(now)
         for leaf in sorted(self.overlay.leaf_set - self._linked.keys()):
             steps += self._connect(self._contacts[leaf].address, now)
         unasked = self.overlay.leaf_set - self._asked
@@ -288,6 +286,9 @@ class OverlayMembership:
             return []
         self._candidates.dial(address, now)
         return [Connect(address)]
+
+    def _dial_seeds(self, now: int) -> list[Step]:
+        return [step for seed in self._seeds for step in self._connect(seed, now)]
 
     # ------------------------------------------------------------ upkeep
 
