@@ -149,7 +149,7 @@ def _frame(world: World, row: Row, number: int) -> bytes:
 
 
 def _subscribe(name: str, *, covered: bool) -> Walk:
-    """Follow a subscription from its client to its broker, and to the publisher's unless another covers it."""
+    """Follow a subscription to the broker of its client, and to the publisher's unless another covers it."""
     world = world_of(3, None)
     town = Town(world, filter=ALWAYS if covered else world.filter('attribute0 == "b"'))
     right = town.world.type_right(town.world.key("reader").principal, Action.SUBSCRIBE)

@@ -315,7 +315,8 @@ class Broker:
 
     def _said(self, link: Link, message: Message | Established, now: Instant, size: int) -> list[Effect]:
         if isinstance(message, Bye):
-            return self._heard_bye(link, message, now)
+            fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}
+            return [Note("bye", fields), Close(link.id, message.code), *forget_link(self._state, link, now)]
         if isinstance(message, Established):
             return self._sessions.ready(link, now)
         return answer(self._state, link, message, now, size)
@@ -325,10 +326,6 @@ class Broker:
         forget_frames(problem)
         refused = Count("maia_links_refused_total", labels={"code": problem.code})
         return [refused, *close_link(self._state, link, problem, now)]
-
-    def _heard_bye(self, link: Link, message: Bye, now: Instant) -> list[Effect]:
-        fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}
-        return [Note("bye", fields), Close(link.id, message.code), *forget_link(self._state, link, now)]
 
     def _closed(self, link: Link | None, now: Instant) -> list[Effect]:
         """Take back what hung on a link, which is known until then: one thing may stand for another."""

@@ -316,7 +316,10 @@ class OwnParts:
                 if is_of_sealed(key):
                     sealed[key, entry.id] = self._sealed_part(key, entry)
                 else:
-                    interests[part_to_bytes(_interest_part(key, entry, proof_of(state, entry.baggage)))] = key
+                    proof = proof_of(state, entry.baggage)
+                    shown = PartProof(proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
+                    part = InterestPart(key, filter_to_bytes(entry.predicate), [shown])
+                    interests[part_to_bytes(part)] = key
         self._sealed = sealed
         parts = [part_to_bytes(ConnectPart(state.own_credentials[:_CREDENTIALS_MAX]))]
         parts += [*interests, *(part for _, part in sealed.values())]
@@ -334,11 +337,6 @@ class OwnParts:
             return known
         part = SealedInterestPart(type_of_book_key(key), sealed_wanted_of(self._state, key, entry))
         return same, part_to_bytes(part)
-
-
-def _interest_part(type_id: TypeId, entry: RouteEntry, proof: Proof) -> InterestPart:
-    shown = PartProof(proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
-    return InterestPart(type_id, filter_to_bytes(entry.predicate), [shown])
 
 
 def entries_of_part(

@@ -150,7 +150,9 @@ class BlindedIds:
         """Return a publication, or cover, as this broker sends it under an id: by itself, at this moment."""
         rows, kept = (1, ()) if inner is None else (inner.frame.rows, inner.kept)
         fill = 0 if cover is None else _fill(inner, cover)
-        inside = None if inner is None else _inside(inner)
+        inside = None
+        if inner is not None:
+            inside = Inside(inner.publisher, inner.stream, inner.sequence, Instant(inner.published_at))
         sealed = {} if inner is None else dict(inner.frame.columns)
         sealed[ENVELOPE_UID] = envelope(inside, rows=rows, fill=fill)
         stream, sequence = self._streams.get(name) or (self._random(_STREAM_BYTES), 0)
@@ -179,10 +181,6 @@ def _fill(inner: Transit | None, cover: Cover) -> int:
     if fill is None or rows > 1:
         raise BeyondCover(f"a frame of this type holds one event, of no more than {cover.size_bytes} bytes")
     return fill
-
-
-def _inside(inner: Transit) -> Inside:
-    return Inside(inner.publisher, inner.stream, inner.sequence, Instant(inner.published_at))
 
 
 def reveal(outer: Transit, type_id: bytes) -> Transit | None:

@@ -217,7 +217,10 @@ class OverlayMembership:
         if sender not in self._linked:
             return []
         if sender == about.node:
-            return self._left(sender, now) if not alive else []
+            if alive:
+                return []
+            self._leaving.add(sender)
+            return [*self._remove(sender), *self._advance(now)]
         if alive:
             self._hear_of(about, teller=sender)
         elif about.node in self.overlay and about.node not in self._linked:
@@ -297,14 +300,13 @@ class OverlayMembership:
         """Let the nearest neighbours be asked again, look for one empty place, and try a seed at times."""
         self._refreshes += 1
         self._asked -= self._nearest()
-        steps = [step for target in self._empty_place() for step in self._look_up(target, now)]
+        steps: list[Step] = []
+        for target in self._empty_place():
+            hop = self.overlay.next_hop(target)
+            steps += [] if hop is None else self._ask(hop, target, now)
         if self._seeds and self._refreshes % self._limits.seed_every == 0:
             steps += self._retry_seed(now)
         return steps
-
-    def _look_up(self, target: NodeId, now: int) -> list[Step]:
-        hop = self.overlay.next_hop(target)
-        return [] if hop is None else self._ask(hop, target, now)
 
     def _retry_seed(self, now: int) -> list[Step]:
         seed = self._seeds[self._refreshes // self._limits.seed_every % len(self._seeds)]
@@ -336,10 +338,6 @@ class OverlayMembership:
         """
         informed = self.overlay.leaf_set & self._linked.keys() - {about.node}
         return [Spread(leaf, about, alive) for leaf in sorted(informed)]
-
-    def _left(self, node: NodeId, now: int) -> list[Step]:
-        self._leaving.add(node)
-        return [*self._remove(node), *self._advance(now)]
 
     # ------------------------------------------------------------ who is kept
 

@@ -279,13 +279,19 @@ class KeyMember:
         effects = self._due(now)
         match happened:
             case LinkOpened():
-                effects += self._opened(happened, now)
+                sent, not_found = self._managers.opened(happened, now)
+                effects += sent
+                for manager in not_found:
+                    self._lost(manager, now)
             case Received(link=link, data=data):
                 effects += self._received(link, data, now)
             case LinkClosed(link=link):
-                self._closed(link, now)
+                if (known := self._managers.on(link)) is not None:
+                    self._lost(known, now)
             case DialFailed(address=address):
-                self._not_found(address, now)
+                for manager in self._managers.waiting_at(address):
+                    manager.problem = ""
+                    self._lost(manager, now)
             case Tick():
                 pass  # what was due has been done
         return self._finished(effects, now)
@@ -325,25 +331,6 @@ class KeyMember:
         return effects
 
     # -------------------------------------------------------- links to managers
-
-    def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
-        """Take a connection on, if one of the managers that we look for is there."""
-        effects, not_found = self._managers.opened(opened, now)
-        for manager in not_found:
-            self._lost(manager, now)
-        return effects
-
-    def _closed(self, link: LinkId, now: Instant) -> None:
-        """Go on without a link."""
-        manager = self._managers.on(link)
-        if manager is not None:
-            self._lost(manager, now)
-
-    def _not_found(self, address: str, now: Instant) -> None:
-        """Look for the managers elsewhere that were looked for at an address."""
-        for manager in self._managers.waiting_at(address):
-            manager.problem = ""
-            self._lost(manager, now)
 
     def _lost(self, manager: ManagerLink, now: Instant) -> None:
         """Go on without a link; keys are kept, and every question is asked anew."""
@@ -421,9 +408,13 @@ class KeyMember:
             case Failed():
                 return self._failed(message, now)
             case Writer():
-                return self._told_writer(message)
+                if self._writers.tell(message):
+                    self._notices.append(WriterTold(message.type_id, Principal(message.principal)))
+                return []
             case HistoryKeysReply():
-                return self._told_past(manager, message)
+                info = past_info(message.type_id, manager=manager.principal, reader=self._key.principal)
+                self._past.receive(message, unpack_past(manager.secured.open(message.sealed, info)))
+                return []
             case Challenge():
                 return self._challenged(manager, message, now)
         raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
@@ -446,16 +437,6 @@ class KeyMember:
         if known is not None:
             return self._joining.refused(known, message, now)
         self._past.refused(message.id)
-        return []
-
-    def _told_writer(self, message: Writer) -> list[Effect]:
-        if self._writers.tell(message):
-            self._notices.append(WriterTold(message.type_id, Principal(message.principal)))
-        return []
-
-    def _told_past(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
-        info = past_info(message.type_id, manager=manager.principal, reader=self._key.principal)
-        self._past.receive(message, unpack_past(manager.secured.open(message.sealed, info)))
         return []
 
     # -------------------------------------------------------- what has to be vouched for
