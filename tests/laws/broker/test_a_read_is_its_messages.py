@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
@@ -16,19 +17,20 @@ from msgspec.structs import replace
 
 from maia.broker import Broker
 from maia.broker.refusals import SignerNotEntitled
+from maia.broker.sessions.dispatch import answer
 from maia.broker.settings import LedgerSettings
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
-from maia.sealing.frames.content import whole_plaintext
+from maia.sealing.frames.content import whole_plaintexts
 from maia.sealing.frames.proof import BadFrameProof
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, frame_to_columns
 from maia.wire.effects import Close, Count, Disclose, Effect, LinkId, Received, Send
-from maia.wire.messages import Ping, Publish, Sealed
+from maia.wire.messages import Deliver, Ping, Publish, Sealed
 from support.broker import NOW, Net
 from support.forging import reseal
 from support.random_cases import usually
@@ -166,7 +168,9 @@ def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
 
 
 def on_the_path(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    with patch("maia.broker.node.publish_single", lambda *_: None):
+    with ExitStack() as stack:
+        for shorter in ("publish_single", "publish_whole", "carry_whole"):
+            stack.enter_context(patch(f"maia.broker.node.{shorter}", lambda *_: None))
         return one_by_one(broker, link, data)
 
 
@@ -244,6 +248,20 @@ def test_an_event_that_comes_alone_goes_the_shorter_way():
     assert isinstance(counted, Count)
 
 
+@pytest.mark.parametrize("kind", ["attributes", "events"])
+@pytest.mark.parametrize("what", ["event", "two"])
+def test_a_sealed_frame_that_comes_alone_goes_the_shorter_way_to_its_subscribers(kind, what):
+    world = World(kind, [(True, FILTERS[1]), (False, ALWAYS)])
+    with patch("maia.broker.node.answer", None):  # the way of all other frames
+        left = one_by_one(world.broker(NEAR), world.camera.link, world.read([(what, PLATES[0])]))
+    ((middle, there, sent),) = world.onward(NEAR, left)
+    ((far, there, sent),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
+    is_opened_on_the_path = (kind, what) == ("events", "two")
+    with patch("maia.broker.node.answer", answer if is_opened_on_the_path else None):
+        left = one_by_one(world.broker(far), there, sent)
+    assert [decode(one.data).rows for one in left if type(one) is Send] == [2 if what == "two" else 1]
+
+
 def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again():
     world = World("plain", [(True, ALWAYS)])
     near = world.broker(NEAR)
@@ -291,14 +309,15 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
         assert isinstance(frame, Sealed)
         keys = world.broker(FAR)._state.seals.keys(frame.type_id, frame.epoch)
         at = [column.uid for column in frame.columns].index(NUMBERPLATE)
-        other = whole_plaintext(1, encode_column(Kind.STRING, (PLATES[1],)))
+        (other,) = whole_plaintexts([(1, encode_column(Kind.STRING, (PLATES[1],)))])
         columns = list(frame.columns)
         columns[at] = replace(columns[at], sealed=reseal(frame, NUMBERPLATE, other, keys))
         sent[4] = encode(replace(frame, columns=columns))
-        ((far, there, sent),) = world.onward(middle, take(world.broker(middle), there, sent))
-        found.append(take(world.broker(far), there, sent))
+        carried = take(world.broker(middle), there, sent)
+        ((far, there, sent),) = world.onward(middle, carried)
+        found.append([*carried, *take(world.broker(far), there, sent)])
     assert found[0] == found[1]
-    delivered = [decode(one.data) for one in found[1] if type(one) is Send]
+    delivered = [one for one in found[1] if type(one) is Send and isinstance(decode(one.data), Deliver)]
     assert len(delivered) == 7
     assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]
 

@@ -271,7 +271,7 @@ def _shared(state: BrokerState, transit: SealedTransit, link: LinkId, now: Insta
         return frozenset()
     frame, at_hand = transit.opened.frame, transit.opened.parts.keys() | transit.along.keys()
     sealing = state.types.sealing(frame.type_id)
-    if sealing is None or not at_hand:
+    if sealing is None or not at_hand or not frame.block_rows:
         return frozenset()
     if sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX:
         return frozenset()
