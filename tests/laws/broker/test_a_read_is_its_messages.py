@@ -24,6 +24,7 @@ from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
+from maia.sealing.frames import proof
 from maia.sealing.frames.content import whole_plaintexts
 from maia.sealing.frames.proof import BadFrameProof
 from maia.types import SealingLevel
@@ -320,6 +321,21 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
     delivered = [one for one in found[1] if type(one) is Send and isinstance(decode(one.data), Deliver)]
     assert len(delivered) == 7
     assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]
+
+
+def test_a_signature_that_is_none_costs_a_broker_one_verification_whatever_way_its_frame_goes():
+    world = World("attributes", [(False, ALWAYS)])
+    left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
+    ((middle, there, (sent,)),) = world.onward(NEAR, left)
+    ((far, there, (sent,)),) = world.onward(middle, one_by_one(world.broker(middle), there, [sent]))
+    frame = decode(sent)
+    forged = encode(replace(frame, signature=bytes([frame.signature[0] ^ 1, *frame.signature[1:]])))
+    with patch.object(proof, "verify_signature", wraps=proof.verify_signature) as verified:
+        refused = one_by_one(world.broker(far), there, [forged])
+        taken = one_by_one(world.broker(far), there, [sent])
+    assert verified.call_count == 2
+    assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in refused
+    assert [type(decode(one.data)) for one in taken if type(one) is Send] == [Deliver]
 
 
 def test_events_of_one_read_whose_signer_may_not_publish_are_delivered_to_nobody():

@@ -135,13 +135,15 @@ def _node(left: bytes, right: bytes) -> bytes:
 class SignatureChecks:
     """Signatures that were found good, so that frames signed together cost one check."""
 
-    __slots__ = ("_earlier", "_good")
+    __slots__ = ("_earlier", "_good", "_refused")
 
     def __init__(self) -> None:
         """Begin with none."""
         self._good: set[tuple[object, ...]] = set()
         self._earlier: set[tuple[object, ...]] = set()
         """What was found before `_good` was begun: when that is full, the earlier ones go all at once."""
+        self._refused: tuple[bytes, bytes, bytes, str] = (b"", b"", b"", "")
+        """The last that was none, and why: a broker that takes its frame on in another way asks again."""
 
     def check(self, frame: Sealed, root: bytes) -> Principal:
         """Return the signer of a frame with this root; refuse any signature but its own."""
@@ -164,7 +166,7 @@ class SignatureChecks:
                 raise BadFrameProof("a frame's place does not fit the path to what was signed")
             passed.append((*by, node, 0))
             if not self._is_good(passed[-1]):
-                _verify(signer, node, frame.signature)
+                self._verify(signer, node, frame.signature)
         self._remember(passed)
         return signer
 
@@ -181,7 +183,7 @@ class SignatureChecks:
                 for frame, root in zip(frames[at:end], roots[at:end], strict=True):
                     self.check(frame, root)
             elif not self._is_good((by, signature, top, 0)):
-                _verify(signer, top, signature)
+                self._verify(signer, top, signature)
                 self._remember([(by, signature, top, 0)])
             at = end
         return signer
@@ -195,9 +197,12 @@ class SignatureChecks:
         if len(self._good) >= SIGNATURES_REMEMBERED // 2:
             self._good, self._earlier = set(), self._good
 
-
-def _verify(signer: Principal, signed: bytes, signature: bytes) -> None:
-    try:
-        verify_signature(signer, SignedKind.FRAME, signed, signature)
-    except BadSignature as problem:
-        raise BadFrameProof(problem.message) from problem
+    def _verify(self, signer: Principal, signed: bytes, signature: bytes) -> None:
+        *refused, reason = self._refused
+        if [signer.key, signed, signature] == refused:
+            raise BadFrameProof(reason)
+        try:
+            verify_signature(signer, SignedKind.FRAME, signed, signature)
+        except BadSignature as problem:
+            self._refused = (signer.key, signed, signature, problem.message)
+            raise BadFrameProof(problem.message) from problem
