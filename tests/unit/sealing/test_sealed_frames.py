@@ -227,7 +227,7 @@ def test_good_signatures_are_remembered_up_to_a_number():
 @pytest.mark.parametrize("others", [0, SIGNATURES_REMEMBERED // 2 - 1])
 def test_a_signature_over_two_frames_is_verified_once_also_when_many_others_come_between(others, monkeypatch):
     checks, publishing, asked = SignatureChecks(), Publishing(), []
-    monkeypatch.setattr(frame_proof, "_verify", lambda *what: asked.append(what))
+    monkeypatch.setattr(frame_proof, "verify_signature", lambda *what: asked.append(what))
     drafts = [
         publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
         for _ in range(2)

@@ -129,13 +129,13 @@ def event_plaintext(columns: Sequence[Column]) -> bytes:
 
 def whole_plaintexts(columns: Iterable[tuple[int, bytes]]) -> list[bytes]:
     """Return the same for columns of one block, each given by its kind and bytes."""
-    head, zeros = _LENGTH_AND_KIND.pack, _ZEROS
-    return [
-        b"".join((head(1 + len(data), kind), data, zeros[-(5 + len(data)) % PADDED_TO]))
-        if len(data) < _FIRST_LARGE - 5
-        else b"".join((head(1 + len(data), kind), data, _padding(1 + len(data))))
-        for kind, data in columns
-    ]
+    written, head, size, padding = [], _LENGTH_AND_KIND.pack, -1, b""
+    for kind, data in columns:
+        if len(data) != size:  # many have the length of the one before
+            size = len(data)
+            padding = _padding(1 + size)
+        written.append(b"".join((head(1 + size, kind), data, padding)))
+    return written
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -149,11 +149,12 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
 def read_whole_columns(columns: Iterable[tuple[str, bytes]], rows: int) -> list[Column]:
     """Read columns that were sealed as one each, in frames of so many rows that were signed as one block."""
     starts, kind_end = column_starts(rows)
-    read, number = [], int.from_bytes
+    read, number, before, padding = [], int.from_bytes, -1, b""
     for uid, plaintext in columns:
         end = _LENGTH_BYTES + number(plaintext[:_LENGTH_BYTES], "big")
-        zeros = _ZEROS[-end % PADDED_TO] if end < _FIRST_LARGE else _padding(end - _LENGTH_BYTES)
-        if end > len(plaintext) or plaintext[end:] != zeros:
+        if end != before:  # many have the length of the one before
+            before, padding = end, _padding(end - _LENGTH_BYTES) if end <= len(plaintext) else b""
+        if end > len(plaintext) or plaintext[end:] != padding:
             raise BadContent("what was sealed is not padded in its one form")
         kind = starts.get(plaintext[_LENGTH_BYTES:kind_end])
         if kind is None:

@@ -59,6 +59,7 @@ from maia.wire.messages import Column, Sealed, SealedColumn
 _SEAL: Final = object()
 _uid_and_kind: Final = attrgetter("uid", "kind")
 _label_of: Final = attrgetter("sequence", "published_at")
+_parts_of: Final = attrgetter("uid", "sealed", "commitment", "path")
 _said_of: Final = attrgetter("uid", "commitment", "path")
 _run_of: Final = attrgetter(
     "type_id", "epoch", "signer", "publisher", "stream", "level", "rows", "block_rows", "kept", "blocks"
@@ -236,20 +237,19 @@ def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> Verif
     columns, mark, size = frame.columns, frame.origin, frame.block_rows
     if frame.kept or frame.blocks or mark != frame.sealed_by or (size or 1) != frame.rows:
         raise BadSealedFrame("a frame is in parts, or may be cut")
-    uids = tuple([column.uid for column in columns])
+    uids, sealed, said, paths = zip(*map(_parts_of, columns), strict=True) if columns else ((),) * 4
     is_event = uids == ("",)
-    if not has_columns(frame.level, uids) or b"".join([column.path for column in columns]):
+    if not has_columns(frame.level, uids) or b"".join(paths):
         raise BadSealedFrame("the columns of a sealed frame do not fit its level, or are cut")
     if keys.type_id != frame.type_id or keys.epoch != frame.epoch or (size and is_event):
         raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
     held = keys.held(uids, mark.instance)
     if held is None:
         raise key_missing(keys, uids, mark)
-    described, sealed = description(frame), [column.sealed for column in columns]
-    said = [column.commitment for column in columns]
+    described = description(frame)
     if size:
         root = frame_root(described, frame)
-    elif said == held.key_names:
+    elif list(said) == held.key_names:
         root = event_root(held.head, described, sealed)
     else:
         raise BadFrameProof("an event is sealed with other keys than its signer named")
@@ -267,6 +267,6 @@ def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> Verif
         return VerifiedRun(signer, [[one.column for one in part.columns]], frozenset(), _SEAL)
     opened = read_whole_columns(zip(uids, plaintexts, strict=True), frame.rows)
     start = len(array_header(frame.rows))
-    if size and said != whole_commitments(opened, held.ciphers, counter_bytes(mark), start):
+    if size and list(said) != whole_commitments(opened, held.ciphers, counter_bytes(mark), start):
         raise BadFrameProof("a frame is not what its signer published")
     return VerifiedRun(signer, [opened], frozenset(), _SEAL)

@@ -16,6 +16,7 @@ each, then `sign` them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NoReturn
 
 import msgspec
@@ -47,6 +48,8 @@ COUNTER_MAX: Final = (1 << 48) - 1
 
 NOT_SIGNED: Final = bytes(64)
 _COUNTER_BYTES: Final = 8
+_uid: Final = attrgetter("uid")
+_kind_and_data: Final = attrgetter("kind", "data")
 
 
 class KeyMissing(Unavailable):
@@ -195,10 +198,10 @@ class Sealer:
         binding, number = frame_binding(described, mark, []), nonce(mark)
         if level is SealingLevel.ATTRIBUTE and not divided.numbers:
             # Most frames are one block. Their columns are sealed without a call for each step.
-            uids = tuple([column.uid for column in columns])
+            uids = tuple(map(_uid, columns))
             ciphers = ciphers_for(keys, uids, mark)
             said = whole_commitments(columns, ciphers, counter, start)
-            content = whole_plaintexts([(column.kind, column.data) for column in columns])
+            content = whole_plaintexts(map(_kind_and_data, columns))
             frame.columns.extend(
                 [
                     SealedColumn(uid, cipher.encrypt(number, one, binding + uid.encode()), by, b"")
@@ -225,8 +228,8 @@ class Sealer:
             uids: tuple[str, ...] = ("",)
             content = [event_plaintext(columns)]
         else:
-            uids = tuple([column.uid for column in columns])
-            content = whole_plaintexts([(column.kind, column.data) for column in columns])
+            uids = tuple(map(_uid, columns))
+            content = whole_plaintexts(map(_kind_and_data, columns))
         held = keys.held(uids, mark.instance)
         if held is None:
             raise key_missing(keys, uids, mark)
@@ -246,6 +249,9 @@ class Sealer:
         """Return drafts with one signature over all of them; each one alone is provable."""
         if not 1 <= len(drafts) <= BATCH_MAX:
             raise BadBatch(f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given")
+        if len(drafts) == 1:  # its root is what is signed
+            (draft,) = drafts
+            return [replace(draft.frame, signature=self._key.sign(SignedKind.FRAME, draft.root))]
         root, paths = batch_of([draft.root for draft in drafts])
         signature = self._key.sign(SignedKind.FRAME, root)
         return [
