@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type
+from maia.broker.publication.publisher_view import SealedStream
 from maia.broker.publication.retained_cache import RetainedFrame
 from maia.broker.publication.transit import Transit, check_kinds, written_as
 from maia.broker.sealed.forwarding import send_once_signed
 from maia.broker.sealed.publication import SEALED_BYTES_MAX, check_sealed_size, may_publish
-from maia.broker.sessions.links import Link
+from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState
 from maia.credentials import principal_from_bytes
 from maia.errors import MaiaError
@@ -38,46 +39,62 @@ def _is_usual(state: BrokerState, type_id: bytes, sealing: Sealing) -> bool:
     return not is_special and not is_kept and state.router.asks_filters_alone
 
 
-def publish_whole(
+def _prepared(state: BrokerState, entry: Advertisement) -> SealedStream | None:
+    """Work out what stays the same; None for what is never taken on here."""
+    right, shaper = entry.right, entry.shaper
+    event_type = right.event_type
+    sealing = state.types.sealing(event_type.type_id)
+    if sealing is None or not _is_usual(state, event_type.type_id, sealing):
+        return None
+    if entry.projections or entry.requires or entry.written is not None or right.basis.is_rated:
+        return None
+    if shaper.transform is not None or shaper.root is not None:
+        return None
+    key = book_key_of_sealed(event_type.type_id)
+    entry.sealed = SealedStream(right, sealing, event_type.type_id, key, event_type.kinds)
+    return entry.sealed
+
+
+def publish_whole(  # noqa: PLR0912 - one call in the place of many
     state: BrokerState, link: Link, message: Publish, size: int, now: Instant
 ) -> list[Effect] | None:
     """Take a publisher's frame on, of one event or many, as `publish` does; None if that has to."""
     entry = link.advertisements.get(message.ref)
-    if entry is None:
+    if entry is None or link.statement:
         return None
-    right, shaper, last, sequence, rows = (
-        entry.right,
+    plan, shaper, last, sequence, rows = (
+        entry.sealed,
         entry.shaper,
         entry.last_sequence,
         message.sequence,
         message.rows,
     )
-    type_id = right.event_type.type_id
-    sealing = state.types.sealing(type_id)
-    if sealing is None or not _is_usual(state, type_id, sealing):
+    if plan is None or plan.right is not entry.right:
+        plan = _prepared(state, entry)
+    if plan is None or (last is not None and sequence <= last):
         return None
-    is_special = link.statement or entry.projections or entry.requires or right.basis.is_rated
-    is_shaped = shaper.transform is not None or shaper.root is not None
-    if is_special or is_shaped or (last is not None and sequence <= last):
+    right, sealing, type_id, key, kinds = plan
+    if state.types.sealing(type_id) is not sealing or type_id in state.statements.streams:
+        entry.sealed = None  # another version is known since
         return None
-    seals, key, moment = state.seals, book_key_of_sealed(type_id), message.published_at
+    seals, moment = state.seals, message.published_at
     if not state.authoriser.holds(right, now) or seals.publishing.holds(type_id, (link.id, message.ref)):
         return None
-    limits = state.settings.limits
-    if rows > 1 and (rows > limits.rows_per_frame or state.routes.book.asks_for_less(key)):
+    if rows > 1 and (rows > state.settings.limits.rows_per_frame or state.routes.book.asks_for_less(key)):
         return None  # how small the pieces should be to which it can be cut is for the path to say
     given, publisher, stream = message.columns, link.peer, entry.stream
     keys = seals.sealing_keys(type_id, Instant(moment), now)
     if keys is None or size > SEALED_BYTES_MAX:
         return None
     try:
-        shaped = shaper.shape(columns_to_frame(given, rows, entry.writes.kinds))
+        shaped = shaper.shape(columns_to_frame(given, rows, kinds))
         if shaped.refused:
             return None
-        written = written_as(
-            [one for one in given if one.uid not in shaper.forced] if shaper.forced else given
+        if shaper.forced:
+            given = [one for one in given if one.uid not in shaper.forced]
+        transit = Transit(
+            type_id, publisher, stream, sequence, moment, shaped.frame, written=written_as(given)
         )
-        transit = Transit(type_id, publisher, stream, sequence, moment, shaped.frame, written=written)
         columns = transit.columns()
         if shaper.forced:
             check_sealed_size(columns)

@@ -149,17 +149,17 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
 def read_whole_columns(columns: Iterable[tuple[str, bytes]], rows: int) -> list[Column]:
     """Read columns that were sealed as one each, in frames of so many rows that were signed as one block."""
     starts, kind_end = column_starts(rows)
-    read, number, before, padding = [], int.from_bytes, -1, b""
+    read, number, end, whole, padding = [], int.from_bytes, -1, -1, b""
     for uid, plaintext in columns:
-        end = _LENGTH_BYTES + number(plaintext[:_LENGTH_BYTES], "big")
-        if end != before:  # many have the length of the one before
-            before, padding = end, _padding(end - _LENGTH_BYTES) if end <= len(plaintext) else b""
-        if end > len(plaintext) or plaintext[end:] != padding:
+        if (found := 4 + number(plaintext[:4], "big")) != end:  # many have the length of the one before
+            end, padding = found, _padding(found - 4) if found <= len(plaintext) else b""
+            whole = end + len(padding)
+        if len(plaintext) != whole or plaintext[end:] != padding:
             raise BadContent("what was sealed is not padded in its one form")
-        kind = starts.get(plaintext[_LENGTH_BYTES:kind_end])
+        kind = starts.get(plaintext[4:kind_end])
         if kind is None:
             raise BadContent("what was sealed is no column of its frame")
-        read.append(Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end]))
+        read.append(Column(uid, kind, plaintext[5:end]))
     return read
 
 
