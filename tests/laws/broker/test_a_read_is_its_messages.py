@@ -263,8 +263,9 @@ def test_a_sealed_frame_that_comes_alone_goes_the_shorter_way_to_its_subscribers
     assert [decode(one.data).rows for one in left if type(one) is Send] == [2 if what == "two" else 1]
 
 
-def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again():
-    world = World("plain", [(True, ALWAYS)])
+@pytest.mark.parametrize("kind", ["plain", "attributes"])
+def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again(kind):
+    world = World(kind, [(True, ALWAYS)])
     near = world.broker(NEAR)
     near._state.authoriser.epoch += 1
     with patch("maia.broker.node.answer", return_value=[]) as path:
