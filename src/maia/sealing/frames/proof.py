@@ -178,7 +178,8 @@ class SignatureChecks:
             signature, end = frames[at].signature, at + 1
             while end < len(frames) and frames[end].signature == signature:
                 end += 1
-            top = _top_of(frames[at:end], roots[at:end])
+            is_alone = end == at + 1
+            top = None if is_alone else _top_of(frames[at:end], roots[at:end])
             if top is None or any(frame.signer != by for frame in frames[at:end]):
                 for frame, root in zip(frames[at:end], roots[at:end], strict=True):
                     self.check(frame, root)
