@@ -110,10 +110,11 @@ def test_a_single_event_opens_with_the_keys_that_its_signer_named_and_no_others(
         (signed,) = publishing.by.sign([replace(draft, frame=lied, root=root)])
         closed = verify_frame(closed_frame(signed), None, SignatureChecks())
         assert closed.signer == BROKER.principal  # it has signed it, and its readers do not take it
-        with pytest.raises(BadFrameProof):
-            read(signed)
-        with pytest.raises(BadFrameProof):
-            open_whole(signed, keys(), SignatureChecks())
+        for forged in (signed, lied):
+            with pytest.raises(BadFrameProof):
+                read(forged)
+            with pytest.raises(BadFrameProof):
+                open_whole(forged, keys(), SignatureChecks())
 
 
 def test_a_frame_of_several_events_cannot_be_passed_off_as_one():
@@ -165,6 +166,11 @@ def test_rows_cannot_be_pasted_from_one_frame_into_another(level):
         pasted = _with_content(one, OpenPart(uid, part.columns))
         with pytest.raises(BadFrameProof):
             read(pasted)
+    whole, another = publishing.seal(plates(2), block_rows=0), publishing.seal(plates(2, 7000), block_rows=0)
+    assert len(open_whole(whole, keys(), SignatureChecks()).columns[0]) == 3
+    for uid, part in open_frame(another, keys()).parts.items():
+        with pytest.raises(BadFrameProof):
+            open_whole(_with_content(whole, OpenPart(uid, part.columns)), keys(), SignatureChecks())
     cut = cut_frame(open_frame(one, keys()), [0], sealer=sealer(seed=b"cutter"), keys=keys())
     their_cut = cut_frame(open_frame(other, keys()), [0], sealer=sealer(seed=b"cutter"), keys=keys())
     for uid, part in open_frame(their_cut, keys()).parts.items():

@@ -30,6 +30,7 @@ from maia.sealing.frames.ciphers import (
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     event_plaintext,
+    leaves_of,
     read_plaintext,
     read_whole_columns,
     whole_commitments,
@@ -241,7 +242,7 @@ def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> Verif
     is_event = uids == ("",)
     if not has_columns(frame.level, uids) or b"".join(paths):
         raise BadSealedFrame("the columns of a sealed frame do not fit its level, or are cut")
-    if keys.type_id != frame.type_id or keys.epoch != frame.epoch or (size and is_event):
+    if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
         raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
     held = keys.held(uids, mark.instance)
     if held is None:
@@ -262,11 +263,14 @@ def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> Verif
         ]
     except InvalidTag:
         raise BrokenSeal("the seal of an attribute is broken") from None
+    start, counter = len(array_header(frame.rows)), counter_bytes(mark)
     if is_event:
-        part = read_plaintext("", plaintexts[0], blocks=0, rows=1)
-        return VerifiedRun(signer, [[one.column for one in part.columns]], frozenset(), _SEAL)
-    opened = read_whole_columns(zip(uids, plaintexts, strict=True), frame.rows)
-    start = len(array_header(frame.rows))
-    if size and list(said) != whole_commitments(opened, held.ciphers, counter_bytes(mark), start):
+        part = read_plaintext("", plaintexts[0], blocks=0, rows=frame.rows)
+        opened = [one.column for one in part.columns]
+        commitments = leaves_of(part, held.ciphers[0].salt, counter, blocks=(), start=start) if size else []
+    else:
+        opened = read_whole_columns(zip(uids, plaintexts, strict=True), frame.rows)
+        commitments = whole_commitments(opened, held.ciphers, counter, start) if size else []
+    if size and list(said) != commitments:
         raise BadFrameProof("a frame is not what its signer published")
     return VerifiedRun(signer, [opened], frozenset(), _SEAL)
