@@ -63,5 +63,5 @@ BENCH = Benchmark(
     "attribute) and 0.94 (10 and 25), and 0.92, 0.88 and 0.87 signed eight together. With 1 attribute "
     "the target leaves 49 µs a frame for all that is not a cipher, and 14 µs where it is signed: two "
     "dozen calls of Python. Code that runs once a frame runs cold and takes twice what it takes in a "
-    "loop. The ciphers allow 0.9 with 1 attribute; 200 µs a frame of Python around them do not",
+    "loop. The ciphers allow 0.9 with 1 attribute; the Python around them, at either end, does not",
 )

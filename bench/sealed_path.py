@@ -21,7 +21,7 @@ from maia.credentials import Principal
 from maia.events import Column, Frame, Kind
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import OpenedFrame, Sealer, SignatureChecks
-from maia.sealing.frames import content, runs, sealer
+from maia.sealing.frames import runs, sealer
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode_known
 from maia.wire.columns import columns_to_frame, frame_to_columns
@@ -54,16 +54,6 @@ class Setting:
     filter: Predicate = ALWAYS
 
 
-class _Silence:
-    """Says the same of anything."""
-
-    def __init__(self, _data: bytes = b"") -> None:
-        pass
-
-    def digest(self) -> bytes:
-        return _SAID
-
-
 @dataclass(frozen=True, slots=True)
 class _Believed:
     opened: OpenedFrame
@@ -71,15 +61,20 @@ class _Believed:
 
 
 _SAID = bytes(32)
+
+
+def _said_of_all(columns: Sequence[object], *_: object) -> list[bytes]:
+    return [_SAID] * len(columns)
+
+
 _UNPROVED: Sequence[tuple[Any, str, object]] = (
     (Sealer, "sign", lambda _self, drafts: [draft.frame for draft in drafts]),
     (SignatureChecks, "check", lambda _self, frame, _root: Principal(frame.signer)),
     (SignatureChecks, "check_run", lambda _self, frames, _roots: Principal(frames[0].signer)),
-    (sealer, "sha256", _Silence),
-    (sealer, "frame_root", lambda _described, _columns: _SAID),
-    (runs, "sha256", _Silence),
-    (runs, "frame_root", lambda _described, _columns: _SAID),
-    (content, "sha256", _Silence),
+    *((where, name, lambda *_: _SAID) for where in (sealer, runs) for name in ("event_root", "frame_root")),
+    *((where, "whole_commitments", _said_of_all) for where in (sealer, runs)),
+    (sealer, "leaves_of_parts", lambda parts, *_, **__: [[_SAID] for _ in parts]),
+    (runs, "leaves_of", lambda *_, **__: [_SAID]),
     (publication, "verify_frame", lambda one, _keys, _checks: _Believed(one, Principal(one.frame.signer))),
     (publication, "verify_further", lambda believed, _opened, _keys: believed),
 )

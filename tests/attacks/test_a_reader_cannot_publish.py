@@ -32,6 +32,8 @@ from maia.sealing import (
 from maia.sealing.frames.blocks import array_header
 from maia.sealing.frames.content import OpenColumn, OpenPart, content_of, plaintext_of
 from maia.sealing.frames.opened_frame import open_further, verify_further
+from maia.sealing.frames.proof import frame_root
+from maia.sealing.frames.runs import open_whole
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import Column, Sealed
@@ -72,8 +74,56 @@ def test_a_reader_who_seals_other_values_is_refused():
     frame = Publishing().seal(plates(1))
     forged = _with_content(frame, OpenPart(PLATE, [OpenColumn(Column(PLATE, 1, b"\x91\xa6FORGED"))]))
     assert open_frame(forged, keys()).columns[0].data == b"\x91\xa6FORGED"
-    with pytest.raises(BadFrameProof):
-        read(forged)
+    assert len(open_whole(frame, keys(), SignatureChecks()).columns[0]) == 3
+    for member in (read, lambda one: open_whole(one, keys(), SignatureChecks())):
+        with pytest.raises(BadFrameProof):
+            member(forged)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_another_ciphertext_of_a_single_event_is_refused_without_a_key(level):
+    """A49, A66: a broker that cannot read an event sees that a reader has sealed another one in its place."""
+    frame = Publishing(level=level).seal(plates(1), block_rows=0)
+    assert verify_frame(closed_frame(frame), None, SignatureChecks()).signer == BROKER.principal
+    for at, column in enumerate(frame.columns):
+        other = replace(column, sealed=reseal(frame, column.uid, bytes(64)))
+        forged = replace(frame, columns=[*frame.columns[:at], other, *frame.columns[at + 1 :]])
+        assert len(other.sealed) == 80
+        with pytest.raises(BadFrameProof):
+            verify_frame(closed_frame(forged), None, SignatureChecks())
+        with pytest.raises(BrokenCredential):
+            open_whole(forged, keys(), SignatureChecks())
+
+
+def test_a_single_event_opens_with_the_keys_that_its_signer_named_and_no_others():
+    """A49: a signer and a key manager together cannot show two readers two contents of one ciphertext.
+
+    AES-GCM lets them make a ciphertext that opens under two keys. The signer names one of them.
+    """
+    publishing = Publishing()
+    frame = publishing.seal(plates(1), block_rows=0)
+    draft = publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
+    for at, column in enumerate(frame.columns):
+        named = replace(column, commitment=bytes(32))
+        lied = replace(frame, columns=[*frame.columns[:at], named, *frame.columns[at + 1 :]])
+        root = frame_root(closed_frame(lied).described, lied)
+        (signed,) = publishing.by.sign([replace(draft, frame=lied, root=root)])
+        closed = verify_frame(closed_frame(signed), None, SignatureChecks())
+        assert closed.signer == BROKER.principal  # it has signed it, and its readers do not take it
+        for forged in (signed, lied):
+            with pytest.raises(BadFrameProof):
+                read(forged)
+            with pytest.raises(BadFrameProof):
+                open_whole(forged, keys(), SignatureChecks())
+
+
+def test_a_frame_of_several_events_cannot_be_passed_off_as_one():
+    """A49: only a single event has no blocks."""
+    with pytest.raises(BadSealedFrame):
+        closed_frame(replace(Publishing().seal(plates(2)), block_rows=0))
+    event = Publishing().seal(plates(1), block_rows=0)
+    with pytest.raises(BrokenCredential):
+        read(replace(event, block_rows=1))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -116,6 +166,11 @@ def test_rows_cannot_be_pasted_from_one_frame_into_another(level):
         pasted = _with_content(one, OpenPart(uid, part.columns))
         with pytest.raises(BadFrameProof):
             read(pasted)
+    whole, another = publishing.seal(plates(2), block_rows=0), publishing.seal(plates(2, 7000), block_rows=0)
+    assert len(open_whole(whole, keys(), SignatureChecks()).columns[0]) == 3
+    for uid, part in open_frame(another, keys()).parts.items():
+        with pytest.raises(BadFrameProof):
+            open_whole(_with_content(whole, OpenPart(uid, part.columns)), keys(), SignatureChecks())
     cut = cut_frame(open_frame(one, keys()), [0], sealer=sealer(seed=b"cutter"), keys=keys())
     their_cut = cut_frame(open_frame(other, keys()), [0], sealer=sealer(seed=b"cutter"), keys=keys())
     for uid, part in open_frame(their_cut, keys()).parts.items():

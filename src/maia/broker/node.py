@@ -34,6 +34,7 @@ from maia.broker.routing.rendezvous import RendezvousRouter
 from maia.broker.routing.router import Router
 from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
+from maia.broker.sealed.whole_frames import carry_whole, publish_whole
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
@@ -72,7 +73,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Carried, Message, Publish
+from maia.wire.messages import Bye, Carried, Message, Publish, Sealed
 
 
 def new_router(state: BrokerState) -> Router:
@@ -297,10 +298,15 @@ class Broker:
         try:
             effects, message = self._sessions.receive(link, data, now)
             single = None
-            if type(message) is Publish and message.rows == 1 and link.role is Role.CLIENT:
-                single = publish_single(state, link, message, now)
+            if type(message) is Publish and link.role is Role.CLIENT:
+                if message.rows == 1:
+                    single = publish_single(state, link, message, now)
+                if single is None:
+                    single = publish_whole(state, link, message, len(data), now)
             elif type(message) is Carried and message.rows == 1 and link.role is Role.BROKER:
                 single = carry_single(state, link, message, now)
+            elif type(message) is Sealed and link.role is Role.BROKER:
+                single = carry_whole(state, link, message, data, now)
             if single is not None:
                 effects = single
             elif message is not None:

@@ -208,6 +208,11 @@ class DuplicateMemory:
             self._bounded(known)
         return fresh
 
+    def is_next(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+        """Say whether a publication follows the only run of its stream."""
+        known = self._streams.get((publisher, stream, b""))
+        return known is not None and known.is_next(sequence)
+
     def take_next(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
         """Remember a whole publication if it follows the only run; say whether it does."""
         key = (publisher, stream, b"")

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from maia.events import ROWS_MAX
 from maia.wire.client_messages import Author, Column
 from maia.wire.message_fields import (
     Address,
@@ -63,6 +64,7 @@ class SealedColumn(AnyMessage, frozen=True):
 
     `commitment` is what the signer said about its content, and `path` leads to
     it from the blocks that are left of a frame that was cut (`frames/blocks.py`).
+    For a single event it names the key, and the ciphertext itself is signed.
     """
 
     uid: Uid
@@ -76,6 +78,7 @@ class Sealed(AnyMessage, tag=31, frozen=True):
 
     `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names
     and `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
+    With no `block_rows` it is a single event, whose ciphertexts are signed as they are.
     `place` and `path` lead from this frame to what was signed, if frames were signed together.
     """
 
@@ -88,7 +91,7 @@ class Sealed(AnyMessage, tag=31, frozen=True):
     level: Annotated[int, Meta(ge=1, le=2)]
     epoch: Number
     rows: Rows
-    block_rows: Rows
+    block_rows: Annotated[int, Meta(ge=0, le=ROWS_MAX)]
     kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
     origin: SealMark
     sealed_by: SealMark

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
@@ -22,13 +23,14 @@ from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
-from maia.sealing.frames.content import whole_plaintext
+from maia.sealing.frames import proof
+from maia.sealing.frames.content import whole_plaintexts
 from maia.sealing.frames.proof import BadFrameProof
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, frame_to_columns
 from maia.wire.effects import Close, Count, Disclose, Effect, LinkId, Received, Send
-from maia.wire.messages import Ping, Publish, Sealed
+from maia.wire.messages import Deliver, Ping, Publish, Sealed
 from support.broker import NOW, Net
 from support.forging import reseal
 from support.random_cases import usually
@@ -166,7 +168,7 @@ def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
 
 
 def on_the_path(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    single = {"publish_single": lambda *_: None, "carry_single": lambda *_: None}
+    single = dict.fromkeys(("publish_single", "carry_single", "publish_whole", "carry_whole"), lambda *_: None)
     with patch.multiple("maia.broker.node", **single):
         return one_by_one(broker, link, data)
 
@@ -274,8 +276,22 @@ def test_what_a_neighbour_should_not_have_sent_alone_fares_as_on_the_path(what):
     assert any(isinstance(one, Count) for one in left[0]) is (what != "a part")
 
 
-def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again():
-    world = World("plain", [(True, ALWAYS)])
+@pytest.mark.parametrize("kind", ["attributes", "events"])
+@pytest.mark.parametrize("what", ["event", "two"])
+def test_a_sealed_frame_that_comes_alone_goes_the_shorter_way_to_its_subscribers(kind, what):
+    world = World(kind, [(True, FILTERS[1]), (False, ALWAYS)])
+    with patch("maia.broker.node.answer", None):  # the way of all other frames
+        left = one_by_one(world.broker(NEAR), world.camera.link, world.read([(what, PLATES[0])]))
+    ((middle, there, sent),) = world.onward(NEAR, left)
+    ((far, there, sent),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
+    with patch("maia.broker.node.answer", None):
+        left = one_by_one(world.broker(far), there, sent)
+    assert [decode(one.data).rows for one in left if type(one) is Send] == [2 if what == "two" else 1]
+
+
+@pytest.mark.parametrize("kind", ["plain", "attributes"])
+def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again(kind):
+    world = World(kind, [(True, ALWAYS)])
     near = world.broker(NEAR)
     near._state.authoriser.epoch += 1
     with patch("maia.broker.node.answer", return_value=[]) as path:
@@ -321,16 +337,45 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
         assert isinstance(frame, Sealed)
         keys = world.broker(FAR)._state.seals.keys(frame.type_id, frame.epoch)
         at = [column.uid for column in frame.columns].index(NUMBERPLATE)
-        other = whole_plaintext(1, encode_column(Kind.STRING, (PLATES[1],)))
+        (other,) = whole_plaintexts([(1, encode_column(Kind.STRING, (PLATES[1],)))])
         columns = list(frame.columns)
         columns[at] = replace(columns[at], sealed=reseal(frame, NUMBERPLATE, other, keys))
         sent[4] = encode(replace(frame, columns=columns))
-        ((far, there, sent),) = world.onward(middle, take(world.broker(middle), there, sent))
-        found.append(take(world.broker(far), there, sent))
+        carried = take(world.broker(middle), there, sent)
+        ((far, there, sent),) = world.onward(middle, carried)
+        found.append([*carried, *take(world.broker(far), there, sent)])
     assert found[0] == found[1]
-    delivered = [decode(one.data) for one in found[1] if type(one) is Send]
+    delivered = [one for one in found[1] if type(one) is Send and isinstance(decode(one.data), Deliver)]
     assert len(delivered) == 7
     assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]
+
+
+def test_a_sealed_event_that_was_carried_before_a_subscriber_came_is_a_duplicate():
+    world = World("attributes", [(False, ALWAYS)])
+    left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
+    ((middle, there, sent),) = world.onward(NEAR, left)
+    ((far, there, (sent,)),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
+    frame, seen = decode(sent), world.broker(far)._state.routes.seen
+    # Carried, its signer was not judged: the numbers that it used up are its signer's own (A85).
+    seen.new_rows(frame.publisher, frame.stream, frame.sequence, signer=frame.signer)
+    left = one_by_one(world.broker(far), there, [sent])
+    assert Count("maia_duplicates_total") in left
+    assert not [one for one in left if type(one) is Send]
+
+
+def test_a_signature_that_is_none_costs_a_broker_one_verification_whatever_way_its_frame_goes():
+    world = World("attributes", [(False, ALWAYS)])
+    left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
+    ((middle, there, (sent,)),) = world.onward(NEAR, left)
+    ((far, there, (sent,)),) = world.onward(middle, one_by_one(world.broker(middle), there, [sent]))
+    frame = decode(sent)
+    forged = encode(replace(frame, signature=bytes([frame.signature[0] ^ 1, *frame.signature[1:]])))
+    with patch.object(proof, "verify_signature", wraps=proof.verify_signature) as verified:
+        refused = one_by_one(world.broker(far), there, [forged])
+        taken = one_by_one(world.broker(far), there, [sent])
+    assert verified.call_count == 2
+    assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in refused
+    assert [type(decode(one.data)) for one in taken if type(one) is Send] == [Deliver]
 
 
 def test_events_of_one_read_whose_signer_may_not_publish_are_delivered_to_nobody():

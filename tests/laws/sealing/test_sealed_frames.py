@@ -28,11 +28,10 @@ from maia.sealing.frames.content import (
     BadContent,
     OpenColumn,
     OpenPart,
-    column_starts,
     plaintext_of,
     read_plaintext,
-    read_whole_column,
-    whole_plaintext,
+    read_whole_columns,
+    whole_plaintexts,
 )
 from maia.sealing.frames.proof import BadFrameProof
 from maia.types import SealingLevel
@@ -48,10 +47,11 @@ levels = st.sampled_from(LEVELS)
 
 @st.composite
 def divided_frames(draw: st.DrawFn) -> tuple[Frame, int]:
-    """Return frames, and how many rows each block has."""
+    """Return frames, and how many rows each block has; none in one that is never cut."""
     frame = draw(frames())
     least = -(-frame.rows // BLOCKS_MAX)
-    sizes = st.sampled_from([least, frame.rows, fine_block_rows(frame.rows)]) | st.integers(least, frame.rows)
+    sizes = st.sampled_from([0, least, frame.rows, fine_block_rows(frame.rows)])
+    sizes |= st.integers(least, frame.rows)
     return frame, draw(sizes)
 
 
@@ -78,9 +78,9 @@ def test_a_cut_keeps_exactly_the_blocks_that_hold_a_wanted_row(divided, level, d
     left = read(decode(encode(cut))).opened
     expected = sorted(
         row
-        for first in range(0, frame.rows, size)
-        if set(range(first, first + size)) & set(wanted)
-        for row in range(first, min(first + size, frame.rows))
+        for first in range(0, frame.rows, size or frame.rows)
+        if set(range(first, first + (size or frame.rows))) & set(wanted)
+        for row in range(first, min(first + (size or frame.rows), frame.rows))
     )
     assert (left.row_numbers or list(range(frame.rows))) == expected
     assert content(left) == frame.take(expected)
@@ -104,7 +104,7 @@ def test_cutting_twice_is_cutting_once(rows, level, data):
 def test_a_frame_with_any_byte_changed_is_refused(level, rows, data):
     frame = plates(rows)
     sealed = Publishing(level=level).seal(
-        frame, block_rows=data.draw(st.sampled_from([10, 300]) if rows == 600 else st.just(1))
+        frame, block_rows=data.draw(st.sampled_from([0, 10, 300] if rows == 600 else [0, 1]))
     )
     if data.draw(st.booleans()):
         sealed = cut_frame(open_frame(sealed, keys()), [0], sealer=sealer(seed=b"cutter"), keys=keys())
@@ -142,7 +142,7 @@ def test_every_frame_that_was_signed_with_others_is_provable_alone(sizes, data):
 
 @given(divided_frames())
 def test_the_blocks_of_a_column_are_where_its_rows_are(divided):
-    frame, size = divided
+    frame, size = divided[0], divided[1] or divided[0].rows
     of = division(frame.rows, size)
     for column in frame.columns.values():
         data = encode_column(column.kind, column.values)
@@ -198,7 +198,8 @@ def _read(plaintext: bytes, rows: int) -> OpenPart | str:
 
 def _read_whole(plaintext: bytes, rows: int) -> OpenPart | str:
     try:
-        return OpenPart("a", [OpenColumn(read_whole_column("a", plaintext, *column_starts(rows)))])
+        (column,) = read_whole_columns([("a", plaintext)], rows)
+        return OpenPart("a", [OpenColumn(column)])
     except BadContent as problem:
         return problem.message
 
@@ -218,7 +219,8 @@ def test_a_column_of_one_block_is_read_alike_by_a_member_that_reads_it(rows, kin
 
 @given(st.integers(1, 6), st.binary(max_size=1200))
 def test_a_column_of_one_block_is_written_as_any_other(kind, data):
-    assert whole_plaintext(kind, data) == plaintext_of(OpenPart("a", [OpenColumn(Column("a", kind, data))]))
+    written = plaintext_of(OpenPart("a", [OpenColumn(Column("a", kind, data))]))
+    assert whole_plaintexts([(kind, data)]) == [written]
 
 
 def _signed_together(sizes: list[int]) -> list[tuple[Sealed, bytes]]:

@@ -62,9 +62,10 @@ def test_a_frame_is_not_divided_into_too_many_blocks_or_none(rows, size):
             Publishing().seal(plates(rows), block_rows=size)
 
 
-def test_a_frame_that_no_member_would_cut_is_one_block():
-    frame = Publishing().seal(plates(300), block_rows=0)
-    assert frame.block_rows == 300
+@pytest.mark.parametrize(("rows", "size"), [(300, 300), (1, 0)])
+def test_a_frame_that_no_member_would_cut_is_one_block_and_an_event_is_none(rows, size):
+    frame = Publishing().seal(plates(rows), block_rows=0)
+    assert frame.block_rows == size
     assert open_frame(frame, keys()).blocks == ()
 
 
@@ -226,7 +227,7 @@ def test_good_signatures_are_remembered_up_to_a_number():
 @pytest.mark.parametrize("others", [0, SIGNATURES_REMEMBERED // 2 - 1])
 def test_a_signature_over_two_frames_is_verified_once_also_when_many_others_come_between(others, monkeypatch):
     checks, publishing, asked = SignatureChecks(), Publishing(), []
-    monkeypatch.setattr(frame_proof, "_verify", lambda *what: asked.append(what))
+    monkeypatch.setattr(frame_proof, "verify_signature", lambda *what: asked.append(what))
     drafts = [
         publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
         for _ in range(2)

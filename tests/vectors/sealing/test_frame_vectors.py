@@ -36,7 +36,7 @@ def test_a_sealed_frame_is_opened_and_proved_as_ever(vector):
 @pytest.mark.parametrize("level", LEVELS)
 def test_sealing_and_cutting_again_gives_the_same_bytes(level):
     publishing = Publishing(level=level)
-    assert encode(publishing.seal(plates(1))) == BYTES[f"{level.value}: one event"]
+    assert encode(publishing.seal(plates(1), block_rows=0)) == BYTES[f"{level.value}: one event"]
     many = publishing.seal(plates(600), block_rows=10)
     assert encode(many) == BYTES[f"{level.value}: six hundred events"]
     cutter = sealer(ANOTHER_BROKER, b"cutter")
@@ -49,6 +49,8 @@ def test_sealing_and_cutting_again_gives_the_same_bytes(level):
     assert encode(cut) == BYTES[f"{level.value}: one event of ten"]
     coarse = publishing.seal(plates(20), block_rows=0)
     assert encode(coarse) == BYTES[f"{level.value}: twenty events as one block"]
+    beside_plaintext = publishing.seal(plates(1), block_rows=1)
+    assert encode(beside_plaintext) == BYTES[f"{level.value}: one event as one block"]
 
 
 def test_frames_signed_together_give_the_same_bytes():

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from maia.broker.access.authorisation import Authorisation
 from maia.credentials import ALL_ATTRIBUTES
-from maia.events import AttributeUid, Column, Frame, kind_of
+from maia.events import AttributeUid, Column, Frame, Kinds, kind_of
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
-from maia.types import VerifiedType
+from maia.types import Sealing, VerifiedType
 from maia.types.definition import TOPIC, is_topic
 from maia.views import Test, to_python_test
 from maia.views.transforming_frames import SeeFrame, transforming_frames
@@ -115,6 +115,17 @@ class SingleEvents:
         )
         made = self.layouts[key] = found, forced
         return made
+
+
+class SealedStream(NamedTuple):
+    """What a publisher's frames of a sealed type have in common, while its right and the type stay."""
+
+    right: Authorisation
+    sealing: Sealing
+    type_id: bytes
+    key: bytes
+    """The type as the routing table names it."""
+    kinds: Kinds
 
 
 def shaper_of(view: View, root: str | None = None, keys: TransformationKeys = NO_KEYS) -> Shaper:

@@ -81,7 +81,9 @@ def opened_events(state: BrokerState, run: Sequence[Sealed], now: Instant) -> Op
             missing = frozenset(map(AttributeUid, closed)).union(kinds)
             return OpenedEvents(Frame(len(run), {}), [()] * len(run), missing, is_unread=True)
         keys = seals.keys(type_id, epoch)
-        if keys is None or not all(ring.opens(epoch, Instant(at), now) for at in moments):
+        # If an epoch opens for the earliest and for the latest moment, it does for those between.
+        ends = {min(moments), max(moments)}
+        if keys is None or not all(ring.opens(epoch, Instant(at), now) for at in ends):
             return None
         is_read = type_id in state.audiences
         asked = state.routes.book.asked_about(book_key_of_sealed(type_id))

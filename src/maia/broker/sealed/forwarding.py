@@ -146,22 +146,19 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
         together = drafts[at : at + BATCH_MAX]
         frames.update(zip(map(id, together), state.seals.sealer.sign(together), strict=True))
     ready: dict[int, bytes] = {}
-    done: list[Effect] = []
-    for effect in effects:
+    for at, effect in enumerate(effects):
         if type(effect) is _SendOnceSigned:
             form = effect.form  # neighbours that get the same form get the same bytes
             if id(form) not in ready:
                 ready[id(form)] = encode_known(_with_signature(form, effect.draft, frames[id(effect.draft)]))
-            done.append(Send(effect.link, ready[id(form)]))
+            effects[at] = Send(effect.link, ready[id(form)])
         elif type(effect) is _RecordOnceSigned:
             frame, inner = frames[id(effect.draft)], effect.inner
             data = encode_known(frame if inner is None else state.blinded.unblind(frame, inner))
             assert state.recording is not None  # noqa: S101 - it gave the frame its position
             state.recording.replace(Logged(effect.position, effect.recorded_at, data))
-            done.append(Record(effect.position, data))
-        else:
-            done.append(effect)
-    return done
+            effects[at] = Record(effect.position, data)
+    return effects
 
 
 def _with_signature(
@@ -271,7 +268,7 @@ def _shared(state: BrokerState, transit: SealedTransit, link: LinkId, now: Insta
         return frozenset()
     frame, at_hand = transit.opened.frame, transit.opened.parts.keys() | transit.along.keys()
     sealing = state.types.sealing(frame.type_id)
-    if sealing is None or not at_hand:
+    if sealing is None or not at_hand or not frame.block_rows:
         return frozenset()
     if sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX:
         return frozenset()

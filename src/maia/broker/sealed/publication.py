@@ -60,7 +60,7 @@ from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
 from maia.wire.messages import Column, OpenContent, Publish, Sealed, SealedWithPlaintext
 
-_SEALED_BYTES_MAX: Final = 12 << 20
+SEALED_BYTES_MAX: Final = 12 << 20
 """A sealed frame is longer than what is in it, and has to fit into a message all the same."""
 _EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
@@ -210,13 +210,15 @@ def sealing_keys(state: BrokerState, transit: Transit, sealing: Sealing, now: In
 
 def check_sealed_size(columns: Iterable[Column]) -> None:
     """Refuse a frame that is too long to be sealed."""
-    if sum([len(column.data) for column in columns]) > _SEALED_BYTES_MAX:
-        raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
+    if sum([len(column.data) for column in columns]) > SEALED_BYTES_MAX:
+        raise FrameTooLarge(f"a frame of a sealed type has at most {SEALED_BYTES_MAX} bytes")
 
 
 def _sealed(
     state: BrokerState, transit: Transit, keys: EpochKeys, level: SealingLevel, block_rows: int
 ) -> SealedTransit:
+    if state.settings.share_plaintext:
+        block_rows = block_rows or transit.frame.rows  # plaintext is compared with what was said of it
     about = Publication(
         transit.publisher,
         transit.stream,

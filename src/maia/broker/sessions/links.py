@@ -22,7 +22,7 @@ import msgspec
 
 from maia.broker.access.authorisation import Authorisation, Basis
 from maia.broker.durable.cursors import Cursor
-from maia.broker.publication.publisher_view import Shaper, SingleEvents
+from maia.broker.publication.publisher_view import SealedStream, Shaper, SingleEvents
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink
@@ -97,6 +97,8 @@ class Advertisement:
     """What subscribers have to meet, unless a frame says otherwise."""
     written: VerifiedType | None = field(default=None, repr=False)
     """The type whose events the publisher writes, where its right converts them into its own."""
+    sealed: SealedStream | None = field(default=None, init=False, repr=False, compare=False)
+    """What is the same for each sealed frame that comes by itself, once one came."""
     single: SingleEvents | None = field(default=None, init=False, repr=False, compare=False)
     """What is the same for each event that comes by itself, once one came."""
 

@@ -5,7 +5,8 @@ stand in a column named by its uid, or sealed together in the column `sealed`.
 `header` is the message itself with holes where those bytes were: header and
 columns alone give back exactly the bytes that were on the wire, whatever
 fields later versions of the messages have. A message that cannot be laid out
-so (two columns of one uid, say) is whole in `header`, and has no level.
+so (two columns of one uid, say) is whole in `header`, and has no level. A sealed single
+event is whole in `header` as well.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
     except ProtocolViolation:
         return _unreadable(message, position=position, recorded_at=recorded_at)
     can_be_parted = _can_be_parted(frame)
-    header, parts = _parted(message, frame) if can_be_parted else (_ENCODER.encode([_WHOLE, message]), {})
+    # A single event is proved by all of its ciphertexts, which are short: no reader does without one of them.
+    is_parted = can_be_parted and not (isinstance(frame, Sealed) and not frame.block_rows)
+    header, parts = _parted(message, frame) if is_parted else (_ENCODER.encode([_WHOLE, message]), {})
     publisher, stream, sequence = frame.publisher, frame.stream, frame.sequence
     if isinstance(frame, Unblinded):
         publisher, stream, sequence = frame.inner_publisher, frame.inner_stream, frame.inner_sequence

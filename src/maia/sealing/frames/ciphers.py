@@ -9,8 +9,9 @@ long as the content key they came from, and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from maia.errors import BadInput
 from maia.events import AttributeUid
+from maia.sealing.frames.proof import event_head
 from maia.sealing.groups.key_group import TYPE_ID_BYTES
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import Sealed, SealedWithAuthor, SealMark
@@ -28,6 +30,8 @@ INSTANCES_MAX: Final = 1024
 
 _SEALING: Final = b"maia/1/sealing-key"
 _SALT: Final = b"maia/1/commitment-salt"
+_is_wiped: Final = attrgetter("source.wiped")
+_KEY_NAME: Final = b"maia/1/key-name\x00"
 
 
 class BadEpochKeys(BadInput):
@@ -37,9 +41,13 @@ class BadEpochKeys(BadInput):
 
 
 class Cipher:
-    """What one process seals one attribute with, in one epoch; and the salt of what it says about it."""
+    """What one process seals one attribute with, in one epoch; and the salt of what it says about it.
 
-    __slots__ = ("decrypt", "encrypt", "salt", "source")
+    `name` tells its key from all others, and nothing about it: signed beside a ciphertext, it leaves one key
+    that opens it, and so one content. AES-GCM alone does not: a ciphertext can be made that two keys open.
+    """
+
+    __slots__ = ("decrypt", "encrypt", "name", "salt", "source")
 
     def __init__(self, source: Secret, context: tuple[bytes, ...]) -> None:
         """Derive both keys from the content key."""
@@ -49,6 +57,7 @@ class Cipher:
         self.encrypt: Callable[[bytes, bytes, bytes], bytes] = aead.encrypt
         self.decrypt: Callable[[bytes, bytes, bytes], bytes] = aead.decrypt
         self.salt = source.derive(_SALT, *context).reveal()
+        self.name = sha256(_KEY_NAME + self.salt).digest()
 
     def __repr__(self) -> str:
         """Say what it is, and nothing of its keys."""
@@ -57,6 +66,18 @@ class Cipher:
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied."""
         raise TypeError("a cipher cannot be pickled or copied")
+
+
+class HeldCiphers:
+    """The ciphers of all columns of a frame, and how the hash begins that is signed of a single event."""
+
+    __slots__ = ("ciphers", "head", "key_names", "names")
+
+    def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher]) -> None:
+        """Work out once what all frames with these columns have in common."""
+        self.ciphers, self.names = ciphers, [uid.encode() for uid in uids]
+        self.key_names = [one.name for one in ciphers]
+        self.head = event_head(uids, self.key_names)
 
 
 class EpochKeys:
@@ -78,7 +99,7 @@ class EpochKeys:
         self.epoch = epoch
         self._lookup = lookup
         self._ciphers: dict[bytes, dict[AttributeUid | None, Cipher]] = {}
-        self._several: dict[tuple[bytes, tuple[str, ...]], list[Cipher]] = {}
+        self._several: dict[tuple[bytes, tuple[str, ...]], HeldCiphers] = {}
         self._through: dict[tuple[bytes, int], EpochKeys] = {}
 
     def cipher(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
@@ -90,21 +111,29 @@ class EpochKeys:
         return known
 
     def ciphers(self, uids: tuple[str, ...], instance: bytes) -> Sequence[Cipher | None]:
-        """Return the ciphers of several attributes (empty: of whole events), None where no key is held.
+        """Return the ciphers of several attributes (empty: of whole events), None where no key is held."""
+        held = self.held(uids, instance)
+        if held is not None:
+            return held.ciphers
+        # Uids from a message: whether they are any was checked, or is about to be.
+        return [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
+
+    def held(self, uids: tuple[str, ...], instance: bytes) -> HeldCiphers | None:
+        """Return the same with what they have in common, if all keys are held.
 
         Frames of one type have the same columns, most of the time: they are looked up together.
         """
         known = self._several.get((instance, uids))
-        if known is not None and True not in [one.source.wiped for one in known]:
+        if known is not None and True not in map(_is_wiped, known.ciphers):
             return known
-        # Uids from a message: whether they are any was checked, or is about to be.
         found = [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
         held = [one for one in found if one is not None]
-        if len(held) == len(found):
-            if len(self._several) >= INSTANCES_MAX:
-                self._several.clear()
-            self._several[instance, uids] = held
-        return found
+        if len(held) != len(found):
+            return None
+        if len(self._several) >= INSTANCES_MAX:
+            self._several.clear()
+        known = self._several[instance, uids] = HeldCiphers(uids, held)
+        return known
 
     def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
         self._ciphers.get(instance, {}).pop(uid, None)
@@ -188,21 +217,29 @@ _BEHIND: Final = Struct(">QqQII16sQI")
 
 
 class RunDescription:
-    """The same for whole frames of one stream, as `description` would say it of each."""
+    """The same for single events of one stream, as `description` would say it of each."""
 
-    __slots__ = ("_before", "_epoch", "_rows")
+    __slots__ = ("_before", "_epoch")
 
-    def __init__(self, level: int, *whose: bytes, epoch: int, rows: int) -> None:
+    def __init__(self, level: int, *whose: bytes, epoch: int) -> None:
         """Take what all frames of the run have in common: `whose` are type, publisher, signer and stream."""
         self._before = _DOMAIN + _BEFORE.pack(level, *whose)
-        self._epoch, self._rows = epoch, rows
+        self._epoch = epoch
 
-    def of(self, sequence: int, published_at: int, mark: SealMark) -> bytes:
-        """Return what is said about the frame with this number, moment and mark."""
-        rows = self._rows
-        return self._before + _BEHIND.pack(
-            sequence, published_at, self._epoch, rows, rows, mark.instance, mark.counter, 0
-        )
+    def of(
+        self, labels: Iterable[tuple[int, int]], marks: Sequence[SealMark]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Return what is said about events with these numbers, moments and marks, and what binds each."""
+        before, epoch, behind, mark_bytes = self._before, self._epoch, _BEHIND.pack, _MARK.pack
+        described = [
+            before + behind(number, at, epoch, 1, 0, mark.instance, mark.counter, 0)
+            for (number, at), mark in zip(labels, marks, strict=True)
+        ]
+        bindings = [
+            one + mark_bytes(mark.instance, mark.counter, 0)
+            for one, mark in zip(described, marks, strict=True)
+        ]
+        return described, bindings
 
 
 def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:

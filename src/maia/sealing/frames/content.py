@@ -8,7 +8,7 @@ what is signed. Sealed as a whole, an event's columns are in one list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -122,12 +122,20 @@ def plaintext_of(part: OpenPart) -> bytes:
     return b"".join((head, lengths, column.data, _padding(length)))
 
 
-def whole_plaintext(kind: int, data: bytes) -> bytes:
-    """Return the same for a column of one block."""
-    length = 1 + len(data)
-    whole = length + _LENGTH_BYTES
-    padding = _ZEROS[-whole % PADDED_TO] if whole < _FIRST_LARGE else _padding(length)
-    return b"".join((_LENGTH_AND_KIND.pack(length, kind), data, padding))
+def event_plaintext(columns: Sequence[Column]) -> bytes:
+    """Return the same for all columns of a frame of one block."""
+    return plaintext_of(OpenPart("", [OpenColumn(column) for column in columns]))
+
+
+def whole_plaintexts(columns: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """Return the same for columns of one block, each given by its kind and bytes."""
+    written, head, size, padding = [], _LENGTH_AND_KIND.pack, -1, b""
+    for kind, data in columns:
+        if len(data) != size:  # many have the length of the one before
+            size = len(data)
+            padding = _padding(1 + size)
+        written.append(b"".join((head(1 + size, kind), data, padding)))
+    return written
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -138,27 +146,28 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
     return read_content(uid, plaintext[_LENGTH_BYTES:end], blocks=blocks, rows=rows)
 
 
-def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], start_bytes: int) -> Column:
-    """Read the one column that was sealed as one in a frame that was signed as one block, as most are.
-
-    `starts` are those of `column_starts`, each of so many bytes.
-    """
-    end = _LENGTH_BYTES + int.from_bytes(plaintext[:_LENGTH_BYTES], "big")
-    if end > len(plaintext) or plaintext[end:] != (
-        _ZEROS[-end % PADDED_TO] if end < _FIRST_LARGE else _padding(end - _LENGTH_BYTES)
-    ):
-        raise BadContent("what was sealed is not padded in its one form")
-    kind = starts.get(plaintext[_LENGTH_BYTES : _LENGTH_BYTES + start_bytes])
-    if kind is None:
-        raise BadContent("what was sealed is no column of its frame")
-    return Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end])
+def read_whole_columns(columns: Iterable[tuple[str, bytes]], rows: int) -> list[Column]:
+    """Read columns that were sealed as one each, in frames of so many rows that were signed as one block."""
+    starts, kind_end = column_starts(rows)
+    read, number, end, whole, padding = [], int.from_bytes, -1, -1, b""
+    for uid, plaintext in columns:
+        if (found := 4 + number(plaintext[:4], "big")) != end:  # many have the length of the one before
+            end, padding = found, _padding(found - 4) if found <= len(plaintext) else b""
+            whole = end + len(padding)
+        if len(plaintext) != whole or plaintext[end:] != padding:
+            raise BadContent("what was sealed is not padded in its one form")
+        kind = starts.get(plaintext[4:kind_end])
+        if kind is None:
+            raise BadContent("what was sealed is no column of its frame")
+        read.append(Column(uid, kind, plaintext[5:end]))
+    return read
 
 
 @lru_cache(maxsize=4096)
 def column_starts(rows: int) -> tuple[Mapping[bytes, int], int]:
-    """Return how a column of so many rows may begin, with the kind that it has then, and how long that is."""
+    """Return how a column of so many rows may begin, with the kind that it has then, and where that ends."""
     header = array_header(rows)
-    return {_KIND_BYTES[kind] + header: kind for kind in _KINDS}, 1 + len(header)
+    return {_KIND_BYTES[kind] + header: kind for kind in _KINDS}, _LENGTH_BYTES + 1 + len(header)
 
 
 def _end_of_content(plaintext: bytes) -> int:
@@ -257,12 +266,8 @@ def leaves_of_parts(
             leaves_of(part, cipher.salt, counter, blocks=blocks, start=start)
             for part, cipher in zip(parts, ciphers, strict=True)
         ]
-    # Most frames are one block. Their columns are hashed without a call for each.
-    return [
-        [sha256(b"".join((by.salt, counter, whole_head(one.uid, one.kind), one.data[start:]))).digest()]
-        for part, by in zip(parts, ciphers, strict=True)
-        for one in (part.columns[0].column,)
-    ]
+    columns = [part.columns[0].column for part in parts]
+    return [[one] for one in whole_commitments(columns, ciphers, counter, start)]
 
 
 def _leaves_of_several(
@@ -281,6 +286,16 @@ def _leaves_of_several(
             message.append(column.data[begin : begin + length])
         leaves.append(sha256(b"".join(message)).digest())
     return leaves
+
+
+def whole_commitments(
+    columns: Sequence[Column], ciphers: Sequence[Cipher], counter: bytes, start: int
+) -> list[bytes]:
+    """Return the same for the columns of a frame of one block: one hash each, which is the commitment."""
+    return [
+        sha256(b"".join((by.salt, counter, whole_head(one.uid, one.kind), one.data[start:]))).digest()
+        for one, by in zip(columns, ciphers, strict=True)
+    ]
 
 
 @lru_cache(maxsize=8192)

@@ -39,13 +39,12 @@ from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     OpenColumn,
     OpenPart,
-    column_starts,
     content_of,
     is_uid,
     leaves_of_parts,
     read_content,
     read_plaintext,
-    read_whole_column,
+    read_whole_columns,
 )
 from maia.sealing.frames.proof import BadFrameProof, SignatureChecks, frame_root
 from maia.sealing.frames.sealer import Draft, ciphers_for, counter_bytes
@@ -142,12 +141,15 @@ def closed_frame(frame: Sealed) -> OpenedFrame:
 
 
 def drafted_frame(draft: Draft) -> OpenedFrame:
-    """Return a frame that was drafted here, and is to be signed, as what it is to its sealer: open."""
+    """Return a frame that was drafted here, and is to be signed, as what it is to its sealer: open.
+
+    A single event is neither cut nor sent with its plaintext: nothing of it is asked for.
+    """
     frame = draft.frame
     parts = {part.uid: part for part in draft.parts}
-    if not parts:
+    if not parts and frame.block_rows:
         parts = {column.uid: OpenPart(column.uid, [OpenColumn(column)]) for column in draft.columns}
-    divided = division(frame.rows, frame.block_rows)
+    divided = division(frame.rows, frame.block_rows or 1)
     # Who cuts a frame asks for the leaves of its blocks; one block is never cut.
     leaves = dict(zip(parts, draft.leaves, strict=True)) if divided.numbers else _NO_LEAVES
     return OpenedFrame(frame, draft.described, divided, frame.rows, parts, frozenset(parts), leaves)
@@ -169,7 +171,6 @@ def open_further(
         raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
     binding, number = frame_binding(opened.described, frame.sealed_by, frame.blocks), nonce(frame.sealed_by)
     blocks, rows, known = len(opened.blocks), opened.rows, opened.parts
-    starts, start_bytes = column_starts(rows)
     uids = tuple([column.uid for column in frame.columns])
     parts: dict[str, OpenPart] = {}
     for sealed, cipher in zip(frame.columns, keys.ciphers(uids, frame.sealed_by.instance), strict=True):
@@ -184,7 +185,7 @@ def open_further(
             if blocks or not uid:
                 parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
             else:
-                column = read_whole_column(uid, plaintext, starts, start_bytes)
+                (column,) = read_whole_columns([(uid, plaintext)], rows)
                 parts[uid] = OpenPart(uid, [OpenColumn(column)])
     return replace(opened, parts=parts)
 
@@ -199,7 +200,7 @@ def verify_frame(opened: OpenedFrame, keys: EpochKeys | None, checks: SignatureC
         _check_commitments(opened, keys)
     elif opened.parts:
         raise BadFrameProof("what was opened cannot be proved without the keys that opened it")
-    signer = checks.check(frame, frame_root(opened.described, frame.columns))
+    signer = checks.check(frame, frame_root(opened.described, frame))
     return VerifiedFrame(opened, signer, _SEAL)
 
 
@@ -216,8 +217,18 @@ def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:
     unproved: Sequence[SealedColumn] = opened.frame.columns
     if committed or len(parts) < len(unproved):
         unproved = [one for one in unproved if one.uid in parts and one.uid not in committed]
-    if unproved:
+    if not opened.frame.block_rows:
+        _check_keys(opened.frame, unproved, keys)
+    elif unproved:
         SaidBySigner(opened, keys).check(unproved, [parts[column.uid] for column in unproved])
+
+
+def _check_keys(frame: Sealed, columns: Sequence[SealedColumn], keys: EpochKeys) -> None:
+    """Refuse what was opened with another key than its signer named; the ciphertext is what it signed."""
+    ciphers = ciphers_for(keys, tuple([column.uid for column in columns]), frame.origin)
+    for column, cipher in zip(columns, ciphers, strict=True):
+        if column.commitment != cipher.name:
+            raise not_what_was_signed(column)
 
 
 class SaidBySigner:
@@ -270,7 +281,7 @@ def check_shape(frame: Sealed) -> Division:
     if kept and (len(kept) != frame.rows or any(b <= a for a, b in pairwise(kept))):
         raise BadSealedFrame("the rows that were kept are not numbered in their order")
     divided = _checked_division(frame)
-    if not _fit(frame.level, tuple([column.uid for column in columns])):
+    if not has_columns(frame.level, tuple([column.uid for column in columns])):
         raise BadSealedFrame("the columns of a sealed frame do not fit its level, or belong to no attribute")
     if not frame.blocks and b"".join([column.path for column in columns]) != b"":
         raise BadSealedFrame("nothing leads to what is said of a column of which all is here")
@@ -278,7 +289,7 @@ def check_shape(frame: Sealed) -> Division:
 
 
 @lru_cache(maxsize=4096)
-def _fit(level: int, uids: tuple[str, ...]) -> bool:
+def has_columns(level: int, uids: tuple[str, ...]) -> bool:
     """Say whether these can be the columns of a frame at a level."""
     if level == _EVENT:
         return uids == ("",)
@@ -286,9 +297,10 @@ def _fit(level: int, uids: tuple[str, ...]) -> bool:
 
 
 def _checked_division(frame: Sealed) -> Division:
-    if not is_division(frame.rows, frame.block_rows):
+    size = frame.block_rows or 1
+    if not is_division(frame.rows, size) or (not frame.block_rows and frame.rows > 1):
         raise BadSealedFrame("a sealed frame cannot be divided as it says it was")
-    blocks, divided = frame.blocks, division(frame.rows, frame.block_rows)
+    blocks, divided = frame.blocks, division(frame.rows, size)
     if not blocks:
         if frame.sealed_by != frame.origin:
             raise BadSealedFrame("a whole frame is sealed by its signer")
@@ -325,6 +337,8 @@ def open_with_cache(
 
 def _believed(closed: OpenedFrame, column: SealedColumn, content: bytes, keys: EpochKeys) -> OpenPart | None:
     frame = closed.frame
+    if not frame.block_rows:
+        return None  # of a single event, its signer has signed the ciphertext and nothing else
     if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
         return None
     if keys.cipher(AttributeUid(column.uid) or None, frame.origin.instance) is None:

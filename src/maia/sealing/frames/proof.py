@@ -8,6 +8,9 @@ frames at once, through hashes:
     signed  <- path <- frame root <- description, and for each column its uid
                                      and commitment <- tree <- one leaf a block
 
+A single event is never cut, and is short: its root is the hash of its ciphertexts, and of the
+names of the keys that open them. One hash is made in place of one for each attribute.
+
 A leaf is salted with a key that the readers of its attribute alone have, so
 that no other broker can guess values from it. A reader that cannot open a column
 takes its commitment as it is, and the signature still holds. The tree over
@@ -20,11 +23,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from operator import add
+from struct import pack
 from typing import Final
 
 from maia.credentials import BadSignature, Principal, SignedKind, principal_from_bytes, verify_signature
 from maia.errors import BrokenCredential
-from maia.wire.messages import Sealed, SealedColumn
+from maia.wire.messages import Sealed
 
 HASH_BYTES: Final = 32
 BATCH_MAX: Final = 1 << 8
@@ -32,6 +36,7 @@ BATCH_MAX: Final = 1 << 8
 SIGNATURES_REMEMBERED: Final = 4096
 
 _ROOT: Final = b"maia/1/frame-root\x00"
+_EVENT_ROOT: Final = b"maia/1/event-root\x00"
 _NODE: Final = b"maia/1/frames\x00"
 _NOBODY: Final = bytes(HASH_BYTES)
 
@@ -42,12 +47,30 @@ class BadFrameProof(BrokenCredential):
     code = "SEALING-PROOF"
 
 
-def frame_root(described: bytes, columns: Sequence[SealedColumn]) -> bytes:
-    """Return the hash of a whole frame from its description and each column's uid and commitment."""
+def frame_root(described: bytes, frame: Sealed) -> bytes:
+    """Return the hash of a whole frame from its description and what is signed of each column.
+
+    That is its uid and commitment; of a single event, its ciphertext as well.
+    """
+    columns = frame.columns
+    if not frame.block_rows:
+        head = event_head(tuple([one.uid for one in columns]), [one.commitment for one in columns])
+        return event_root(head, described, [one.sealed for one in columns])
     # All lengths are fixed but those of uids, which say theirs.
     names = _names(tuple([column.uid for column in columns]))
     said = map(add, names, [column.commitment for column in columns])
     return sha256(b"".join((_ROOT, described, *said))).digest()
+
+
+def event_head(uids: tuple[str, ...], keys: Iterable[bytes]) -> bytes:
+    """Return how the hash of a single event begins: how many columns it has, their uids, their keys."""
+    return b"".join((_EVENT_ROOT, len(uids).to_bytes(2, "big"), *_names(uids), *keys))
+
+
+def event_root(head: bytes, described: bytes, sealed: Sequence[bytes]) -> bytes:
+    """Return the hash of a single event from its beginning, description and ciphertexts."""
+    lengths = pack(f">{len(sealed)}I", *map(len, sealed))
+    return sha256(b"".join((head, described, lengths, *sealed))).digest()
 
 
 @lru_cache(maxsize=4096)
@@ -112,13 +135,15 @@ def _node(left: bytes, right: bytes) -> bytes:
 class SignatureChecks:
     """Signatures that were found good, so that frames signed together cost one check."""
 
-    __slots__ = ("_earlier", "_good")
+    __slots__ = ("_earlier", "_good", "_refused")
 
     def __init__(self) -> None:
         """Begin with none."""
         self._good: set[tuple[object, ...]] = set()
         self._earlier: set[tuple[object, ...]] = set()
         """What was found before `_good` was begun: when that is full, the earlier ones go all at once."""
+        self._refused: tuple[bytes, bytes, bytes, str] = (b"", b"", b"", "")
+        """The last that was none, and why: a broker that takes its frame on in another way asks again."""
 
     def check(self, frame: Sealed, root: bytes) -> Principal:
         """Return the signer of a frame with this root; refuse any signature but its own."""
@@ -141,7 +166,7 @@ class SignatureChecks:
                 raise BadFrameProof("a frame's place does not fit the path to what was signed")
             passed.append((*by, node, 0))
             if not self._is_good(passed[-1]):
-                _verify(signer, node, frame.signature)
+                self._verify(signer, node, frame.signature)
         self._remember(passed)
         return signer
 
@@ -153,12 +178,13 @@ class SignatureChecks:
             signature, end = frames[at].signature, at + 1
             while end < len(frames) and frames[end].signature == signature:
                 end += 1
-            top = _top_of(frames[at:end], roots[at:end])
+            is_alone = end == at + 1
+            top = None if is_alone else _top_of(frames[at:end], roots[at:end])
             if top is None or any(frame.signer != by for frame in frames[at:end]):
                 for frame, root in zip(frames[at:end], roots[at:end], strict=True):
                     self.check(frame, root)
             elif not self._is_good((by, signature, top, 0)):
-                _verify(signer, top, signature)
+                self._verify(signer, top, signature)
                 self._remember([(by, signature, top, 0)])
             at = end
         return signer
@@ -172,9 +198,12 @@ class SignatureChecks:
         if len(self._good) >= SIGNATURES_REMEMBERED // 2:
             self._good, self._earlier = set(), self._good
 
-
-def _verify(signer: Principal, signed: bytes, signature: bytes) -> None:
-    try:
-        verify_signature(signer, SignedKind.FRAME, signed, signature)
-    except BadSignature as problem:
-        raise BadFrameProof(problem.message) from problem
+    def _verify(self, signer: Principal, signed: bytes, signature: bytes) -> None:
+        *refused, reason = self._refused
+        if [signer.key, signed, signature] == refused:
+            raise BadFrameProof(reason)
+        try:
+            verify_signature(signer, SignedKind.FRAME, signed, signature)
+        except BadSignature as problem:
+            self._refused = (signer.key, signed, signature, problem.message)
+            raise BadFrameProof(problem.message) from problem

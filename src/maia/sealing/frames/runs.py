@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import InitVar, dataclass
-from hashlib import sha256
 from operator import attrgetter
 from typing import Final, final
 
@@ -20,18 +19,31 @@ from maia.credentials import Principal
 from maia.credentials.proof import Proof
 from maia.events import AttributeUid
 from maia.sealing.frames.blocks import array_header
-from maia.sealing.frames.ciphers import Cipher, EpochKeys, RunDescription, frame_binding, nonce
+from maia.sealing.frames.ciphers import (
+    Cipher,
+    EpochKeys,
+    RunDescription,
+    description,
+    frame_binding,
+    nonce,
+)
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
-    column_starts,
+    event_plaintext,
     leaves_of,
     read_plaintext,
-    read_whole_column,
-    whole_head,
-    whole_plaintext,
+    read_whole_columns,
+    whole_commitments,
+    whole_plaintexts,
 )
-from maia.sealing.frames.opened_frame import BadSealedFrame, BrokenSeal, check_shape, not_what_was_signed
-from maia.sealing.frames.proof import SignatureChecks, frame_root
+from maia.sealing.frames.opened_frame import (
+    BadSealedFrame,
+    BrokenSeal,
+    check_shape,
+    has_columns,
+    not_what_was_signed,
+)
+from maia.sealing.frames.proof import BadFrameProof, SignatureChecks, event_head, event_root, frame_root
 from maia.sealing.frames.sealer import (
     NOT_SIGNED,
     BadBatch,
@@ -39,16 +51,19 @@ from maia.sealing.frames.sealer import (
     KeyMissing,
     Publication,
     Sealer,
-    ciphers_for,
     counter_bytes,
+    key_missing,
 )
 from maia.types import SealingLevel
 from maia.wire.messages import Column, Sealed, SealedColumn
 
 _SEAL: Final = object()
 _uid_and_kind: Final = attrgetter("uid", "kind")
+_label_of: Final = attrgetter("sequence", "published_at")
+_parts_of: Final = attrgetter("uid", "sealed", "commitment", "path")
+_said_of: Final = attrgetter("uid", "commitment", "path")
 _run_of: Final = attrgetter(
-    "type_id", "epoch", "signer", "publisher", "stream", "level", "rows", "kept", "blocks"
+    "type_id", "epoch", "signer", "publisher", "stream", "level", "rows", "block_rows", "kept", "blocks"
 )
 
 
@@ -78,50 +93,52 @@ def seal_run(
     keys: EpochKeys,
     level: SealingLevel,
 ) -> list[Draft]:
-    """Return whole frames sealed, each with its number and moment, all with the columns of the first.
+    """Return single events sealed, each with its number and moment, all with the columns of the first.
 
-    The rest is said of all of them in `about`, with no rows left out and nothing attached.
+    The rest is said of all of them in `about`, with nothing attached.
     """
-    if level is SealingLevel.EVENT or not labels or not columns[0]:
-        by = about.publisher, about.stream
-        return [
-            sealer.draft(one, Publication(*by, *label, about.rows), keys=keys, level=level)
-            for one, label in zip(columns, labels, strict=True)
-        ]
+    if not labels:
+        return []
     # One step for all frames and then the next: code that has just run runs twice as fast.
-    layout, rows, start = list(map(_uid_and_kind, columns[0])), about.rows, len(array_header(about.rows))
+    layout = list(map(_uid_and_kind, columns[0]))
     if any(list(map(_uid_and_kind, one)) != layout for one in columns):
         raise BadBatch("frames of a run have other columns than the first")
-    marks = sealer.next_marks(len(labels))
-    ciphers = ciphers_for(keys, tuple([uid for uid, _ in layout]), marks[0])
+    if level is SealingLevel.EVENT:
+        contents = {"": list(map(event_plaintext, columns))}
+    else:
+        contents = {
+            uid: whole_plaintexts([(kind, one[at].data) for one in columns])
+            for at, (uid, kind) in enumerate(layout)
+        }
+    marks, uids = sealer.next_marks(len(labels)), tuple(contents)
+    held = keys.held(uids, marks[0].instance)
+    if held is None:
+        raise key_missing(keys, uids, marks[0])
     whose = keys.type_id, about.publisher.key, sealer.principal.key, about.stream
-    run = RunDescription(LEVEL_NUMBERS[level], *whose, epoch=keys.epoch, rows=rows)
-    described = [run.of(*label, mark) for label, mark in zip(labels, marks, strict=True)]
-    bindings = [frame_binding(one, mark, []) for one, mark in zip(described, marks, strict=True)]
-    numbers, counters = list(map(nonce, marks)), list(map(counter_bytes, marks))
-    sealed: list[list[SealedColumn]] = []
-    for at, ((uid, kind), cipher) in enumerate(zip(layout, ciphers, strict=True)):
-        data = [one[at].data for one in columns]
-        salt, head, name = cipher.salt, whole_head(uid, kind), uid.encode()
-        salted = [b"".join((salt, by, head, one[start:])) for by, one in zip(counters, data, strict=True)]
-        said = [sha256(one).digest() for one in salted]
-        content = [whole_plaintext(kind, one) for one in data]
-        closed = [
-            cipher.encrypt(number, one, binding + name)
-            for number, one, binding in zip(numbers, content, bindings, strict=True)
-        ]
-        sealed.append([SealedColumn(uid, one, by, b"") for one, by in zip(closed, said, strict=True)])
-    by_frame = list(map(list, zip(*sealed, strict=True)))
-    level_to_rows = LEVEL_NUMBERS[level], keys.epoch, rows, rows
-    return [
-        Draft(
-            Sealed(*whose, *label, *level_to_rows, [], mark, mark, [], own, NOT_SIGNED, 0, []),
-            said_of,
-            frame_root(said_of, own),
-            one,
+    run = RunDescription(LEVEL_NUMBERS[level], *whose, epoch=keys.epoch)
+    described, bindings = run.of(labels, marks)
+    numbers, by_column = list(map(nonce, marks)), []
+    for content, cipher, name in zip(contents.values(), held.ciphers, held.names, strict=True):
+        encrypt = cipher.encrypt
+        by_column.append(
+            [
+                encrypt(number, one, binding + name)
+                for number, one, binding in zip(numbers, content, bindings, strict=True)
+            ]
         )
-        for label, mark, own, said_of, one in zip(labels, marks, by_frame, described, columns, strict=True)
+    sealed = list(zip(*by_column, strict=True)) if uids else [()] * len(labels)
+    head, key_names = held.head, held.key_names
+    level_to_blocks = LEVEL_NUMBERS[level], keys.epoch, 1, 0
+    roots = [event_root(head, said, one) for said, one in zip(described, sealed, strict=True)]
+    by_frame = [
+        [SealedColumn(uid, one, key, b"") for uid, one, key in zip(uids, own, key_names, strict=True)]
+        for own in sealed
     ]
+    frames = [
+        Sealed(*whose, *label, *level_to_blocks, [], mark, mark, [], own, NOT_SIGNED, 0, [])
+        for label, mark, own in zip(labels, marks, by_frame, strict=True)
+    ]
+    return [Draft(*one) for one in zip(frames, described, roots, columns, strict=True)]
 
 
 def open_run(
@@ -131,110 +148,129 @@ def open_run(
     *,
     only: Collection[AttributeUid] | None,
 ) -> VerifiedRun:
-    """Prove and open whole frames of one signer, type, epoch, level and number of rows.
+    """Prove and open single events of one signer, type, epoch and level.
 
-    Without `only`, all that `keys` open is opened, and compared with what the signer said of it. With it,
-    these attributes are opened for whoever carries the frames; if there are none, the shortest column is,
-    so that no broken ciphertext goes through (A66), and nothing is returned of it. Without keys, signatures
-    are verified, and nothing is opened.
+    Without `only`, all that `keys` open is opened, and its key compared with the one that the signer named.
+    With it, these attributes are opened for whoever carries the frames; if there are none, the shortest
+    column is, as one by one, and nothing is returned of it. Without keys, signatures are verified, and
+    nothing is opened.
     """
     first = frames[0]
     check_shape(first)
-    run, uids = _run_of(first), tuple([column.uid for column in first.columns])
-    if first.kept or first.blocks:
-        raise BadSealedFrame("a run is of frames that were not cut")
+    run, said = _run_of(first), [(column.uid, column.commitment, b"") for column in first.columns]
+    if first.kept or first.block_rows:
+        raise BadSealedFrame("a run is of single events")
     if keys is not None and (keys.type_id != first.type_id or keys.epoch != first.epoch):
         raise BrokenSeal("frames cannot be opened with the keys of another type or epoch")
-    marks = [frame.origin for frame in frames]
-    for frame, mark in zip(frames, marks, strict=True):
-        columns = frame.columns
-        is_whole = mark == frame.sealed_by and frame.rows == frame.block_rows
-        if _run_of(frame) != run or mark.instance != marks[0].instance or not is_whole:
+    marks, columns = [frame.origin for frame in frames], [frame.columns for frame in frames]
+    for frame, mark, own in zip(frames, marks, columns, strict=True):
+        if _run_of(frame) != run or mark.instance != marks[0].instance or mark != frame.sealed_by:
             raise BadSealedFrame("a frame is of another run, or in parts")
-        if tuple([column.uid for column in columns]) != uids or b"".join([one.path for one in columns]):
+        if list(map(_said_of, own)) != said:
             raise BadSealedFrame("frames of a run have other columns than the first")
     whose = first.type_id, first.publisher, first.signer, first.stream
-    description_of = RunDescription(first.level, *whose, epoch=first.epoch, rows=first.rows).of
-    described = [
-        description_of(frame.sequence, frame.published_at, mark)
-        for frame, mark in zip(frames, marks, strict=True)
+    run_description = RunDescription(first.level, *whose, epoch=first.epoch)
+    described, bindings = run_description.of(map(_label_of, frames), marks)
+    uids = tuple([uid for uid, _, _ in said])
+    head = event_head(uids, [key for _, key, _ in said])
+    roots = [
+        event_root(head, one, [column.sealed for column in own])
+        for one, own in zip(described, columns, strict=True)
     ]
-    roots = [frame_root(one, frame.columns) for one, frame in zip(described, frames, strict=True)]
     signer = checks.check_run(frames, roots)
     nothing: Sequence[Sequence[Column]] = [()] * len(frames)
     if keys is None:
         return VerifiedRun(signer, nothing, frozenset(uids), _SEAL)
-    bindings = [frame_binding(one, mark, []) for one, mark in zip(described, marks, strict=True)]
-    bound = list(zip(map(nonce, marks), map(counter_bytes, marks), bindings, strict=True))
-    found = keys.ciphers(uids, marks[0].instance)
-    held = [(at, one) for at, one in enumerate(found) if one is not None]
+    bound = list(zip(map(nonce, marks), bindings, strict=True))
+    held = [(at, one) for at, one in enumerate(keys.ciphers(uids, marks[0].instance)) if one is not None]
     if only:
         held = [(at, one) for at, one in held if not uids[at] or uids[at] in only]
     if not held:
         raise KeyMissing(f"no attribute of a frame can be opened in epoch `{keys.epoch}`")
     is_carried = only is not None and not only
-    if uids == ("",):
-        events = _opened_events(frames, bound, held[0][1], is_proved=only is None)
-        return VerifiedRun(signer, nothing if is_carried else events, frozenset(uids[:is_carried]), _SEAL)
-    if is_carried:
-        for frame, one in zip(frames, bound, strict=True):
-            sizes = [(len(frame.columns[at].sealed), number) for number, (at, _) in enumerate(held)]
-            _opened_column([frame], [one], *held[min(sizes)[1]], is_proved=False)
+    if is_carried and uids != ("",):
+        _check_shortest(columns, bound, held)
         return VerifiedRun(signer, nothing, frozenset(uids), _SEAL)
-    opened = [_opened_column(frames, bound, *one, is_proved=only is None) for one in held]
+    opened: list[list[Column]] = []
+    for at, cipher in held:
+        sealed = [own[at] for own in columns]
+        if only is None and cipher.name != sealed[0].commitment:
+            raise not_what_was_signed(sealed[0])
+        plaintexts = _opened(sealed, bound, cipher)
+        if not uids[at]:
+            parts = [read_plaintext("", one, blocks=0, rows=1).columns for one in plaintexts]
+            events = [[one.column for one in part] for part in parts]
+            return VerifiedRun(signer, nothing if is_carried else events, frozenset(uids[:is_carried]), _SEAL)
+        opened.append(read_whole_columns([(uids[at], one) for one in plaintexts], 1))
     closed = frozenset(uids).difference([uids[at] for at, _ in held])
     return VerifiedRun(signer, list(zip(*opened, strict=True)), closed, _SEAL)
 
 
-def _opened_column(
-    frames: Sequence[Sealed],
-    bound: Sequence[tuple[bytes, bytes, bytes]],
-    at: int,
-    cipher: Cipher,
-    *,
-    is_proved: bool,
-) -> list[Column]:
-    """Open the column at one place of all frames; `bound` are the nonce, counter and binding of each.
+def _check_shortest(
+    columns: Sequence[Sequence[SealedColumn]],
+    bound: Sequence[tuple[bytes, bytes]],
+    held: Sequence[tuple[int, Cipher]],
+) -> None:
+    for own, one in zip(columns, bound, strict=True):
+        sizes = [(len(own[at].sealed), number) for number, (at, _) in enumerate(held)]
+        at, cipher = held[min(sizes)[1]]
+        (plaintext,) = _opened([own[at]], [one], cipher)
+        read_whole_columns([(own[at].uid, plaintext)], 1)
 
-    If it is to be proved, it is compared with what the signer said of it.
-    """
-    sealed, uid = [frame.columns[at] for frame in frames], frames[0].columns[at].uid
-    decrypt, name = cipher.decrypt, uid.encode()
+
+def _opened(
+    sealed: Sequence[SealedColumn], bound: Sequence[tuple[bytes, bytes]], cipher: Cipher
+) -> list[bytes]:
+    """Open columns of one attribute, each of a frame with its nonce and binding."""
+    decrypt, uid = cipher.decrypt, sealed[0].uid
+    name = uid.encode()
     try:
-        plaintexts = [
+        return [
             decrypt(number, one.sealed, binding + name)
-            for one, (number, _, binding) in zip(sealed, bound, strict=True)
+            for one, (number, binding) in zip(sealed, bound, strict=True)
         ]
     except InvalidTag:
         raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
-    starts, start_bytes = column_starts(frames[0].rows)
-    columns = [read_whole_column(uid, one, starts, start_bytes) for one in plaintexts]
-    if is_proved:
-        salt, start = cipher.salt, start_bytes - 1
-        salted = [
-            b"".join((salt, counter, whole_head(uid, one.kind), one.data[start:]))
-            for one, (_, counter, _) in zip(columns, bound, strict=True)
+
+
+def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> VerifiedRun:
+    """Prove and open one frame, all of it; refuse one that may be cut, or of which a key is not held."""
+    columns, mark, size = frame.columns, frame.origin, frame.block_rows
+    if frame.kept or frame.blocks or mark != frame.sealed_by or (size or 1) != frame.rows:
+        raise BadSealedFrame("a frame is in parts, or may be cut")
+    uids, sealed, said, paths = zip(*map(_parts_of, columns), strict=True) if columns else ((),) * 4
+    is_event = uids == ("",)
+    if not has_columns(frame.level, uids) or b"".join(paths):
+        raise BadSealedFrame("the columns of a sealed frame do not fit its level, or are cut")
+    if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
+        raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
+    held = keys.held(uids, mark.instance)
+    if held is None:
+        raise key_missing(keys, uids, mark)
+    described = description(frame)
+    if size:
+        root = frame_root(described, frame)
+    elif list(said) == held.key_names:
+        root = event_root(held.head, described, sealed)
+    else:
+        raise BadFrameProof("an event is sealed with other keys than its signer named")
+    signer = checks.check(frame, root)
+    binding, number = frame_binding(described, mark, []), nonce(mark)
+    try:
+        plaintexts = [
+            cipher.decrypt(number, one, binding + name)
+            for cipher, one, name in zip(held.ciphers, sealed, held.names, strict=True)
         ]
-        said = [sha256(one).digest() for one in salted]
-        if said != [one.commitment for one in sealed]:
-            raise not_what_was_signed(sealed[0])
-    return columns
-
-
-def _opened_events(
-    frames: Sequence[Sealed], bound: Sequence[tuple[bytes, bytes, bytes]], cipher: Cipher, *, is_proved: bool
-) -> list[list[Column]]:
-    """Do the same for frames that are sealed as a whole, and return all columns of each."""
-    opened: list[list[Column]] = []
-    start = column_starts(frames[0].rows)[1] - 1
-    for frame, (number, counter, binding) in zip(frames, bound, strict=True):
-        (sealed,) = frame.columns
-        try:
-            plaintext = cipher.decrypt(number, sealed.sealed, binding)
-        except InvalidTag:
-            raise BrokenSeal("the seal of attribute `*` is broken") from None
-        part = read_plaintext("", plaintext, blocks=0, rows=frame.rows)
-        if is_proved and leaves_of(part, cipher.salt, counter, blocks=(), start=start) != [sealed.commitment]:
-            raise not_what_was_signed(sealed)
-        opened.append([one.column for one in part.columns])
-    return opened
+    except InvalidTag:
+        raise BrokenSeal("the seal of an attribute is broken") from None
+    start, counter = len(array_header(frame.rows)), counter_bytes(mark)
+    if is_event:
+        part = read_plaintext("", plaintexts[0], blocks=0, rows=frame.rows)
+        opened = [one.column for one in part.columns]
+        commitments = leaves_of(part, held.ciphers[0].salt, counter, blocks=(), start=start) if size else []
+    else:
+        opened = read_whole_columns(zip(uids, plaintexts, strict=True), frame.rows)
+        commitments = whole_commitments(opened, held.ciphers, counter, start) if size else []
+    if size and list(said) != commitments:
+        raise BadFrameProof("a frame is not what its signer published")
+    return VerifiedRun(signer, [opened], frozenset(), _SEAL)

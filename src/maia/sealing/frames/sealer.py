@@ -16,7 +16,7 @@ each, then `sign` them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+from operator import attrgetter
 from typing import Final, NoReturn
 
 import msgspec
@@ -31,13 +31,14 @@ from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     OpenPart,
     column_to_seal,
+    event_plaintext,
     leaves_of_parts,
     parts_of,
     plaintext_of,
-    whole_head,
-    whole_plaintext,
+    whole_commitments,
+    whole_plaintexts,
 )
-from maia.sealing.frames.proof import BATCH_MAX, batch_of, frame_root
+from maia.sealing.frames.proof import BATCH_MAX, batch_of, event_root, frame_root
 from maia.types import SealingLevel
 from maia.wire.messages import Author, Sealed, SealedColumn, SealedWithAuthor, SealMark
 from maia.wire.messages import Column as WireColumn
@@ -47,6 +48,8 @@ COUNTER_MAX: Final = (1 << 48) - 1
 
 NOT_SIGNED: Final = bytes(64)
 _COUNTER_BYTES: Final = 8
+_uid: Final = attrgetter("uid")
+_kind_and_data: Final = attrgetter("kind", "data")
 
 
 class KeyMissing(Unavailable):
@@ -77,7 +80,8 @@ class Publication(msgspec.Struct, frozen=True):
     """What is said in the clear about a frame that is to be sealed.
 
     `kept` numbers the rows in the publisher's frame, and is empty for all.
-    `block_rows` says in how small pieces it can be cut later; 0 is for one that never is.
+    `block_rows` says in how small pieces it can be cut later; 0 is for one that never is. Of a single event
+    the ciphertext is signed then, and no plaintext can be compared with it.
     """
 
     publisher: Principal
@@ -146,7 +150,10 @@ class Sealer:
 
     def next_mark(self) -> SealMark:
         """Return a mark that no seal has had: the counter's next number, under this process's instance."""
-        return self.next_marks(1)[0]
+        if self._process != self._process_id() or self._counter >= COUNTER_MAX:
+            return self.next_marks(1)[0]
+        self._counter += 1
+        return SealMark(self._instance, self._counter)
 
     def next_marks(self, count: int) -> list[SealMark]:
         """Return as many marks, all under one instance."""
@@ -183,20 +190,25 @@ class Sealer:
         values: Mapping[AttributeUid, Column] | None = None,
     ) -> Draft:
         """Return a frame sealed, to be signed together with others."""
+        if about.rows == 1 and not about.block_rows:
+            return self._draft_event(columns, about, keys, level)
         divided, mark = about.divided(), self.next_mark()
-        frame = _skeleton(about, divided, keys, level, signer=self.principal, mark=mark)
-        described = description(frame)
-        binding, number, counter = frame_binding(described, mark, []), nonce(mark), counter_bytes(mark)
-        start = len(array_header(divided.rows))
+        frame = _skeleton(about, divided.size, keys, level, signer=self.principal, mark=mark)
+        described, counter, start = description(frame), counter_bytes(mark), len(array_header(divided.rows))
+        binding, number = frame_binding(described, mark, []), nonce(mark)
         if level is SealingLevel.ATTRIBUTE and not divided.numbers:
             # Most frames are one block. Their columns are sealed without a call for each step.
-            ciphers = ciphers_for(keys, tuple([column.uid for column in columns]), mark)
-            for column, cipher in zip(columns, ciphers, strict=True):
-                uid, kind, data = column.uid, column.kind, column.data
-                said = sha256(b"".join((cipher.salt, counter, whole_head(uid, kind), data[start:]))).digest()
-                sealed = cipher.encrypt(number, whole_plaintext(kind, data), binding + uid.encode())
-                frame.columns.append(SealedColumn(uid, sealed, said, b""))
-            return Draft(frame, described, frame_root(described, frame.columns), columns)
+            uids = tuple(map(_uid, columns))
+            ciphers = ciphers_for(keys, uids, mark)
+            said = whole_commitments(columns, ciphers, counter, start)
+            content = whole_plaintexts(map(_kind_and_data, columns))
+            frame.columns.extend(
+                [
+                    SealedColumn(uid, cipher.encrypt(number, one, binding + uid.encode()), by, b"")
+                    for uid, one, cipher, by in zip(uids, content, ciphers, said, strict=True)
+                ]
+            )
+            return Draft(frame, described, frame_root(described, frame), columns)
         parts = parts_of(
             [column_to_seal(one, _values(values, one.uid), divided) for one in columns], level=level
         )
@@ -205,12 +217,41 @@ class Sealer:
         for part, cipher, leaves in zip(parts, ciphers, blocks, strict=True):
             sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
             frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
-        return Draft(frame, described, frame_root(described, frame.columns), columns, parts, blocks)
+        return Draft(frame, described, frame_root(described, frame), columns, parts, blocks)
+
+    def _draft_event(
+        self, columns: Sequence[WireColumn], about: Publication, keys: EpochKeys, level: SealingLevel
+    ) -> Draft:
+        """Return a single event sealed: what is signed are its ciphertexts."""
+        mark = self.next_mark()
+        if level is SealingLevel.EVENT:
+            uids: tuple[str, ...] = ("",)
+            content = [event_plaintext(columns)]
+        else:
+            uids = tuple(map(_uid, columns))
+            content = whole_plaintexts(map(_kind_and_data, columns))
+        held = keys.held(uids, mark.instance)
+        if held is None:
+            raise key_missing(keys, uids, mark)
+        frame = _skeleton(about, 0, keys, level, signer=self.principal, mark=mark)
+        described = description(frame)
+        binding, number = frame_binding(described, mark, []), nonce(mark)
+        sealed = [
+            cipher.encrypt(number, one, binding + name)
+            for cipher, one, name in zip(held.ciphers, content, held.names, strict=True)
+        ]
+        frame.columns.extend(
+            [SealedColumn(*one, b"") for one in zip(uids, sealed, held.key_names, strict=True)]
+        )
+        return Draft(frame, described, event_root(held.head, described, sealed), columns)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
         if not 1 <= len(drafts) <= BATCH_MAX:
             raise BadBatch(f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given")
+        if len(drafts) == 1:  # its root is what is signed
+            (draft,) = drafts
+            return [replace(draft.frame, signature=self._key.sign(SignedKind.FRAME, draft.root))]
         root, paths = batch_of([draft.root for draft in drafts])
         signature = self._key.sign(SignedKind.FRAME, root)
         return [
@@ -229,12 +270,16 @@ class Sealer:
 
 def ciphers_for(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> list[Cipher]:
     """Return the ciphers under a mark for what has these uids (empty: all attributes); refuse to lack one."""
-    found = keys.ciphers(uids, mark.instance)
-    held = [one for one in found if one is not None]
-    if len(held) != len(found):
-        missing = next(uid for uid, one in zip(uids, found, strict=True) if one is None)
-        raise KeyMissing(f"the key of attribute `{missing or '*'}` is not held in epoch `{keys.epoch}`")
-    return held
+    held = keys.held(uids, mark.instance)
+    if held is None:
+        raise key_missing(keys, uids, mark)
+    return held.ciphers
+
+
+def key_missing(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> KeyMissing:
+    """Return the refusal of a frame of which a key is not held, with the name of one."""
+    lacking = uids[keys.ciphers(uids, mark.instance).index(None)]
+    return KeyMissing(f"the key of attribute `{lacking or '*'}` is not held in epoch `{keys.epoch}`")
 
 
 def counter_bytes(origin: SealMark) -> bytes:
@@ -249,7 +294,7 @@ def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[V
 
 def _skeleton(
     about: Publication,
-    divided: Division,
+    block_rows: int,
     keys: EpochKeys,
     level: SealingLevel,
     *,
@@ -257,24 +302,24 @@ def _skeleton(
     mark: SealMark,
 ) -> Sealed:
     frame = Sealed(
-        type_id=keys.type_id,
-        publisher=about.publisher.key,
-        signer=signer.key,
-        stream=about.stream,
-        sequence=about.sequence,
-        published_at=+about.published_at,  # an Instant becomes the int that travels
-        level=LEVEL_NUMBERS[level],
-        epoch=keys.epoch,
-        rows=about.rows,
-        block_rows=divided.size,
-        kept=list(about.kept),
-        origin=mark,
-        sealed_by=mark,
-        blocks=[],
-        columns=[],
-        signature=NOT_SIGNED,
-        place=0,
-        path=[],
+        keys.type_id,
+        about.publisher.key,
+        signer.key,
+        about.stream,
+        about.sequence,
+        +about.published_at,  # an Instant becomes the int that travels
+        LEVEL_NUMBERS[level],
+        keys.epoch,
+        about.rows,
+        block_rows,
+        list(about.kept),
+        mark,
+        mark,
+        [],
+        [],
+        NOT_SIGNED,
+        0,
+        [],
     )
     if about.author is None:
         return frame
