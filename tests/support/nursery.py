@@ -247,18 +247,19 @@ class Nursery:
         self.selector.register(self.woken, selectors.EVENT_READ)
         self.selector.register(sys.stdin, selectors.EVENT_READ)
         while True:
-            for key, _ in self.selector.select():
+            # Whoever is gone first: what comes next may need what its process holds.
+            for key, _ in sorted(self.selector.select(), key=lambda one: one[0].fileobj is self.listening):
                 if key.fileobj is sys.stdin:
                     self._end()
                     return None
                 if key.fileobj is self.woken:
                     self.woken.recv(4096)
-                    self._bury()
+                    self._bury_all()
                 elif key.fileobj is self.listening:
                     asked = self._accept()
                     if asked is not None:
                         return asked
-                else:
+                elif key.data in self.children:  # not buried since
                     self._pass_on(key.fileobj)
 
     def _accept(self) -> Mapping[str, object] | None:
@@ -297,18 +298,19 @@ class Nursery:
         for number in numbers or [signal.SIGKILL]:
             os.kill(child, number)
         if not numbers:
-            self.selector.unregister(connection)
+            self._bury(*os.waitpid(child, 0))
 
-    def _bury(self) -> None:
+    def _bury_all(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                child, status = ended
-                connection = self.children.pop(child)
-                with suppress(KeyError):
-                    self.selector.unregister(connection)
-                with suppress(OSError):
-                    connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
-                connection.close()
+                self._bury(*ended)
+
+    def _bury(self, child: int, status: int) -> None:
+        connection = self.children.pop(child)
+        self.selector.unregister(connection)
+        with suppress(OSError):
+            connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+        connection.close()
 
     def _end(self) -> None:
         for child in self.children:
