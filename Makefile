@@ -7,7 +7,7 @@ BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
 MINUTES ?= 10
-LANES ?= 4
+LANES ?= 5
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
@@ -29,7 +29,7 @@ demo: environment ## A real network, a crash, a revocation, then Spark on its lo
 	@$(BIN)/maia demo --spark $(ARGS)
 
 # A few chosen tests are done before a second lane has started.
-test: environment prepared ## Run every test, in LANES=4 lanes (ARGS="tests/unit -x" to choose, in one)
+test: environment prepared ## Run every test, in LANES=5 lanes (ARGS="tests/unit -x" to choose, in one)
 	@$(BIN)/python -m pytest -q $(or $(ARGS),--lanes $(LANES))
 
 # The suite runs on the PySpark of the lock. Each end has an environment of its own below .build.

@@ -32,7 +32,7 @@ import pytest
 SPARK = "spark"
 QUICK = ("tests/unit/", "tests/laws/", "tests/vectors/")
 NOT_QUICK = "tests/unit/project/"
-NICER = 3
+NICER = 4
 """By how much: a lane with a session has two shares of a processor, where the others have one."""
 END_S: Final = 60.0
 LOOK_S: Final = 5.0
