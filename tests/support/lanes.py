@@ -18,6 +18,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -116,6 +117,8 @@ class Lane:
     def _take_over(self, config: pytest.Config) -> None:
         """Part from the other copies: reports go to the link, and files are this lane's own."""
         config.pluginmanager.unregister(name="terminalreporter")
+        # It starts a thread for each test, and waits for its end. A lane that hangs is seen from outside.
+        config.pluginmanager.unregister(name="faulthandler")
         config.pluginmanager.register(self, "lane")
         capturing = config.pluginmanager.getplugin("capturemanager")
         capturing.stop_global_capturing()
@@ -161,6 +164,8 @@ class Copy:
     unit: str | None = None
     done: int = 0
     has_ended: bool = False
+    last: float = field(default_factory=time.monotonic)
+    """When it last sent something."""
 
     def end(self) -> None:
         """Wait for the process, which has no more to say; a thread that it left behind ends with it."""
@@ -200,10 +205,8 @@ class Lanes:
                 ready = [by_link[link] for link in wait(list(by_link), LOOK_S)]
                 for number in ready:
                     self._listen(number)
-                # A copy of a lane that it left behind may keep its end of the link open.
-                for number in [] if ready else by_link.values():
-                    if self.copies[number].process.exitcode is not None:
-                        self._bury(number)
+                if not ready:
+                    self._look_after(list(self.copies))
         finally:
             self._end()
 
@@ -224,8 +227,19 @@ class Lanes:
         theirs.close()
         self.copies[number] = Copy(process, ours)
 
+    def _look_after(self, numbers: Sequence[int]) -> None:
+        """Bury lanes whose end was not seen; end those that hang, with the stacks of all their threads."""
+        longest = float(self.session.config.getini("faulthandler_timeout") or "inf")
+        for number in numbers:
+            copy = self.copies[number]
+            if copy.process.exitcode is not None:
+                self._bury(number)  # what it left behind may keep its end of the link open
+            elif time.monotonic() > copy.last + longest:
+                os.kill(copy.process.pid, signal.SIGABRT)
+
     def _listen(self, number: int) -> None:
         copy = self.copies[number]
+        copy.last = time.monotonic()
         try:
             kind, value = copy.link.recv()
         except (EOFError, ConnectionResetError):

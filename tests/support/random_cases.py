@@ -65,7 +65,8 @@ def cases_wanted() -> int:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count the cases of a test, also of one that a lane has run."""
-    _cases[suite_of(report.nodeid)] += dict(report.user_properties).get(CASES, 0)
+    if counted := dict(report.user_properties).get(CASES) if report.when == "call" else None:
+        _cases[suite_of(report.nodeid)] += counted
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
