@@ -18,9 +18,9 @@ import numpy as np
 
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least, at_most
 from maia.events import AttributeUid
-from maia.predicates.covering.boxes import Box, box_of, proved_to_cover
 from maia.predicates.covering.cover_table import CoverTable
 from maia.predicates.covering.covers import covers
+from maia.predicates.covering.sides import Box, box_of, proved_to_cover
 from maia.predicates.merging.measure import Span
 from maia.predicates.merging.merge import Merged, merge
 from maia.predicates.syntax import AllOf, Comparison, Operator, Predicate

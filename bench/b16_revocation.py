@@ -66,7 +66,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.validity_stream import STATEMENT
 from maia.wire.codec import decode
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import frame_label, frame_to_columns
 from maia.wire.messages import (
     Accepted,
     Advertise,
@@ -80,7 +80,6 @@ from maia.wire.messages import (
     Published,
 )
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
-from maia.wire.stream_numbers import frame_label
 
 BROKERS = 3
 PER_CLIENT = 500

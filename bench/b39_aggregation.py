@@ -16,8 +16,7 @@ from harness import Benchmark, Case, Figure, at_most
 from maia.events import AttributeUid, Event, Kind, frame_of
 from maia.predicates import AllOf, Comparison, Operator, Predicate
 from maia.routing.aggregation.aggregate import aggregate
-from maia.routing.aggregation.budget import BudgetRange, Measured, begin, observe
-from maia.routing.aggregation.curve import rows_admitted
+from maia.routing.aggregation.budget import BudgetRange, Measured, begin, observe, rows_admitted
 
 X, Y = AttributeUid("x"), AttributeUid("y")
 EVENT_BYTES = 64

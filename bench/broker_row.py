@@ -25,7 +25,7 @@ from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import Secret
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import (
     Sealing,

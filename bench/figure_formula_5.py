@@ -16,8 +16,7 @@ import sys
 from random import Random
 
 from b39_aggregation import EVENT_BYTES, RANGE, Costs, offices, sightings
-from maia.routing.aggregation.budget import begin, observe
-from maia.routing.aggregation.curve import Point, fitted, spill_curve
+from maia.routing.aggregation.budget import Point, begin, fitted, observe, spill_curve
 from plots import save, subplots
 
 PER_PERIOD = 4000

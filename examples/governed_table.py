@@ -18,7 +18,7 @@ from maia.credentials import (
 )
 from maia.events import Attribute, AttributeUid, Column, Frame, Instant, Kind
 from maia.log.disk.event_log import EventLog
-from maia.log.disk.log_view import LogView
+from maia.log.disk.reader import LogView
 from maia.predicates import parse_predicate
 from maia.spark import Reader
 from maia.spark.governed.table import governed

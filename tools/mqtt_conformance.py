@@ -88,7 +88,7 @@ async def _serve(test: str, address: list[str], is_ready: threading.Event) -> No
     from maia.credentials import Action, TypeName
     from maia.predicates import ALWAYS
     from maia.types import TypeDefinition
-    from maia.types.topics import plain_attributes
+    from maia.types.definition import plain_attributes
     from support.mqtt_city import OWNER, mqtt_city  # type: ignore[import-not-found]  # lies beside the tests
 
     retained = str(test in RETAINED).lower()

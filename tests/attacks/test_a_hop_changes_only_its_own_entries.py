@@ -9,7 +9,7 @@ import pytest
 from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, parse_predicate
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
-from maia.routing.table import covering_order as crowd
+from maia.routing.table import interests as crowd
 from maia.routing.table.hops import LOCAL, RouteEntry, TellResync
 from maia.routing.table.replicas import Replica, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable, TooMuchTold

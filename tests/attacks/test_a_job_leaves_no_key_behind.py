@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel
 from support.governed import Recorded, secret_of
 

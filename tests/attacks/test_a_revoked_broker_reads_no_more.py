@@ -7,7 +7,7 @@ from dataclasses import replace
 from maia.credentials import Action, Principal, SignedCertificate, statement_to_bytes
 from maia.demo.numberplate import NUMBERPLATE
 from maia.domain import DomainSettings, KeyServer
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.messages import Sealed, SealedWithPlaintext, Show

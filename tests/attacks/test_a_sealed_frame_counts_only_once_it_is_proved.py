@@ -15,7 +15,7 @@ from maia.credentials import SigningKey
 from maia.demo.numberplate import NUMBERPLATE
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.wire.codec import encode

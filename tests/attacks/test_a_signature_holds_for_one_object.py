@@ -29,8 +29,7 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.encoding.certificates import read_certificate_in_full
-from maia.credentials.encoding.fast_reader import certificate_of_known_parts
+from maia.credentials.encoding.certificates import certificate_of_known_parts, read_certificate_in_full
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import AllOf, Comparison, Exists, Operator
 from support.certificates import KEYS

@@ -18,7 +18,7 @@ from maia.events import Frame, frame_of
 from maia.sealing.frames.authorship import Publishing, proof_of_author, sign_as_author
 from maia.types import type_id
 from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import frame_label, frame_to_columns
 from maia.wire.effects import Send
 from maia.wire.messages import (
     Accepted,
@@ -31,7 +31,6 @@ from maia.wire.messages import (
     Publish,
     PublishSigned,
 )
-from maia.wire.stream_numbers import frame_label
 from support.broker import connect_right
 from support.live import BROKER, STORY, TYPE, Stranger, client, hello, settings, stranger
 from support.two_message import (

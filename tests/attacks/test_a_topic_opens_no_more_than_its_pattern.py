@@ -13,7 +13,7 @@ from maia.credentials import BadName, TopicName, TypeName, parse_name_pattern
 from maia.errors import BrokenCredential, MaiaError
 from maia.policy import GrantUnmeetable, NoChain
 from maia.types import BadDefinition, TypeDefinition, sign_definition
-from maia.types.topics import plain_attributes, tree_name
+from maia.types.definition import plain_attributes, tree_name
 from support.newsroom import (
     CITY,
     NEWS,

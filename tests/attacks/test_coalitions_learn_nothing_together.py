@@ -13,7 +13,7 @@ from itertools import combinations, permutations
 
 import pytest
 
-from maia.sealing.tree.nodes import ancestor
+from maia.sealing.tree.node_secrets import ancestor
 from maia.sealing.tree.rekey import Scheme
 from reference import oft
 from reference.coalitions import (

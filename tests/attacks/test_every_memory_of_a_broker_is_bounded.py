@@ -41,7 +41,7 @@ from maia.credentials import (
 from maia.demo.numberplate import LOCATION
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
-from maia.sessions import quotas
+from maia.sessions import admission
 from maia.types import type_id
 from maia.wire.messages import (
     Interest,
@@ -252,8 +252,8 @@ BOUNDS = [
     Bound(contacts, "_CONTACTS_MAX", routes),
     Bound(sealed_rights, "types"),
     Bound(signers, "_WRITERS_MAX", writers),
-    Bound(principals_with_a_quota, "_PRINCIPALS_MAX", quotas),
-    Bound(members_with_a_quota, "_PRINCIPALS_MAX", quotas),
+    Bound(principals_with_a_quota, "_PRINCIPALS_MAX", admission),
+    Bound(members_with_a_quota, "_PRINCIPALS_MAX", admission),
     Bound(durable_names, "durable_names"),
     Bound(doubted_interests, "DOUBTED_MAX", sealed_interests),
 ]

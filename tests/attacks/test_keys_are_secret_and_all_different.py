@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from maia.errors import MaiaError
 from maia.sealing import BadSecret, BrokenSeal, EpochKeys, KeyMissing, Secret, SecretForgotten, open_frame
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import content_key
 from support.sealing import LEVELS, PLATE, TYPE_ID, Publishing, keys, plates, read, sealer, secret
 

@@ -13,7 +13,7 @@ from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.sealing.frames.authorship import Publishing, sign_as_author
 from maia.types import SealingLevel
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import frame_label, frame_to_columns
 from maia.wire.messages import (
     Author,
     Carried,
@@ -26,7 +26,6 @@ from maia.wire.messages import (
     SealedWithAuthor,
 )
 from maia.wire.names import filter_to_bytes
-from maia.wire.stream_numbers import frame_label
 from support.broker import NOW, SECOND
 from support.coalition import TRUST, TamperingNet, member, plates, publish, statement
 from support.sealed_publications import the_three

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from maia.routing.overlay.candidates import CandidateLimits
 from maia.routing.overlay.membership import Ask, Connect, Contact, MembershipLimits, OverlayMembership
-from maia.routing.overlay.table import closeness
+from maia.routing.overlay.table import CandidateLimits, closeness
 from support.overlay import SECOND, Ring, contact, id_of
 
 LIMITS = MembershipLimits(candidates=CandidateLimits(waiting_per_teller=32, waiting_max=100))

@@ -13,7 +13,7 @@ from maia.credentials.identity import IdentityTrust, pack_identity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.sealing import EpochKeys, Publication, Sealer
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

@@ -27,7 +27,7 @@ from maia.sealing.filters import proofs as filter_proofs
 from maia.sealing.filters import sealed_filters as filters
 from maia.sealing.filters.proofs import NotMadeByAMember, OpenedProof, check_made_by_a_member, seal_proof
 from maia.sealing.filters.sealed_filters import FilterDoesNotOpen, open_filter
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys import epochs
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, check_meant, commitment
 from maia.sealing.tree import node_secrets

@@ -22,7 +22,7 @@ from maia.events import Instant
 from maia.keystore.key_files import create_key_file, new_signing_key
 from maia.log import LogBroken
 from maia.log.disk.event_log import EventLog
-from maia.log.disk.log_view import LogView
+from maia.log.disk.reader import LogView
 from maia.net.stores import FolderStore, StoreUnavailable
 from maia.spark.applications import STATISTICS
 from maia.spark.applications.runs import parquet_source, run

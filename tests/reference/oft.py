@@ -16,8 +16,7 @@ from hashlib import blake2b
 from typing import Final
 
 from maia.sealing.tree.key_tree import KeyTree, SlotChange, TreeMember
-from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
-from maia.sealing.tree.nodes import ROOT, ancestor, level_of, stands_above
+from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES, ROOT, ancestor, level_of, stands_above
 from maia.sealing.tree.rekey import BadPath, Rekey, RekeyEntry, RekeyWriter, Scheme
 
 __all__ = ["DERIVATIONS", "OftMember", "OftTree"]

@@ -19,8 +19,7 @@ from typing import Final
 from maia.errors import BadInput
 from maia.sealing.tree.key_tree import KeyTree, Slots, TreeMember, TreeState
 from maia.sealing.tree.lkh import LkhMember, LkhTree
-from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
-from maia.sealing.tree.nodes import MEMBERS_MAX
+from maia.sealing.tree.node_secrets import MEMBERS_MAX, NODE_SECRET_BYTES
 from maia.sealing.tree.rekey import FORMAT, LINEAGE_BYTES, VERSION_MAX, Scheme, read_path
 from reference.oft import OftMember, OftTree
 

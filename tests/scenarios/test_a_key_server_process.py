@@ -18,7 +18,7 @@ from maia.credentials import NetworkName
 from maia.domain.storage.fenced_store import FencedStore, StoreFenced
 from maia.keystore.key_files import load_signing_key
 from maia.net.node_runner import NodeRunner
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
 from maia.types import VerifiedType, verify_definition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from maia.client.entries import EntryStage
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.testing.simulation import Weather
+from maia.wire.columns import frame_label
 from maia.wire.effects import Close
-from maia.wire.stream_numbers import frame_label
 from support.overheard import overhear
 from support.seeds import with_seeds
 from support.simulated_city import City, Office

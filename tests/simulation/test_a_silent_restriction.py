@@ -9,7 +9,7 @@ from maia.events import Instant
 from maia.policy import shape
 from maia.predicates import Comparison, Operator
 from maia.testing.simulation import BEGINNING, Weather
-from maia.types.topics import TOPIC
+from maia.types.definition import TOPIC
 from maia.wire.codec import decode
 from maia.wire.effects import Effect, Input, Received
 from maia.wire.messages import DeliverLogged, Missed

@@ -10,8 +10,8 @@ from __future__ import annotations
 from maia.broker.persistence import KEPT_PUBLICATIONS
 from maia.testing.simulation import Chaos
 from maia.wire.codec import decode
+from maia.wire.columns import frame_label
 from maia.wire.messages import Published
-from maia.wire.stream_numbers import frame_label
 from support.overheard import overhear
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S, City

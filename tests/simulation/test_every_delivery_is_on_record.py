@@ -11,7 +11,7 @@ from maia.client import Delivered
 from maia.ledger.records import LedgerReader, from_ranges, records_from_bytes
 from maia.policy import see
 from maia.testing.simulation import Trouble, Troublemaker
-from maia.wire.stream_numbers import frame_label
+from maia.wire.columns import frame_label
 from support.seeds import with_seeds
 from support.simulated_city import City
 

@@ -49,7 +49,7 @@ from maia.predicates.syntax import (
     TextTest,
 )
 from maia.routing.table.hops import book_key_of_sealed
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.spark.governed.reader import Reader, ReaderIdentity
@@ -64,11 +64,10 @@ from maia.types import (
     sign_definition,
     verify_definition,
 )
-from maia.types.topics import TOPIC, topic_attributes
+from maia.types.definition import TOPIC, topic_attributes
 from maia.wire.codec import decode_recorded
-from maia.wire.columns import columns_to_frame, frame_to_columns
+from maia.wire.columns import columns_to_frame, frame_label, frame_to_columns
 from maia.wire.messages import Deliver, Identify, PublishTo
-from maia.wire.stream_numbers import frame_label
 from support.broker import NOW, SECOND, Client, Running, connect_right
 from support.coalition import TRUST, random_attributes, random_requirement, statement
 from support.recording import RecordingNet

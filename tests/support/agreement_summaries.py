@@ -20,7 +20,7 @@ from maia.expressions.syntax import Call, Expression, Function, Rule, Take
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.spark.governed.reader import Reader
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
-from maia.types.topics import TOPIC
+from maia.types.definition import TOPIC
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import THERE, World

@@ -12,7 +12,7 @@ from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import Action, SigningKey
 from maia.events import Instant
 from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.blinding import blinded_ids
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret

@@ -30,7 +30,7 @@ from maia.log.format.segments import digest_of, parquet_bytes, table_of
 from maia.policy import Request
 from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.spark.governed.reader import Reader
 from maia.spark.governed.table import Keys

@@ -31,7 +31,7 @@ from maia.credentials import (
 )
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.member import KeyMember

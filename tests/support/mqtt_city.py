@@ -58,7 +58,7 @@ from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
 from maia.predicates import ALWAYS, Predicate
 from maia.types import TypeDefinition, definition_to_text, sign_definition
-from maia.types.topics import plain_attributes
+from maia.types.definition import plain_attributes
 
 NETWORK = "City Network"
 DAY = 86_400_000_000

@@ -29,7 +29,7 @@ from maia.credentials import (
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import Sealing, SignedDefinition, TypeDefinition, sign_definition
-from maia.types.topics import on_topics, plain_attributes, topic_attributes, tree_name
+from maia.types.definition import on_topics, plain_attributes, topic_attributes, tree_name
 
 NETWORK = "City Network"
 PUBLISH, SUBSCRIBE = Action.PUBLISH, Action.SUBSCRIBE

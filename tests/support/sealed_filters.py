@@ -9,7 +9,7 @@ from itertools import chain, combinations
 from maia.events import AttributeUid, Instant
 from maia.predicates import Predicate
 from maia.sealing.filters.sealed_filters import SealedFilter, seal_filter
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 

@@ -22,7 +22,7 @@ from maia.events import AttributeUid, Frame, frame_of
 from maia.predicates import Predicate
 from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
 from maia.routing.table.hops import SealedEntry, book_key_of_sealed
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition, type_id

@@ -10,7 +10,7 @@ from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import SignedCertificate, issue
 from maia.demo.numberplate import NUMBERPLATE_KINDS
 from maia.events import AttributeUid
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, type_id

@@ -45,7 +45,7 @@ from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate, TextMatch, TextTest
 from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
 from maia.types import TypeDefinition, sign_definition
-from maia.types.topics import TOPIC, topic_attributes
+from maia.types.definition import TOPIC, topic_attributes
 from support.sub_types import FEE, SECRET_FEE, tell_of_sub_types
 
 SECOND = 1_000_000

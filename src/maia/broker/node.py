@@ -5,6 +5,8 @@
 It has no clock, no socket and no disk. The asyncio runtime and the simulation
 drive the same object. Errors of one peer end in an answer to that peer, or in
 the end of its link, and never leave `handle`.
+
+Which way of routing does a broker use?
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
-from maia.broker.publication.single_events import publish_single
+from maia.broker.publication.path import publish_single
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
     certificates_without_statement,
@@ -26,8 +28,10 @@ from maia.broker.revocation.streams import (
     receive_fetched,
     subscribe_to_issuers,
 )
-from maia.broker.routing.own_interests import recheck_own_interests
-from maia.broker.routing.routers import new_router
+from maia.broker.routing.interests import recheck_own_interests
+from maia.broker.routing.mesh import MeshRouter
+from maia.broker.routing.rendezvous import RendezvousRouter
+from maia.broker.routing.router import Router
 from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
@@ -35,7 +39,7 @@ from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.identities import show_own_identity
 from maia.broker.sessions.links import Link, Role, Stage
-from maia.broker.settings import BrokerSettings
+from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.subscriptions.route_sync import go_on_with_syncs
@@ -69,6 +73,18 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Bye, Message, Publish
+
+
+def new_router(state: BrokerState) -> Router:
+    """Return the router that a broker's settings name."""
+    match state.settings.routing:
+        case Routing.RENDEZVOUS:
+            return RendezvousRouter(state)
+        case Routing.MESH:
+            return MeshRouter(state)
+        case other:
+            assert_never(other)
+
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 _ALONE: Final = 8

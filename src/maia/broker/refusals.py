@@ -8,8 +8,8 @@ none of them names another's rights, filters or references.
 from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.sessions.admission import TooManyRequests
 from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
-from maia.sessions.quotas import TooManyRequests
 from maia.sessions.session import (
     HandshakeTooSlow,
     OutOfTurn,

@@ -28,8 +28,7 @@ from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.entries import SealedInterests
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sessions.links import Held, Link
-from maia.broker.sessions.repeated_notes import RepeatedNotes
+from maia.broker.sessions.links import Held, Link, RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
@@ -45,12 +44,11 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.events import INSTANT_MIN, Instant, just_after, seconds_after
+from maia.sessions.admission import Places, RequestQuota
 from maia.sessions.challenges import ChallengeDesk
-from maia.sessions.quotas import RequestQuota
 from maia.views.open_periods import GroupRoom
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
-from maia.wire.places import Places
 
 __all__ = [
     "ROUTE",

@@ -22,9 +22,9 @@ from maia.events import Instant
 from maia.policy import Request
 from maia.predicates import Predicate
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes, verify_definition
+from maia.wire.columns import is_published_late
 from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
-from maia.wire.stream_numbers import is_published_late
 
 # ------------------------------------------------------------ types
 

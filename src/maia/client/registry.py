@@ -27,7 +27,7 @@ from maia.predicates import Predicate
 from maia.sealing.frames.authorship import SEED_BYTES, Publishing, sign_as_author
 from maia.sessions.challenges import CONNECTION, OwnChallenges
 from maia.wire.codec import encode
-from maia.wire.columns import columns_to_frame
+from maia.wire.columns import columns_to_frame, frame_label
 from maia.wire.messages import (
     Challenge,
     Identify,
@@ -41,7 +41,6 @@ from maia.wire.messages import (
 )
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import type_to_bytes
-from maia.wire.stream_numbers import frame_label
 
 
 class Book:

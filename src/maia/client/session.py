@@ -40,6 +40,7 @@ from maia.policy import Request
 from maia.policy.view import shows
 from maia.predicates import Predicate
 from maia.types import VerifiedType
+from maia.wire.columns import frame_label
 from maia.wire.effects import (
     DialFailed,
     Effect,
@@ -54,7 +55,6 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Column as WireColumn
-from maia.wire.stream_numbers import frame_label
 
 
 class ClientSession:

@@ -9,7 +9,7 @@
     filter = "exists(message) and exists(price)"
 
 Brokers, domains' servers, jobs and `maia explain` read the same file. What
-each bound means is in `maia.policy.bounds`.
+each bound means is in `maia.policy.evidence`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from maia.config.settings import BadConfig, Paths, PrincipalWord, Text, from_fil
 from maia.credentials import Action, TypePattern, exact_name
 from maia.errors import MaiaError
 from maia.policy import Bound, BoundRule
-from maia.policy.bounds import Holder
-from maia.policy.evidence import BOUNDS_MAX
+from maia.policy.evidence import BOUNDS_MAX, Holder
 from maia.predicates import parse_predicate
 from maia.types import check_predicate
 

@@ -46,7 +46,6 @@ from maia.credentials.certificate import (
     NameCertificate,
     SignedCertificate,
 )
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache, check_signature
 from maia.credentials.chains.chain import VerifiedChain, owner_chain, verify_chain
 from maia.credentials.chains.discovery import LeftOut, find_chain, find_chains
@@ -55,6 +54,7 @@ from maia.credentials.chains.errors import (
     BadThreshold,
     BrokenChain,
     BrokenSuccession,
+    Budget,
     CertificateExpired,
     CertificateNotYetValid,
     ChainGap,

@@ -136,7 +136,7 @@ def carriage_of(
 
 
 def _carried(message: Sealed, size: int) -> CarriedFrame:
-    from maia.wire.stream_numbers import frame_label
+    from maia.wire.columns import frame_label
 
     columns = {column.uid: column.sealed for column in message.columns}
     excerpt = columns.get(NUMBERPLATE, b"")[:_EXCERPT_BYTES].hex()

@@ -34,7 +34,7 @@ from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, TIMESTAMP, Numberplate
 from maia.demo.performance import OFFICES, ask
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
-from maia.log.disk.log_view import LogView
+from maia.log.disk.reader import LogView
 from maia.policy import Denial
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.sealing.member.settings import MemberSettings

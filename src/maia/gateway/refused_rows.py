@@ -16,7 +16,7 @@ from maia.events import Column, Frame, Instant
 from maia.gateway.topic_table import Columns
 from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
 from maia.types import VerifiedType
-from maia.types.topics import tree_root
+from maia.types.definition import tree_root
 
 
 def refused_rows(  # noqa: PLR0913, PLR0917 - what the broker knew

@@ -30,7 +30,7 @@ from maia.gateway.json_payloads import JsonPayloads
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, Predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import VerifiedType
-from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, on_topics, tree_root
+from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, on_topics, tree_root
 
 TOPIC_BYTES_MAX: Final = 1024
 LEVELS_MAX: Final = 32

@@ -22,8 +22,8 @@ from maia.net.addresses import host_and_port
 from maia.net.links import LinkLimits, SlowLink, SocketLink
 from maia.net.tls import accepting_context, dialling_context
 from maia.net.tls_stream import SocketStream, open_stream
+from maia.sessions.admission import Places
 from maia.wire.effects import LinkId
-from maia.wire.places import Places
 
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks

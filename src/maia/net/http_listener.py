@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from maia.net.addresses import bind
-from maia.wire.places import Places
+from maia.sessions.admission import Places
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -1,6 +1,5 @@
 """Request, evidence, facts and a moment in; a permit with a View, or a denial, out."""
 
-from maia.policy.bounds import BadBound, Bound, BoundRule
 from maia.policy.decide import decide
 from maia.policy.decision import (
     ActionNotGranted,
@@ -34,6 +33,9 @@ from maia.policy.evidence import (
     CHAINS_COUNTED,
     CHAINS_MAX,
     NO_EVIDENCE,
+    BadBound,
+    Bound,
+    BoundRule,
     Evidence,
     TooMuchEvidence,
     gather_evidence,

@@ -84,7 +84,7 @@ from maia.predicates.covering.covers import union
 from maia.predicates.language.parser import format_predicate
 from maia.predicates.language.writer import format_literal
 from maia.predicates.syntax import ALWAYS, NODES_MAX, Predicate, PredicateTooLarge, attributes_of
-from maia.types.topics import TOPIC, tree_root
+from maia.types.definition import TOPIC, tree_root
 
 # How is a decision explained, and how long does it hold?
 #

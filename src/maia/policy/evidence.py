@@ -5,30 +5,150 @@ verify explain a denial to the owner and grant nothing. Where a limit has kept
 chains out, the evidence says so, and so does the decision. Evidence cannot change:
 new evidence is a new object, and a decision remembered for the old one does
 not survive it.
+
+How wide, and how narrow, may a filter or an advertisement be?
+
+A domain sets bounds on what its members may ask for or announce, on top of
+what certificates grant (Miklós, sections 3.3 to 3.5). An upper bound must
+cover the filter, a lower bound must cover it as an advertisement does, and
+their strict forms leave no attribute unspoken. Bounds only ever take away:
+each one that applies must hold (docs/decisions/views.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, TypeAlias
 
+from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern, covers_request
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.chains.discovery import LeftOut, find_chains
-from maia.credentials.chains.errors import CertificateExpired, CertificateNotYetValid, NoChain, SearchTooLarge
+from maia.credentials.chains.errors import (
+    Budget,
+    CertificateExpired,
+    CertificateNotYetValid,
+    NoChain,
+    SearchTooLarge,
+)
 from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits
 from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.keys import Principal
 from maia.credentials.names import ResourceName
 from maia.credentials.validity.one_time import Revalidated
 from maia.credentials.validity.validity_state import Once, Tester, ValidityState
 from maia.errors import BadInput, BrokenCredential
-from maia.events import Instant
-from maia.policy.bounds import BoundRule
+from maia.events import AttributeUid, Instant, Kinds
 from maia.policy.decision import Reason, TooMuchToSearch
 from maia.policy.request import Request, request_digest, resources_needed
+from maia.predicates.constraints import NotAConstraintFilter, constraints_of
+from maia.predicates.covering.covers import covers
+from maia.predicates.relations import (
+    advertisement_covers_advertisement,
+    advertisement_strictly_covers_advertisement,
+    filter_strictly_covers_filter,
+)
+from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate
+
+Holder: TypeAlias = Principal | bytes
+"""The holder of a bound: a principal, or every chain with the certificate of this id."""
+
+
+class BadBound(BadInput):
+    """A bound limits something that has no filter."""
+
+    code = "INPUT-BOUND"
+
+
+class Bound(Enum):
+    """In which way a bound limits a filter."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+    STRICT_UPPER = "strict upper"
+    STRICT_LOWER = "strict lower"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRule:
+    """`holder` may `action` on `resources` only with filters inside the bound `filter`."""
+
+    holder: Holder
+    action: Action
+    bound: Bound
+    filter: Predicate
+    resources: ResourcePattern = field(default_factory=AnyResource)
+
+    def __post_init__(self) -> None:
+        """Refuse a bound on an action without filter, and one that is no collection of constraints."""
+        if self.action not in (Action.PUBLISH, Action.SUBSCRIBE):
+            raise BadBound(f"`{self.action.value}` has no filter to put a bound on")
+        if self.bound is not Bound.UPPER:
+            constraints_of(self.filter)
+
+    def applies_to(
+        self, principal: Principal, certificates: frozenset[bytes], action: Action, resource: ResourceName
+    ) -> bool:
+        """Say whether the rule limits this principal, who relies on these certificates."""
+        held = self.holder == principal if isinstance(self.holder, Principal) else self.holder in certificates
+        if not held or action is not self.action:
+            return False
+        if isinstance(self.resources, AnyResource):
+            # A bound takes away, so one on everything is on reserved names too: grants alone must spell them.
+            return self.resources.owner in (None, resource.owner)
+        return covers_request(Authority(self.resources, frozenset({action})), action, resource)
+
+
+def permits(rule: BoundRule, requested: Predicate) -> bool:
+    """Say whether a filter, or an advertisement, stays inside the bound; a cautious no if not proved."""
+    try:
+        return _RELATIONS[rule.bound](rule.filter, requested)
+    except NotAConstraintFilter:
+        return False
+
+
+def screens(rule: BoundRule) -> bool:
+    """Say whether the bound's holder sees only attributes in its own filter (section 3.5)."""
+    return rule.action is Action.SUBSCRIBE and rule.bound in (Bound.STRICT_UPPER, Bound.STRICT_LOWER)
+
+
+def passes_for_notifications(rule: BoundRule, kinds: Kinds) -> Predicate:
+    """Return what each published event must satisfy under the bound, as a predicate on the whole event.
+
+    `kinds` are the attributes that an event of the type can have; those the
+    bound does not name must be absent where the definitions say so.
+    """
+    if rule.bound is Bound.UPPER:
+        return rule.filter
+    spoken = constraints_of(rule.filter)
+    silent = tuple(Not(Exists(uid)) for uid in sorted(kinds.keys() - spoken.keys()))
+    if rule.bound is Bound.LOWER:
+        return AllOf((*_absent_or_covered(spoken), *silent))
+    return AllOf((rule.filter, *silent))
+
+
+def _absent_or_covered(spoken: Mapping[AttributeUid, tuple[Predicate, ...]]) -> tuple[Predicate, ...]:
+    # Definition 5: whatever is present meets some constraint; nothing has to be present.
+    return tuple(AnyOf((Not(Exists(uid)), *constraints)) for uid, constraints in spoken.items())
+
+
+def _upper(bound: Predicate, requested: Predicate) -> bool:
+    # The general relation equals definition 3 for conjunctions, and also reads filters with `or`.
+    return covers(wide=bound, narrow=requested)
+
+
+_RELATIONS: Final[Mapping[Bound, Callable[[Predicate, Predicate], bool]]] = {
+    Bound.UPPER: _upper,
+    Bound.LOWER: lambda bound, requested: advertisement_covers_advertisement(wide=bound, narrow=requested),
+    Bound.STRICT_UPPER: lambda bound, requested: filter_strictly_covers_filter(wide=bound, narrow=requested),
+    Bound.STRICT_LOWER: lambda bound, requested: advertisement_strictly_covers_advertisement(
+        wide=bound, narrow=requested
+    ),
+}
+
 
 CHAINS_MAX: Final = 1024
 CHAINS_COUNTED: Final = 256

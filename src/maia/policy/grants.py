@@ -28,7 +28,6 @@ from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import ResourceName
 from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import AttributeUid, Instant, Kind
-from maia.policy.bounds import Bound, BoundRule, passes_for_notifications, permits, screens
 from maia.policy.decision import (
     ActionNotGranted,
     AdvertisementOutOfBounds,
@@ -48,7 +47,7 @@ from maia.policy.decision import (
     for_both,
     for_owner,
 )
-from maia.policy.evidence import Evidence
+from maia.policy.evidence import Bound, BoundRule, Evidence, passes_for_notifications, permits, screens
 from maia.policy.facts import Facts
 from maia.policy.request import Request
 from maia.policy.restrictions import conjuncts, mistyped

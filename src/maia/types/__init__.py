@@ -7,11 +7,17 @@ from maia.types.changes import (
     Removed,
     Renamed,
     Retyped,
+    TransitKindMismatch,
     UidReused,
     apply_changes,
     describe,
     diff,
+    frame_from_transit,
+    frame_to_transit,
+    from_transit,
     next_version,
+    to_transit,
+    translate,
 )
 from maia.types.checks import (
     KindMismatch,
@@ -51,22 +57,6 @@ from maia.types.encoding import (
     definition_to_text,
     sign_definition,
 )
-from maia.types.history import (
-    AnotherType,
-    TypeDowngrade,
-    TypeFork,
-    TypeHistory,
-    TypeHistoryFull,
-    VersionsInACircle,
-)
-from maia.types.translation import (
-    TransitKindMismatch,
-    frame_from_transit,
-    frame_to_transit,
-    from_transit,
-    to_transit,
-    translate,
-)
 from maia.types.validity_stream import (
     STATEMENT,
     VALIDITY_TYPE,
@@ -90,7 +80,16 @@ from maia.types.verification import (
     WrongPreviousVersion,
     verify_definition,
 )
-from maia.types.verified import VerifiedType, VerifiedTypeCache
+from maia.types.verified import (
+    AnotherType,
+    TypeDowngrade,
+    TypeFork,
+    TypeHistory,
+    TypeHistoryFull,
+    VerifiedType,
+    VerifiedTypeCache,
+    VersionsInACircle,
+)
 
 __all__ = [
     "CREDENTIALS_MAX",

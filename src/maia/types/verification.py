@@ -18,11 +18,10 @@ from typing import Final, TypeAlias
 
 from maia.credentials.authority import ALL_ATTRIBUTES, MANAGE_ACTIONS, Action, covers_request
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.chains.discovery import find_chains
-from maia.credentials.chains.errors import NoChain
+from maia.credentials.chains.errors import Budget, NoChain
 from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import Principal, SignedKind, verify_signature
 from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName

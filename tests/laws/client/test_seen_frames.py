@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.client.entries import SeenFrames
-from maia.wire.stream_numbers import TIME_BEHIND_MAX
+from maia.wire.columns import TIME_BEHIND_MAX
 
 KEY, STREAM = b"k" * 32, b"s" * 16
 

@@ -18,8 +18,7 @@ from maia.credentials import (
     signed_kind,
     verify_signature,
 )
-from maia.credentials.encoding.certificates import read_certificate_in_full
-from maia.credentials.encoding.fast_reader import certificate_of_known_parts
+from maia.credentials.encoding.certificates import certificate_of_known_parts, read_certificate_in_full
 from maia.errors import BrokenCredential
 from support.certificates import CERTIFICATES, KEY_OF
 

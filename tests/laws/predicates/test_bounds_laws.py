@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from maia.predicates import Predicate, covers, provably_empty
-from maia.predicates.covering.boxes import bounds_rule_out, box_of
 from maia.predicates.covering.cover_table import CoverTable
+from maia.predicates.covering.sides import bounds_rule_out, box_of
 from support.predicates import KINDS, conjunctions, predicates
 
 pytestmark = pytest.mark.laws

@@ -16,9 +16,9 @@ from hypothesis.stateful import (
 )
 
 from maia.events import AttributeUid
-from maia.predicates.covering.boxes import box_of, proved_to_cover
 from maia.predicates.covering.cover_table import CoverTable
 from maia.predicates.covering.covers import covers
+from maia.predicates.covering.sides import box_of, proved_to_cover
 from maia.predicates.syntax import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Not, Operator, Predicate
 from reference.pairwise_poset import PairwisePoset
 from support.constraint_filters import UIDS, constraint_lists, filter_of

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event, Kind
 from maia.predicates import Predicate
-from maia.predicates.covering.boxes import RecentBoxes, proved_to_cover
-from maia.routing.table.covering_order import breaks_tie
-from maia.routing.table.interests import Group
+from maia.predicates.covering.sides import RecentBoxes, proved_to_cover
+from maia.routing.table.interests import Group, breaks_tie
 from support.predicates import conjunctions, events, predicates
 from support.routing import SimulatedNetwork
 from support.routing_steps import Step, perform, run, steps

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.routing.duplicates import DuplicateMemory, MemoryLimits
-from maia.routing.row_sets import ALL_ROWS, row_set
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, row_set
 
 KEY, STREAM = b"k" * 32, b"s" * 16
 

@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 from maia.events import Column, Frame, Instant, Kind
 from maia.sealing import EpochKeys, Publication
 from maia.sealing.frames.content import BadContent
-from maia.sealing.frames.envelope import Inside, envelope, fill_bytes, read_envelope
-from maia.sealing.groups.group_id import GroupId
-from maia.sealing.keys.blinding import IDS_MAX, OVERLAP_S, BlindedRing, blinded_ids, publishing_epoch
+from maia.sealing.groups.key_group import GroupId
+from maia.sealing.keys.blinding import (
+    IDS_MAX,
+    OVERLAP_S,
+    BlindedRing,
+    Inside,
+    blinded_ids,
+    envelope,
+    fill_bytes,
+    publishing_epoch,
+    read_envelope,
+)
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.types import SealingLevel
 from maia.types.definition import ENVELOPE_UID

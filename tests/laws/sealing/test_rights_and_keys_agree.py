@@ -14,7 +14,7 @@ from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.policy.view import shows
 from maia.sealing import EpochKeys, open_frame
 from maia.sealing.frames.sealer import Publication, Sealer
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing, content_key
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel

@@ -11,11 +11,12 @@ from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.wire.codec import BadMessage, decode, decode_recorded, encode, encode_known
+from maia.wire.columns import frame_label, stream_label
 from maia.wire.messages import (
     AskState,
     DeliverLogged,
@@ -29,7 +30,6 @@ from maia.wire.messages import (
     StateTold,
     Unblinded,
 )
-from maia.wire.stream_numbers import frame_label, stream_label
 from support.blinded_net import BlindedNet
 from support.broker import sighting
 from support.recording import acknowledge, durable, logged_events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maia.broker.routing.own_interests import kept_class
+from maia.broker.routing.interests import kept_class
 from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.broker.publication import state_query as current_state
-from maia.broker.sessions.credentials import price_of_showing
+from maia.broker.sessions.identities import price_of_showing
 from maia.credentials import Action, SignedCertificate, SigningKey, statement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id

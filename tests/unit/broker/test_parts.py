@@ -11,10 +11,10 @@ from maia.broker.publication.transit import StreamOrder
 from maia.broker.refusals import TooManyRequests
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.events import Instant
-from maia.sessions.quotas import RequestQuota
+from maia.sessions.admission import RequestQuota
+from maia.wire.columns import NUMBERS_BEHIND_MAX
 from maia.wire.effects import LinkId, Tick, WakeAt
 from maia.wire.messages import Accepted
-from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 from support.broker import NOW, SECOND, Net, sighting
 from support.policy import PITO
 

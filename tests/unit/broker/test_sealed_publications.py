@@ -10,14 +10,13 @@ from maia.broker import BrokerLimits
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Exists, Not, Operator
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
 from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import frame_label, frame_to_columns, stream_label
 from maia.wire.effects import Received
 from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
-from maia.wire.stream_numbers import frame_label, stream_label
 from support.broker import NOW, SECOND, sighting
 from support.sealed_net import EVERYTHING, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three

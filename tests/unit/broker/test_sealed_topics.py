@@ -20,7 +20,7 @@ from maia.credentials import (
 from maia.demo.numberplate import tell_numberplate_story
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SealingLevel, TypeDefinition, verify_definition
-from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, on_topics, plain_attributes, tree_name
+from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, on_topics, plain_attributes, tree_name
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import HERE, THERE, AgreeingNet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.client.entries import SeenFrames
-from maia.wire.stream_numbers import TIME_BEHIND_MAX
+from maia.wire.columns import TIME_BEHIND_MAX
 
 CAMERA, OTHER = b"c" * 32, b"o" * 32
 STREAM = b"s" * 16

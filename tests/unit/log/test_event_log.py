@@ -20,7 +20,7 @@ from maia.log import (
     message_of,
 )
 from maia.log.disk.event_log import EventLog, LogLimits
-from maia.log.disk.log_view import LogView
+from maia.log.disk.reader import LogView
 from maia.log.format.names import day_of
 from support.event_log import DAY_US, NOISE, NOON, PLATES, PowerDisk, carried, opened, sealed
 
@@ -189,7 +189,7 @@ def test_a_retention_keeps_no_less_than_nothing(keep):
 
 
 def test_a_manifest_that_has_grown_long_is_written_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("maia.log.disk.manifest.CHANGES_MAX", 3)
+    monkeypatch.setattr("maia.log.disk.rollover.CHANGES_MAX", 3)
     with EventLog.open(tmp_path) as log:
         for frame in FRAMES[:12]:
             log.append([frame], recorded_at=NOON)

@@ -6,8 +6,8 @@ import pytest
 
 from maia.predicates import parse_predicate
 from maia.predicates.covering import cover_table
-from maia.predicates.covering.boxes import Box, bounds_rule_out, box_of, proved_to_cover
 from maia.predicates.covering.cover_table import CoverTable, Removed
+from maia.predicates.covering.sides import Box, bounds_rule_out, box_of, proved_to_cover
 
 
 def table_of(**filters: str) -> CoverTable:

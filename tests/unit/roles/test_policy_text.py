@@ -22,7 +22,7 @@ from maia.roles.policy import (
 )
 from maia.roles.problems import PROBLEMS_MAX
 from maia.types import TypeDefinition, sign_definition, verify_definition
-from maia.types.topics import plain_attributes, tree_name
+from maia.types.definition import plain_attributes, tree_name
 from support.roles import COURT, DOMAIN, HIGH_COURT, NUMBERPLATE_TYPE, SMITH, TYPES, policy
 from support.types import NOON, PITO
 

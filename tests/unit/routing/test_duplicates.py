@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from maia.events import ROWS_MAX
-from maia.routing.duplicates import BadMemory, DuplicateMemory, MemoryLimits
-from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
+from maia.routing.duplicates import ALL_ROWS, BadMemory, DuplicateMemory, MemoryLimits, row_set, rows_in
 
 KEY, STREAM = b"K" * 32, b"S" * 16
 

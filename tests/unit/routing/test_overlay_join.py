@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from maia.routing.overlay.candidates import CandidateLimits
 from maia.routing.overlay.membership import (
     Ask,
     Connect,
@@ -14,6 +13,7 @@ from maia.routing.overlay.membership import (
     OverlayMembership,
     Spread,
 )
+from maia.routing.overlay.table import CandidateLimits
 from support.overlay import SECOND, Ring, contact, id_of
 
 OWN = contact(0)

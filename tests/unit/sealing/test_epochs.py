@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import BadSignature, SignedKind
 from maia.errors import MaiaError
-from maia.sealing.groups.group_id import BadGroup, GroupId
+from maia.sealing.groups.key_group import BadGroup, GroupId
 from maia.sealing.keys.epochs import (
     CHAIN_MAX,
     BadEpoch,

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.credentials import BadSignature
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.welcome import BadParcel, GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
 from maia.sealing.keys.delivery import (
     BadDelivery,

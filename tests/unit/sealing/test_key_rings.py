@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.events import Instant
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import EpochOutOfOrder, KeyRing, KeyTerms, content_key
 from maia.sealing.keys.secrets import Secret
 from support.key_groups import PLACE, PLATE, at, random_from

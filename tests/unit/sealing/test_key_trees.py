@@ -9,7 +9,7 @@ import pytest
 
 from maia.sealing.tree.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, BadMember, GroupFull, Slots
 from maia.sealing.tree.lkh import LkhTree
-from maia.sealing.tree.nodes import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
+from maia.sealing.tree.node_secrets import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
 from maia.sealing.tree.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_rekey
 from reference.tree_store import (
     BadTreeState,

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from maia.sealing.tree.nodes import ROOT, ancestor
+from maia.sealing.tree.node_secrets import ROOT, ancestor
 from maia.sealing.tree.rekey import ENTRIES_MAX, BadPath, BadRekey, Scheme, read_path, read_rekey
 from reference.tree_store import member_from_bytes
 from support.key_trees import tree_of

@@ -45,7 +45,7 @@ from maia.sealing.filters.sealed_filters import (
     proved_to_cover,
     seal_box,
 )
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from support.sealed_filters import EPOCH, TYPE, random_from, ring, sealed
 

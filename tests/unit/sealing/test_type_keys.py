@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.key_group import group_name
+from maia.sealing.groups.key_group import GroupId, group_name
 from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
 from maia.sealing.keys.secrets import Secret

@@ -9,7 +9,7 @@ import pytest
 
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.log.disk.event_log import EventLog
-from maia.log.disk.log_view import LogView
+from maia.log.disk.reader import LogView
 from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
 from maia.policy.facts import during
 from maia.predicates import parse_predicate

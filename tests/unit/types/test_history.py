@@ -15,7 +15,7 @@ from maia.types import (
     sign_definition,
     verify_definition,
 )
-from maia.types import history as history_module
+from maia.types import verified as history_module
 from support.types import CCS, NOON, PITO, PLATE, TIME, attribute, numberplate, version
 
 

@@ -41,7 +41,7 @@ from maia.types import (
     validity_definition,
     verify_definition,
 )
-from maia.types.topics import plain_attributes, tree_name
+from maia.types.definition import plain_attributes, tree_name
 from support.types import (
     CCS,
     LOCATION,

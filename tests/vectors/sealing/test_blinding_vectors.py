@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.sealing.frames.envelope import Inside, envelope
-from maia.sealing.groups.group_id import GroupId
-from maia.sealing.keys.blinding import blinded_ids
+from maia.sealing.groups.key_group import GroupId
+from maia.sealing.keys.blinding import Inside, blinded_ids, envelope
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Cover, Sealing, SealingLevel, sign_definition
 from support.sealing import NOON, PUBLISHER, STREAM, TYPE_ID, secret

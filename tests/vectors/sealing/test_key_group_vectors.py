@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
 from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.sealing.keys.epochs import (

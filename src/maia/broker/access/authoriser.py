@@ -43,8 +43,8 @@ from maia.credentials import (
     find_chains,
     steady_period,
 )
-from maia.credentials.chains.budget import BYTES_PER_STEP
 from maia.credentials.chains.discovery import read_from_owner
+from maia.credentials.chains.errors import BYTES_PER_STEP
 from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor, one_time_tests
 from maia.credentials.validity.validity_state import Once
 from maia.errors import BrokenCredential, MaiaError

@@ -33,7 +33,7 @@ from maia.types import (
     strongest,
     verify_definition,
 )
-from maia.types.topics import tree_root
+from maia.types.definition import tree_root
 from maia.wire.effects import Effect, Keep, Note
 
 KEPT_TYPE = "type/"

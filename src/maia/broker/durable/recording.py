@@ -25,8 +25,7 @@ from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.credentials import Principal
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
-from maia.routing.duplicates import DuplicateMemory
-from maia.routing.row_sets import ALL_ROWS, row_set
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.sealing import closed_frame
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Count, Effect, Keep, LinkId, LogAtStart, Logged, Note, Record

@@ -23,8 +23,8 @@ from maia.credentials.requirements import requirement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
 from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_author
+from maia.wire.columns import frame_label
 from maia.wire.messages import Author, Publish, PublishSigned, PublishTo
-from maia.wire.stream_numbers import frame_label
 
 _STATEMENTS_REMEMBERED: Final = 4096
 

@@ -22,7 +22,7 @@ from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
 from maia.types import VerifiedType
-from maia.types.topics import TOPIC, is_topic
+from maia.types.definition import TOPIC, is_topic
 from maia.views import Test, to_python_test
 from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.columns import Layout, LayoutKey, encode_column, layout_of

@@ -18,7 +18,7 @@ from maia.broker.state import BrokerState
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
-from maia.types.topics import TOPIC
+from maia.types.definition import TOPIC
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Carried, Sealed, StateGone

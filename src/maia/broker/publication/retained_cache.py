@@ -26,9 +26,9 @@ from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit, from_carried
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.table.hops import Hop
+from maia.wire.columns import is_late
 from maia.wire.effects import LinkId
 from maia.wire.messages import Carried, Sealed
-from maia.wire.stream_numbers import is_late
 
 FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20

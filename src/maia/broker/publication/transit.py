@@ -36,9 +36,15 @@ from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid, Frame, Kinds
 from maia.sealing.frames.authorship import AuthorProof
 from maia.types import TransitKindMismatch
-from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
+from maia.wire.columns import (
+    columns_to_frame,
+    encode_column,
+    frame_label,
+    is_late,
+    kind_to_number,
+    stream_label,
+)
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
-from maia.wire.stream_numbers import frame_label, is_late, stream_label
 
 _STATEMENTS_REMEMBERED: Final = 4096
 

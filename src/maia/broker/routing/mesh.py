@@ -26,7 +26,7 @@ from maia.broker.access.authoriser import refusal_effects
 from maia.broker.access.impairment import neighbour_found, seed_silent
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
-from maia.broker.routing.aggregated_interests import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
+from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
 from maia.broker.routing.outbox import Proof
 from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import Neighbour, memory_limits
@@ -37,13 +37,11 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import Action, principal_from_bytes
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
-from maia.routing.duplicates import DuplicateMemory
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.routing.mesh import aggregates
 from maia.routing.mesh.aggregates import Head, MeshLimits, Step
-from maia.routing.mesh.dialling import ConfiguredNeighbours
-from maia.routing.mesh.table import MeshTable
+from maia.routing.mesh.table import ConfiguredNeighbours, MeshTable
 from maia.routing.overlay.table import NodeId, node_id_of_key, node_id_text, node_id_to_bytes
-from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId
 from maia.wire.codec import encode
 from maia.wire.effects import Dial, Effect, LinkId, Note, Send

@@ -21,11 +21,10 @@ from maia.events import Instant
 from maia.routing.aggregation.announced import Announcements
 from maia.routing.aggregation.budget import Budget
 from maia.routing.aggregation.spill import SpillAccounts
-from maia.routing.duplicates import DuplicateMemory, MemoryLimits
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, row_set, rows_in
 from maia.routing.matching.index import MatchIndex
 from maia.routing.overlay.membership import Contact, OverlayMembership
 from maia.routing.overlay.table import NodeId, Overlay, node_id_of_type
-from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.routing.table.interests import Tally
 from maia.routing.table.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable

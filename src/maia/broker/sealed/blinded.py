@@ -20,8 +20,16 @@ from maia.broker.publication.transit import Transit
 from maia.broker.refusals import BeyondCover, SealedTooWeakly, SlotsTaken
 from maia.credentials import Principal
 from maia.events import Frame, Instant
-from maia.sealing.frames.envelope import Inside, envelope, fill_bytes, read_envelope
-from maia.sealing.keys.blinding import BlindedRing, blinded_epochs, blinded_ids, publishing_epoch
+from maia.sealing.keys.blinding import (
+    BlindedRing,
+    Inside,
+    blinded_epochs,
+    blinded_ids,
+    envelope,
+    fill_bytes,
+    publishing_epoch,
+    read_envelope,
+)
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Cover
 from maia.types.definition import ENVELOPE_UID

@@ -18,7 +18,7 @@ from maia.events import AttributeUid, Instant
 from maia.routing.table.hops import Hop
 from maia.sealing.filters.proofs import SealedOffer, SealedProof
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter, SealedPart
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.wire import messages as wire
 from maia.wire.effects import LinkId

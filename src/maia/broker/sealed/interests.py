@@ -41,7 +41,7 @@ from maia.routing.table.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed,
 from maia.routing.table.interests import mark_of_interest, mark_of_offer
 from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import open_filter
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send

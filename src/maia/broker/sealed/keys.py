@@ -37,7 +37,7 @@ from maia.credentials import (
 from maia.credentials.validity.one_time import WhenVouched
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks, VerifiedFrame
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, MembershipState, standing
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember

@@ -49,7 +49,7 @@ from maia.routing.overlay.table import NodeId
 from maia.routing.table.hops import LOCAL, RouteEntry, SealedEntry, Tell, book_key_of_sealed
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, seal_filter
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel
 from maia.wire.codec import encode

@@ -12,9 +12,14 @@ from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, Too
 from maia.broker.revocation.streams import receive_held
 from maia.broker.routing.peers import superseded
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.credentials import session_limits
-from maia.broker.sessions.demands import DemandNotMet, check_demand
-from maia.broker.sessions.identities import hold_identity, introduce_self, receive_identity_before_welcome
+from maia.broker.sessions.identities import (
+    DemandNotMet,
+    check_demand,
+    hold_identity,
+    introduce_self,
+    receive_identity_before_welcome,
+    session_limits,
+)
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.sessions.links import Held, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after

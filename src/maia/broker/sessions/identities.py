@@ -6,30 +6,80 @@ attributes of a new statement act from the next frame on. A statement that is re
 the one before it counts until it expires. Expiry ends a link that a statement has opened; a TLS
 link goes on without attributes, because its peer was admitted by certificates alone.
 A broker shows its own statement to other brokers before anything else, and renewed ones while it runs.
+
+What does this broker demand of the routers beside it?
+
+    [identity]
+    demand = "tpm-integrity >= 2"
+
+A demand is a requirement over the identity statement of another broker, in the
+language of filters (Gismo 5: neighbours may require an assurance level, and clusters of
+levels form by themselves). A broker that does not meet it is no neighbour: nothing
+that it sends is looked at, and nothing is sent to it. It shows its statement in
+the handshake, or has opened the link with it. A neighbour
+whose statement expires, or whose new one says less, loses its link and all routes
+over it, and comes back as soon as it shows one that meets the demand again.
+
+What does a peer show beside its requests, and what does that change?
+
+Within a session a client may show more certificates: what stands on its link
+is decided again with them, so that rights widen without a reconnection. It
+may show statements too, by which certificates that demand it are known to
+count still (RFC 2693: whoever asks brings the evidence). A statement is heard
+once a certificate was shown that leads from an owner to the peer and that it
+could be about; until then it is held on the link, and there is not room for
+many: anybody can sign statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from maia.broker.refusals import OutOfTurn
+from maia.broker.refusals import OutOfTurn, TooManyEntries
+from maia.broker.revocation.streams import receive_held
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.demands import DemandNotMet, check_demand
 from maia.broker.sessions.links import Link, Role
+from maia.broker.settings import BrokerLimits
 from maia.broker.state import BrokerState, just_after
+from maia.broker.subscriptions.recheck import decide_again
 from maia.broker.timers import IdentityExpires
-from maia.credentials.chains.budget import BYTES_PER_STEP, STEPS_PER_CHECK
+from maia.credentials import SignedCertificate
+from maia.credentials.chains.errors import BYTES_PER_STEP, STEPS_PER_CHECK
 from maia.credentials.identity import (
     IdentityNotInForce,
     SignedIdentity,
     VerifiedIdentity,
     pack_identity,
 )
+from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
+from maia.policy import PolicyRefusal
+from maia.predicates import ALWAYS, format_predicate
+from maia.sessions.session import SessionLimits
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import Accepted, Failed, Identify
+from maia.wire.messages import Accepted, Failed, Identify, Show
+
+
+class DemandNotMet(Refusal):
+    """A broker's identity statement is not what this broker demands of its neighbours."""
+
+    code = "REFUSED-DEMAND"
+
+
+def check_demand(state: BrokerState, link: Link) -> None:
+    """Raise unless the peer of a link is a client, or a broker that may be a neighbour."""
+    demand = state.settings.demand
+    if demand == ALWAYS or link.role is not Role.BROKER:
+        return
+    stated = None if link.identity is None else link.identity.statement
+    if not is_met(demand, attributes_of_identity(stated)):
+        shown = "shows no identity statement" if stated is None else "has a statement that says less"
+        raise DemandNotMet(
+            f"this broker demands `{format_predicate(demand)}` of its neighbours, and the peer {shown}"
+        )
 
 
 class NoIdentityTrust(Refusal):
@@ -139,3 +189,71 @@ def expire_identity(state: BrokerState, link: Link, now: Instant) -> list[Effect
         counted = Count("maia_links_refused_total", labels={"code": lost.code})
         return [expired, counted, *close_link(state, link, lost, now)]
     return [expired]
+
+
+_ENTRIES_FOR_A_REQUEST: Final = 2
+"""Deciding so many entries again costs about as much as a request; the client's quota pays for them so."""
+
+
+def price_of_showing(link: Link, message: Show) -> int:
+    """Return how many requests it counts for that a client shows something."""
+    again = len(link.subscriptions) + len(link.advertisements) if message.certificates else 0
+    return 1 + again // _ENTRIES_FOR_A_REQUEST
+
+
+def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Effect]:
+    """Take note of what a client shows, and decide again what stands on its link."""
+    shown = state.authoriser.pool(message.certificates)
+    most = state.settings.limits.certificates_shown
+    together = tuple(dict.fromkeys((*link.shown, *message.certificates)))
+    if len(together) > most:
+        raise TooManyEntries(f"a peer shows at most {most} certificates within a session")
+    most = state.settings.limits.certificate_bytes_shown
+    if sum(map(len, together)) > most:
+        raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
+    link.hold(message.statements, session_limits(state.settings.limits))
+    receive_held(state, link, now)
+    effects: list[Effect] = []
+    if len(together) > len(link.shown):
+        link.shown = together
+        for entry in link.entries:
+            right = entry.right
+            state.authoriser.expect(
+                right.principal, right.basis.action, right.basis.resource, (*right.pool, *shown), now
+            )
+        receive_held(state, link, now)
+        effects += _decided_again(state, link, shown, now)
+    return [*effects, Send(link.id, encode(Accepted(message.id, None)))]
+
+
+def _decided_again(
+    state: BrokerState, link: Link, shown: tuple[SignedCertificate, ...], now: Instant
+) -> list[Effect]:
+    # Rights that shared what they were decided from still do.
+    pools: dict[int, tuple[SignedCertificate, ...]] = {}
+
+    def joined(pool: tuple[SignedCertificate, ...]) -> tuple[SignedCertificate, ...]:
+        if id(pool) not in pools:
+            pools[id(pool)] = tuple({signed.id: signed for signed in (*pool, *shown)}.values())
+        return pools[id(pool)]
+
+    if link.connect is not None:
+        try:
+            # All that was shown: of what came with the hello, some may not have been read (A87).
+            link.connect = state.authoriser.left_of(link.connect, state.authoriser.pool(link.shown), now)
+        except PolicyRefusal:
+            pass  # looked at when its moment comes, as ever: more evidence takes nothing away
+        else:
+            state.statements.dependencies.note(link.id, link.connect.watched)
+    effects: list[Effect] = []
+    for entry in link.entries:
+        effects += decide_again(state, link, entry, joined(entry.right.pool), now)
+    return effects
+
+
+# ------------------------------------------------------------ statements
+
+
+def session_limits(limits: BrokerLimits) -> SessionLimits:
+    """Return how much this broker takes from a peer."""
+    return SessionLimits(limits.bytes_before_welcome, limits.statements_shown, limits.statement_bytes_shown)

@@ -34,7 +34,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.policy.view import is_summarised, written_type
-from maia.types.topics import tree_root
+from maia.types.definition import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Changed

@@ -32,11 +32,11 @@ from maia.broker.routing.interests import (
     class_gone,
     class_joined,
     classes_gone,
+    kept_class,
     send_proof_again,
     unadvertised,
     unadvertised_as,
 )
-from maia.broker.routing.own_interests import kept_class
 from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription
 from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key

@@ -29,7 +29,7 @@ from maia.broker.refusals import (
     TooManyEntries,
     UnknownType,
 )
-from maia.broker.routing.own_interests import want_to_record
+from maia.broker.routing.interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
 from maia.broker.sessions.links import Advertisement, Entry, HeldRequest, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
@@ -51,7 +51,7 @@ from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.view import is_summarised, written_type
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType, type_id
-from maia.types.topics import tree_root
+from maia.types.definition import tree_root
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (

@@ -112,7 +112,7 @@ def curve(
 ) -> None:
     """Merge filters within budgets from least to most bytes, and count the events that spill at each."""
     from maia.predicates import parse_predicate
-    from maia.routing.aggregation.curve import fitted, plotted, spill_curve
+    from maia.routing.aggregation.budget import fitted, plotted, spill_curve
 
     vocabulary = vocabulary_from(definition)
     asked = [parse_predicate(line, vocabulary) for line in _lines(filters)]

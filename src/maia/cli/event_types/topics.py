@@ -79,7 +79,7 @@ def declare(
     """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like)."""
     from maia.predicates.path_patterns import parse_path_pattern
     from maia.types import TypeDefinition, sign_definition
-    from maia.types.topics import plain_attributes, topic_attributes, tree_name
+    from maia.types.definition import plain_attributes, topic_attributes, tree_name
 
     if sum(map(bool, (text, attributes, like))) > 1:
         raise BadDeclaration("say --text for plain topics, or --attribute or --like for typed ones")

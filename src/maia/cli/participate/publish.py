@@ -205,7 +205,7 @@ def _counted(events: int) -> str:
 
 def _on_topic(topic: str, payload: str | None, event_type: VerifiedType) -> dict[str, Value]:
     """Return what `--topic` and `--payload` say of each event."""
-    from maia.types.topics import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, tree_root
+    from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, tree_root
 
     root = tree_root(event_type.name.name)
     if root is None:

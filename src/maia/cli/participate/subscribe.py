@@ -142,7 +142,7 @@ def _on_topics(topic: str, where: str, event_type: VerifiedType) -> str:
     """Return a filter of the topics that are meant: a node includes those below it."""
     from maia.predicates import format_predicate
     from maia.predicates.path_patterns import parse_path_pattern
-    from maia.types.topics import TOPIC, on_topics, tree_label
+    from maia.types.definition import TOPIC, on_topics, tree_label
 
     pattern = replace(parse_path_pattern(topic), has_rest=True)
     if event_type.name.name != tree_label(pattern):

@@ -17,8 +17,7 @@ from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
     from maia.log import Segment
-    from maia.log.disk.log_view import LogView
-    from maia.log.disk.reader import Verification
+    from maia.log.disk.reader import LogView, Verification
 
 
 app = typer.Typer(
@@ -77,7 +76,7 @@ def roll(
 
 
 def _opened(folder: Path) -> LogView:
-    from maia.log.disk.log_view import LogView
+    from maia.log.disk.reader import LogView
 
     if not next(folder.glob("manifest-*"), None):
         raise BadFile(f"`{folder}` is no event log: it has no manifest")

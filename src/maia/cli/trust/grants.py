@@ -52,7 +52,7 @@ def authority_from_options(
     """Build an authority from the options; refuse what is missing or contradictory."""
     from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
     from maia.predicates import ALWAYS, AllOf, parse_predicate
-    from maia.types.topics import TOPIC
+    from maia.types.definition import TOPIC
 
     found = None if definition is None else read_definition(definition).definition
     vocabulary = None if found is None else found.vocabulary
@@ -138,7 +138,7 @@ def _on_topics(
 
     from maia.credentials import Action as Do
     from maia.predicates.path_patterns import parse_path_pattern
-    from maia.types.topics import on_topics, tree_label
+    from maia.types.definition import on_topics, tree_label
 
     patterns = [parse_path_pattern(text) for text in topics]
     trees = {tree_label(pattern) for pattern in patterns}

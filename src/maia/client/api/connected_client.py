@@ -49,7 +49,7 @@ from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, Predicate
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SignedDefinition
-from maia.types.topics import TOPIC, tree_label
+from maia.types.definition import TOPIC, tree_label
 from maia.validity.revalidation import Revalidate, Revalidator
 from maia.wire.effects import Effect
 

@@ -24,7 +24,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value
 from maia.predicates import Predicate
 from maia.types import UnknownName, ValueMismatch, VerifiedType, check_event
-from maia.types.topics import TOPIC, checked_topic, tree_root
+from maia.types.definition import TOPIC, checked_topic, tree_root
 from maia.wire.effects import Effect
 from maia.wire.messages import Column as WireColumn
 

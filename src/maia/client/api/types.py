@@ -34,7 +34,7 @@ from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
-from maia.types.topics import on_topics, tree_label, tree_name
+from maia.types.definition import on_topics, tree_label, tree_name
 from maia.validity.revalidation import Revalidator, asking_testers
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str

@@ -23,11 +23,14 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.budget import Budget
-from maia.credentials.chains.errors import shown_id
+from maia.credentials.chains.errors import Budget, shown_id
 from maia.credentials.chains.reduction import FiveTuple, Reducible, reduce_chain
-from maia.credentials.encoding.certificates import certificate_body, certificate_from_bytes, signed_kind
-from maia.credentials.encoding.fast_reader import signed_part
+from maia.credentials.encoding.certificates import (
+    certificate_body,
+    certificate_from_bytes,
+    signed_kind,
+    signed_part,
+)
 from maia.credentials.keys import BadSignature, principal_from_bytes, verify_signature
 from maia.errors import BrokenCredential
 

@@ -21,10 +21,10 @@ from typing import Final, final
 
 from maia.credentials.authority import Authority
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache, check_signature
 from maia.credentials.chains.errors import (
     BrokenChain,
+    Budget,
     CertificateExpired,
     CertificateNotYetValid,
     ChainTooLong,

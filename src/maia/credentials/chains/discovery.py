@@ -26,11 +26,11 @@ from maia.credentials.certificate import (
     NameCertificate,
     SignedCertificate,
 )
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
 from maia.credentials.chains.errors import (
     BrokenChain,
+    Budget,
     NoChain,
     SearchTooLarge,
     SuperfluousCertificate,
@@ -50,7 +50,7 @@ from maia.credentials.chains.flows import (
 )
 from maia.credentials.chains.quorum import VerifiedConstitution, leaves
 from maia.credentials.chains.reduction import Terminal
-from maia.credentials.encoding.fast_reader import signed_part
+from maia.credentials.encoding.certificates import signed_part
 from maia.credentials.keys import BadSignature, LocalName, Owner, Principal, Subject, Threshold
 from maia.credentials.names import ResourceName
 from maia.errors import BrokenCredential

@@ -24,8 +24,7 @@ from typing import Final
 
 from maia.credentials.authority import Authority, AuthorityTooLarge, composed, intersect, terms_in
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chains.budget import Budget
-from maia.credentials.chains.errors import SearchTooLarge
+from maia.credentials.chains.errors import Budget, SearchTooLarge
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices
 from maia.credentials.chains.reduction import Meaning, NameBook, Terminal, includes, name_book, terms_of
 from maia.credentials.keys import Principal, Threshold

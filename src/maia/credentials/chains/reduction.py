@@ -23,9 +23,9 @@ from maia.credentials.authority import (
     intersect,
 )
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.errors import (
     BrokenChain,
+    Budget,
     ChainGap,
     NotDelegable,
     NothingInCommon,

@@ -236,7 +236,7 @@ class _LogReader:
 
     def _governed(self) -> DataFrame:
         from maia.keystore.transformation_keys import TransformationKeyFile
-        from maia.log.disk.log_view import LogView
+        from maia.log.disk.reader import LogView
         from maia.spark.governed import reader as governed_reader
         from maia.spark.governed.table import governed
 

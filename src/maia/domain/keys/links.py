@@ -28,8 +28,7 @@ from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, SECOND, Instant, seconds_after
 from maia.policy import Request
-from maia.sessions.admission import right_to_connect
-from maia.sessions.quotas import RequestQuota
+from maia.sessions.admission import Places, RequestQuota, right_to_connect
 from maia.sessions.session import (
     ROUNDS_IN_A_LEASE,
     Endpoint,
@@ -43,7 +42,6 @@ from maia.sessions.session import (
 )
 from maia.wire.effects import Effect, LinkId, LinkOpened, Note
 from maia.wire.messages import HistoryKeys, JoinGroups
-from maia.wire.places import Places
 
 Topic: TypeAlias = tuple[bytes, bool]
 """What a member asks for: keys of a type, and whether of its past."""

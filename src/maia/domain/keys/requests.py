@@ -30,10 +30,10 @@ from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import GrantsLeftOut
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager import GroupManager
+from maia.sealing.groups.members import demanded, keys_digest
 from maia.sealing.groups.membership import Claim, requests_for, standing
-from maia.sealing.groups.one_time_questions import demanded, keys_digest
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch

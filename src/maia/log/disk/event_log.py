@@ -29,10 +29,16 @@ from maia.clock import system_now
 from maia.events import Instant
 from maia.log.disk.files import Disk, FolderDisk
 from maia.log.disk.journals import Cut, JournalFile, Journals
-from maia.log.disk.log_view import published_between, verified_paths
-from maia.log.disk.manifest import ManifestFile
-from maia.log.disk.reader import Snapshot, Verification, read_records, verify_files
+from maia.log.disk.reader import (
+    Snapshot,
+    Verification,
+    published_between,
+    read_records,
+    verified_paths,
+    verify_files,
+)
 from maia.log.disk.rollover import (
+    ManifestFile,
     changed,
     delete_due,
     join_segments,

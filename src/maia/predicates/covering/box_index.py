@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maia.events import AttributeUid
-from maia.predicates.covering.boxes import ANY_KIND, Box, Edge
+from maia.predicates.covering.sides import ANY_KIND, Box, Edge
 
 _Numbers = npt.NDArray[np.int64]
 _Rows = npt.NDArray[np.intp]

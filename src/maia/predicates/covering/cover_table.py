@@ -22,7 +22,7 @@ from typing import Final, Generic, TypeVar
 
 from maia.errors import BadInput, Unavailable
 from maia.predicates.covering.box_index import BoxIndex, Placed
-from maia.predicates.covering.boxes import Box, RecentBoxes, proved_to_cover
+from maia.predicates.covering.sides import Box, RecentBoxes, proved_to_cover
 from maia.predicates.syntax import Predicate
 
 Id = TypeVar("Id", bound=Hashable)

@@ -19,8 +19,18 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from maia.events import SECOND
-from maia.routing.overlay.candidates import CandidateLimits, Candidates, Contact
-from maia.routing.overlay.table import DIGIT_BITS, LEAF_SIZE, RING, NodeId, Overlay, distance, slot_of
+from maia.routing.overlay.table import (
+    DIGIT_BITS,
+    LEAF_SIZE,
+    RING,
+    CandidateLimits,
+    Candidates,
+    Contact,
+    NodeId,
+    Overlay,
+    distance,
+    slot_of,
+)
 
 __all__ = ["Ask", "Connect", "Contact", "Dropped", "OverlayMembership", "MembershipLimits", "Spread", "Step"]
 

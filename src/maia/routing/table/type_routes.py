@@ -23,9 +23,9 @@ from typing import TypeAlias, cast
 from maia.events import AttributeUid, Event, Frame
 from maia.predicates import ALWAYS
 from maia.routing.matching.index import Matcher
-from maia.routing.table.covering_order import CoveringOrder
 from maia.routing.table.hops import LOCAL, Hop, RouteEntry, Tell, TypeId
 from maia.routing.table.interests import (
+    CoveringOrder,
     Group,
     Held,
     HopInterests,
@@ -36,8 +36,7 @@ from maia.routing.table.interests import (
     mark_of_offer,
 )
 from maia.routing.table.neighbours import NeighbourLink
-from maia.routing.table.offers import Offers
-from maia.routing.table.sent_routes import SentRoutes
+from maia.routing.table.sent_routes import Offers, SentRoutes
 
 # Which hops want an event, or which rows of a frame?
 

@@ -41,7 +41,7 @@ from maia.predicates import (
     provably_empty,
 )
 from maia.predicates.covering.normal_form import conjuncts, is_true_formula
-from maia.sealing.groups.group_id import TYPE_ID_BYTES, GroupId
+from maia.sealing.groups.key_group import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.secrets import Secret
 
 # Into which parts is a filter split, so that each can be opened by the readers of its attributes?

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from maia.errors import BadInput
 from maia.events import AttributeUid
-from maia.sealing.groups.group_id import TYPE_ID_BYTES
+from maia.sealing.groups.key_group import TYPE_ID_BYTES
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import Sealed, SealedWithAuthor, SealMark
 

@@ -3,19 +3,57 @@
 The secrets it has issued, newest last, with the moments between which each
 was in use; who was handed the newest one; and the key tree that carries the
 next one to them. The manager of the type decides when; this is the what.
+
+Which readers share a key?
+
+The owner of a type chooses: one group for whole events, or one for each
+attribute and one for the type itself (dissertation 7.6). Code that seals, opens
+or hands out keys names a group in this one way. No two types and no two
+attributes share a group, and so none share a key (A48).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from maia.credentials import Principal
-from maia.events import INSTANT_MAX, SECOND, Instant
-from maia.sealing.groups.group_id import GroupId
+from maia.errors import BadInput
+from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree.key_tree import KeyTree, Rekeyed
 from maia.sealing.tree.lkh import LkhTree
+
+TYPE_ID_BYTES: Final = 32
+
+
+class BadGroup(BadInput):
+    """A key group is named by something that is not the id of a type."""
+
+    code = "SEALING-GROUP"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupId:
+    """The readers of one attribute of a type; with `uid` None, all who publish or subscribe to it at all."""
+
+    type_id: bytes
+    uid: AttributeUid | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no type."""
+        if len(self.type_id) != TYPE_ID_BYTES:
+            raise BadGroup(f"the id of a type has {TYPE_ID_BYTES} bytes")
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        """Return the place of the group among those of its type: the type's own comes first."""
+        return (self.uid is not None, self.uid or "")
+
+    def __str__(self) -> str:
+        """Name the group as logs do: the beginning of the type's id, and the attribute."""
+        return f"{self.type_id.hex()[:12]}/{self.uid or '*'}"
 
 
 @dataclass(slots=True)

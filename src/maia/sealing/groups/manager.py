@@ -19,7 +19,7 @@ from dataclasses import replace
 from maia.credentials import Principal, SignedCertificate, SigningKey
 from maia.credentials.validity.one_time import VouchedFor
 from maia.events import INSTANT_MAX, Instant
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
 from maia.sealing.groups.members import GroupMember, GroupMembers, GroupStanding
 from maia.sealing.groups.membership import NOTHING_HELD, Claim, Grounds, Held, RightHistory

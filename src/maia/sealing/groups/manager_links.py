@@ -29,7 +29,7 @@ from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal, Request
-from maia.sealing.groups.one_time_questions import keys_digest
+from maia.sealing.groups.members import keys_digest
 from maia.sealing.keys.delivery import EncryptionKey, SessionKey
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.admission import WithShown, right_to_connect

@@ -32,8 +32,7 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
-from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.key_group import Issued
+from maia.sealing.groups.key_group import GroupId, Issued
 from maia.sealing.groups.membership import Claim
 from maia.sealing.groups.welcome import Handed
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch

@@ -44,7 +44,7 @@ from maia.policy import (
     gather_evidence,
 )
 from maia.policy.view import keeps
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel, VerifiedType
 
 VERSIONS_MAX: Final = 16

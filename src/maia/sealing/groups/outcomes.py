@@ -14,7 +14,7 @@ from typing import TypeAlias
 from maia.credentials import Principal
 from maia.errors import Refusal, Unavailable
 from maia.events import SECOND, Instant, seconds_after
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.welcome import GroupWelcome
 from maia.sealing.keys.epochs import SignedEpoch
 

@@ -17,7 +17,7 @@ from msgspec import Meta
 from maia.credentials import Principal
 from maia.errors import ProtocolViolation
 from maia.events import AttributeUid
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import BadSecret, Secret
 
 _Uid: TypeAlias = Annotated[str, Meta(max_length=64)]

@@ -30,7 +30,7 @@ from maia.credentials.encoding.signed_documents import document_to_bytes, docume
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.events.values import attribute_uid
-from maia.sealing.groups.group_id import TYPE_ID_BYTES, GroupId
+from maia.sealing.groups.key_group import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.secrets import Secret
 
 EPOCH_BYTES_MAX: Final = 1 << 18

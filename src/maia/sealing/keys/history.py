@@ -28,7 +28,7 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
 from maia.sealing.keys.key_ring import content_key
 from maia.sealing.keys.secrets import Secret

@@ -19,7 +19,7 @@ from typing import Final
 
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, SECOND, Instant
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import KeyTermsRecord
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from maia.credentials import Principal
 from maia.errors import Unavailable
 from maia.events import AttributeUid, Instant
-from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.key_group import group_name
+from maia.sealing.groups.key_group import GroupId, group_name
 from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import (
     EpochChain,

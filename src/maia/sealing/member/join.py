@@ -3,27 +3,81 @@
 A member asks the type's manager for all of its keys at once, takes what comes
 back, follows from epoch to epoch, and asks again for what it missed. A member that
 is put out, or has no right any more, loses its keys in the same moment.
+
+Which key groups do our own certificates open, and when may that be otherwise?
+
+A member asks this of itself, so that keys to which it has no right any more
+are destroyed whether the manager can be reached or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from maia.credentials import SigningKey, certificate_to_bytes
-from maia.events import INSTANT_MAX, AttributeUid, Instant, seconds_after
-from maia.sealing.groups.group_id import GroupId
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    VerificationCache,
+    VerifiedConstitution,
+    Witness,
+    certificate_to_bytes,
+)
+from maia.credentials.validity.one_time import WhenVouched
+from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_after
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
+from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
 from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.delivery import EncryptionKey
 from maia.sealing.keys.epochs import epoch_to_bytes
 from maia.sealing.keys.type_keys import KeysMissed
-from maia.sealing.member.rights import OwnRights
 from maia.sealing.member.settings import KeysChanged, KeysRefused, MemberSettings, Notice
 from maia.sealing.member.types import NeededType
 from maia.types import definition_to_bytes
 from maia.wire.effects import Count, Effect, Note
 from maia.wire.messages import Challenge, Failed, GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Rekey
+
+
+class OwnRights:
+    """What one member shows to managers, and what that is worth."""
+
+    __slots__ = ("_cache", "_principal", "_settings", "_tester", "pool")
+
+    def __init__(
+        self,
+        principal: Principal,
+        settings: MemberSettings,
+        *,
+        cache: VerificationCache,
+        tester: Witness | None,
+    ) -> None:
+        """Begin with the certificates of the settings; `tester` says which of them still count."""
+        self._principal, self._settings, self._cache, self._tester = principal, settings, cache, tester
+        self.pool: tuple[SignedCertificate, ...] = settings.credentials
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Use these constitutions of quorums from now on."""
+        self._settings = replace(self._settings, constitutions=constitutions)
+
+    def standing(self, known: NeededType, now: Instant) -> MembershipState:
+        """Return the groups of a type that are open to us, and until when that is so."""
+        settings = self._settings
+        claim = Claim(self._principal, known.versions, self.pool)
+        grounds = Grounds(
+            known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+        )
+        if now <= known.vouched_until:
+            # The manager checks online tests, and has said until when they hold.
+            grounds = replace(grounds, standing=WhenVouched(grounds.witness))
+        return standing(claim, grounds, now)
+
+    def next_chance(self, known: NeededType, now: Instant) -> Instant:
+        """Return when our certificates next open something else than now, or a while later."""
+        until = self.standing(known, now).until
+        return min(just_after(until), seconds_after(now, self._settings.again_max_s))
 
 
 class Joining:

@@ -31,14 +31,13 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent
 from maia.sealing.keys.epochs import EpochForked
 from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyRing
-from maia.sealing.member.join import Joining
+from maia.sealing.member.join import Joining, OwnRights
 from maia.sealing.member.past_keys import MemberPast, MemberWriters
-from maia.sealing.member.rights import OwnRights
 from maia.sealing.member.settings import MemberSettings, Notice, WriterTold
 from maia.sealing.member.types import NeededType, NeededTypes
 from maia.sessions.challenges import QuestionNotOurs

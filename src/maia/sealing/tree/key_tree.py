@@ -30,8 +30,7 @@ from maia.credentials import same_secret
 from maia.errors import BadInput
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES, NONCE_BYTES
-from maia.sealing.tree.nodes import MEMBERS_MAX, ancestor, stands_above
+from maia.sealing.tree.node_secrets import MEMBERS_MAX, NODE_SECRET_BYTES, NONCE_BYTES, ancestor, stands_above
 from maia.sealing.tree.rekey import (
     LINEAGE_BYTES,
     BadPath,

@@ -16,8 +16,7 @@ from typing import Final
 
 from maia.sealing.tree import node_secrets
 from maia.sealing.tree.key_tree import KeyTree, SlotChange, TreeMember
-from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
-from maia.sealing.tree.nodes import ROOT, ancestor, stands_above
+from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES, ROOT, ancestor, stands_above
 from maia.sealing.tree.rekey import BadPath, PathNeeded, Rekey, RekeyWriter, Scheme
 
 # What happened below one place in a change, and the path secret that leads to the next node above it.

@@ -21,8 +21,18 @@ from typing import Final
 
 from maia.errors import ProtocolViolation, Unavailable
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.node_secrets import CONFIRMATION_BYTES, NODE_SECRET_BYTES, NONCE_BYTES, WRAPPED_BYTES
-from maia.sealing.tree.nodes import LEVELS_MAX, MEMBERS_MAX, ROOT, level_of, named, stands_above
+from maia.sealing.tree.node_secrets import (
+    CONFIRMATION_BYTES,
+    LEVELS_MAX,
+    MEMBERS_MAX,
+    NODE_SECRET_BYTES,
+    NONCE_BYTES,
+    ROOT,
+    WRAPPED_BYTES,
+    level_of,
+    named,
+    stands_above,
+)
 
 FORMAT: Final = 1
 LINEAGE_BYTES: Final = 8

@@ -22,10 +22,9 @@ from typing import Final
 
 from maia.credentials.authority import Action, Authority, AuthorityTooLarge, composed, covers_request
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
-from maia.credentials.chains.budget import Budget
 from maia.credentials.chains.cache import VerificationCache
 from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
-from maia.credentials.chains.errors import SearchTooLarge, SuperfluousCertificate, UnknownQuorum
+from maia.credentials.chains.errors import Budget, SearchTooLarge, SuperfluousCertificate, UnknownQuorum
 from maia.credentials.chains.flows import (
     DEFAULT_LIMITS,
     Flow,

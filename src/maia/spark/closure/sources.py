@@ -20,7 +20,7 @@ from maia.config.constitutions import constitutions_of, read_quorums
 from maia.config.input_files import QUORUM_SUFFIX, BadFile, read_certificates, read_definitions
 from maia.config.type_folder import verified_lineage
 from maia.credentials import QuorumEvidence, ValidityState, certificate_from_bytes, certificate_to_bytes
-from maia.credentials.encoding.fast_reader import signed_part
+from maia.credentials.encoding.certificates import signed_part
 from maia.credentials.validity.statements import CertificateNotRevalidated, CertificateRevoked
 from maia.events import Instant
 from maia.spark.governed.right_watch import read_statements

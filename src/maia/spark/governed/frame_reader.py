@@ -28,7 +28,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
 from maia.log.format.rows import BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
-from maia.sealing.frames.envelope import Inside, read_envelope
+from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.governed.periods import Signers
 from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass

@@ -20,7 +20,7 @@ from msgspec import Meta
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid
 from maia.sealing import BadSecret, Secret
-from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.history import PastEpoch
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 
