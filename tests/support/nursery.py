@@ -57,7 +57,17 @@ _NUMBER: Final = struct.Struct("!i")
 _REQUEST_MAX: Final = 1 << 20
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOADED: Final = (
-    *("csv", "httpx", "importlib.metadata", "pydantic.plugin._loader", "typer._adapters"),
+    *(
+        "certifi",
+        "csv",
+        "encodings.idna",
+        "httpcore",
+        "httpx",
+        "importlib.metadata",
+        "pydantic.plugin._loader",
+    ),
+    *("typer._adapters", "typer._click.decorators", "maia.broker.server.log_recording"),
+    *("maia.gateway.server.process", "maia.net.statement_links", "maia.postgres.views"),
     *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite", "uvicorn.lifespan.off"),
     *("uvicorn.protocols.http.h11_impl", "maia.api.client", "maia.broker.server.process"),
     *(
