@@ -21,6 +21,8 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from support.spark import CODE_GENERATION
+
 BENCH = Path(__file__).resolve().parents[3] / "bench"
 FILES = {path.name[1:3].lstrip("0"): path for path in sorted(BENCH.glob("b[0-9][0-9]_*.py"))}
 ON_SPARK = [number for number, path in FILES.items() if "bench_session" in path.read_text(encoding="utf-8")]
@@ -47,7 +49,13 @@ def bench(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     import bench_spark
     import open_source
 
-    monkeypatch.setattr(bench_spark, "_shared", spark.newSession)
+    def session() -> SparkSession:
+        made = spark.newSession()
+        for name, values in CODE_GENERATION.items():
+            made.conf.set(name, values[False])
+        return made
+
+    monkeypatch.setattr(bench_spark, "_shared", session)
     cloudpickle.register_pickle_by_value(open_source)  # workers that run already do not look in that folder
     try:
         yield command()
