@@ -42,6 +42,7 @@ __all__ = [
     "Forked",
     "forked",
     "maia_command",
+    "module_command",
     "receive_command",
     "send_numbers",
     "start_nursery",
@@ -215,6 +216,12 @@ def maia_command() -> Path:
     """Return a program that is used as `maia` is, and named so; it goes with the nursery."""
     first = f"path = sys.argv[1:2] == ['pipeline'] and os.environ.get({SPARK_COMMANDS_AT!r}) or path"
     return _program("maia", nursery(), "maia.cli", first)
+
+
+@cache
+def module_command(module: str) -> Path:
+    """Return a program that does what `python -m MODULE` would do in `tests`."""
+    return _program(module, nursery(), module, "")
 
 
 @cache
