@@ -42,6 +42,7 @@ __all__ = [
     "Forked",
     "forked",
     "maia_command",
+    "maia_python",
     "module_command",
     "receive_command",
     "send_numbers",
@@ -222,6 +223,16 @@ def maia_command() -> Path:
 def module_command(module: str) -> Path:
     """Return a program that does what `python -m MODULE` would do in `tests`."""
     return _program(module, nursery(), module, "")
+
+
+@cache
+def maia_python() -> Path:
+    """Return a Python for which `-m maia.cli` is a copy of the nursery."""
+    first = (
+        "if sys.argv[1:3] != ['-m', 'maia.cli']: os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        "del sys.argv[1:3]"
+    )
+    return _program("python3", nursery(), "maia.cli", first)
 
 
 @cache

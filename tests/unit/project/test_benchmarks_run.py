@@ -21,6 +21,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from support.nursery import maia_python
 from support.spark import CODE_GENERATION
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"
@@ -36,8 +37,12 @@ pytestmark = pytest.mark.laws
 
 @pytest.fixture(scope="module")
 def smoke_run() -> subprocess.CompletedProcess[str]:
-    """Run all that need no Spark one after another in one process."""
-    command = [sys.executable, str(BENCH), EFFORT, "--json", *OTHERS]
+    """Run all that need no Spark one after another in one process; the brokers that they start are copies."""
+    code = (
+        f"import runpy, sys; sys.executable = {str(maia_python())!r};"
+        f"runpy.run_path({str(BENCH)!r}, None, '__main__')"
+    )
+    command = [sys.executable, "-c", code, EFFORT, "--json", *OTHERS]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -119,9 +124,6 @@ def test_growth_is_measured_for_every_subject(bench, capsys):
     assert beyond == {"log-rows"}
 
 
-def test_an_unknown_benchmark_is_answered_with_a_sentence():
-    done = subprocess.run(
-        [sys.executable, str(BENCH), "no-such"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("no benchmark is called `no-such`")
+def test_an_unknown_benchmark_is_answered_with_a_sentence(bench, capsys):
+    assert bench(["no-such"]) == 2
+    assert capsys.readouterr().err.startswith("no benchmark is called `no-such`")
