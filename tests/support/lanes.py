@@ -199,14 +199,15 @@ class Lanes:
         gc.freeze()
         for number in range(self.size):
             self._start(number)
+        looked = time.monotonic()
         try:
             while self.copies and not (self.session.shouldfail or self.session.shouldstop):
                 by_link = {copy.link: number for number, copy in self.copies.items()}
-                ready = [by_link[link] for link in wait(list(by_link), LOOK_S)]
-                for number in ready:
-                    self._listen(number)
-                if not ready:
+                for link in wait(list(by_link), LOOK_S):
+                    self._listen(by_link[link])
+                if time.monotonic() > looked + LOOK_S:
                     self._look_after(list(self.copies))
+                    looked = time.monotonic()
         finally:
             self._end()
 
@@ -232,7 +233,7 @@ class Lanes:
         longest = float(self.session.config.getini("faulthandler_timeout") or "inf")
         for number in numbers:
             copy = self.copies[number]
-            if copy.process.exitcode is not None:
+            if copy.process.exitcode is not None and not copy.link.poll():
                 self._bury(number)  # what it left behind may keep its end of the link open
             elif time.monotonic() > copy.last + longest:
                 os.kill(copy.process.pid, signal.SIGABRT)
@@ -249,7 +250,8 @@ class Lanes:
             case "unit":
                 copy.unit = self._next(number)
                 copy.done = self.waiting.pop(copy.unit, 0) if copy.unit is not None else 0
-                copy.link.send((copy.unit, copy.done))
+                with suppress(OSError):  # it has crashed since, and is buried next
+                    copy.link.send((copy.unit, copy.done))
             case "test":
                 self._report(copy, value)
             case "problem":
