@@ -1,13 +1,13 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws agreement bench growth load profile walks docs lock clean environment compiled prepared
+.PHONY: help demo test spark check laws agreement bench growth load profile walks docs lock clean environment prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
 MINUTES ?= 10
-LANES ?= 4
+LANES ?= 5
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
@@ -29,8 +29,8 @@ demo: environment ## A real network, a crash, a revocation, then Spark on its lo
 	@$(BIN)/maia demo --spark $(ARGS)
 
 # A few chosen tests are done before a second lane has started.
-test: environment prepared ## Run every test, in LANES=4 lanes (ARGS="tests/unit -x" to choose, in one)
-	@$(BIN)/python -m pytest -q $(or $(ARGS),-n $(LANES))
+test: environment prepared ## Run every test, in LANES=5 lanes (ARGS="tests/unit -x" to choose, in one)
+	@$(BIN)/python -m pytest -q $(or $(ARGS),--lanes $(LANES))
 
 # The suite runs on the PySpark of the lock. Each end has an environment of its own below .build.
 SPARK_ENDS ?= 4.3.0 4.*
@@ -42,10 +42,6 @@ spark: environment ## Try the oldest and the newest PySpark that the extra [spar
 		$(UV) pip install -q -U "pyspark==$$end" && \
 		$$home/bin/python -m pytest -q $(SPARK_TESTS) || exit 1; \
 	done
-
-# Errors in a test are reported when it runs.
-compiled: environment
-	@$(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1 || true
 
 # The suite starts Java two dozen times. Without the archive it only takes longer.
 prepared: environment
@@ -60,7 +56,7 @@ check: environment ## Check format, style, types, layers and the repository's ow
 	@echo "checked"
 
 laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat a run)
-	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),-n $(LANES))
+	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),--lanes $(LANES))
 
 agreement: CASES = 200
 agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds

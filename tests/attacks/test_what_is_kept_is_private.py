@@ -150,6 +150,7 @@ def test_a_store_that_was_put_back_with_an_open_mode_is_closed_again(tmp_path: P
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("_umask", [0o000], ids=["umask 000"], indirect=True)  # Java keeps what it began with
 def test_results_and_checkpoints_of_pipelines_are_private(spark, tmp_path: Path) -> None:
     """A71, A72: Java has a umask of its own, and so has Hadoop."""
     write_generated(tmp_path / "events", SIGHTINGS, Order(1000, 1), rows_per_file=500)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_typ
 from maia.types import Cover, Sealing, SealingLevel, definition_to_text, sign_definition, type_id
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Publish, Sealed, SealedInterest
+from support.nursery import module_command
 
 SECRETS = ("LC04 ABC", "Waterloo Bridge", "Victoria")
 NAMES = ("numberplate", "location", "timestamp", "uk.gov.pito.Numberplate")
@@ -122,10 +122,7 @@ def written(domain: Domain, story: NumberplateStory, *, join: list[str], types: 
 async def process_of(domain: Domain) -> AsyncIterator[str]:
     """Run a broker in a process of its own that records what it receives; yield where it listens."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "support.recording_broker", str(domain.home)),
-        cwd=Path(__file__).resolve().parents[1],
-        stdout=asyncio.subprocess.PIPE,
+        module_command("support.recording_broker"), domain.home, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from maia.testing.swtpm import missing_emulator
+from support.nursery import maia_command
 
 ROUNDS = ("at the start", "raised", "expired", "lost its level", "is back")
 
@@ -16,7 +16,7 @@ ROUNDS = ("at the start", "raised", "expired", "lost its level", "is back")
 @pytest.fixture(scope="module")
 def played() -> dict:
     """Play the story once."""
-    command = [sys.executable, "-m", "maia.cli", "demo", "coalition", "--json"]
+    command = [maia_command(), "demo", "coalition", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout, done.stderr
     return json.loads(done.stdout) | {"status": done.returncode}

@@ -34,6 +34,7 @@ from maia.types import type_id, validity_type_id
 from maia.wire.codec import encode
 from maia.wire.messages import Carried, Publish
 from reference import pipeline_applications as by_hand
+from support.nursery import maia_command
 from support.processes import Answer, maia, running_maia, until
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
@@ -73,7 +74,7 @@ def test_those_who_try_for_more_are_refused_each_for_its_own_reason() -> None:
 def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """Run the demonstration over real processes, with Spark, and few generated sightings."""
     plot = tmp_path_factory.mktemp("demo") / "traffic.png"
-    command = [sys.executable, "-m", "maia.cli", "demo", "--rows", "2000", "--plot", str(plot), "--json"]
+    command = [maia_command(), "demo", "--rows", "2000", "--plot", str(plot), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return json.loads(done.stdout)

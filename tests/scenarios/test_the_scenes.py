@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
+
+from support.nursery import maia_command
 
 pytestmark = pytest.mark.postgres
 
 
 def played(*words: str) -> dict:
     """Play a scene once; every delivery was compared with the kernel by the time it ends."""
-    command = [sys.executable, "-m", "maia.cli", "demo", *words, "--json"]
+    command = [maia_command(), "demo", *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout, done.stderr
     record = json.loads(done.stdout)

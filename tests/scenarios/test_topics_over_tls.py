@@ -117,7 +117,7 @@ async def test_the_state_of_topics_is_the_last_event_on_each():
             assert sorted(one["headline"] for one in found) == ["a 2", "b 1", "c 0"]
         narrow = await reader.subscribe("/news/uk/b", state=True)
         await narrow.state_known()
-        assert [one["headline"] for one in await narrow.some(64, timeout_s=5)] == ["b 1"]
+        assert [one["headline"] for one in await narrow.some(64, timeout_s=60)] == ["b 1"]
 
 
 @in_a_loop

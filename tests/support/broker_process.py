@@ -1,12 +1,13 @@
 """The story's broker as a program: `python -m support.broker_process FOLDER ADDRESS`, run in `tests`.
 
-It prints where it listens.
+It prints where it listens, and the number of its process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from support.live import broker
 
 async def main(folder: Path, address: str) -> None:
     async with broker(listen=address, store=FolderStore(folder)) as running:
-        sys.stdout.write(json.dumps({"address": running.address}) + "\n")
+        sys.stdout.write(json.dumps({"address": running.address, "pid": os.getpid()}) + "\n")
         sys.stdout.flush()
         await until_told_to_stop()
 

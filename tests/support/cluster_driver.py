@@ -22,7 +22,13 @@ def main(folder: Path) -> None:
     """Do all the work, in one session."""
     cluster = cluster_of()
     assert cluster is not None
-    settings = {"spark.executor.extraJavaOptions": java_options()}
+    settings = {
+        "spark.executor.extraJavaOptions": java_options(),
+        # As in the suite's own session: compiling and changing plans takes longer than a few rows do.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     with (
         spark_session("work", cores=2, cluster=cluster, settings=settings) as spark,
         job_desk(cluster.driver_host) as desk,

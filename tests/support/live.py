@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from maia.wire import (
     framed,
     network_to_bytes,
 )
+from support.nursery import module_command
 
 BROKER = "CCS"
 """Which member of the cast runs the broker."""
@@ -97,10 +99,11 @@ class BrokerProcess:
 
     process: asyncio.subprocess.Process
     address: str
+    pid: int
 
     async def kill(self) -> None:
         """End the process as `kill -9` does."""
-        self.process.kill()
+        os.kill(self.pid, signal.SIGKILL)
         await self.process.wait()
 
     async def stop(self) -> int:
@@ -113,16 +116,13 @@ class BrokerProcess:
 async def broker_process(folder: Path, address: str = "127.0.0.1:0") -> AsyncIterator[BrokerProcess]:
     """Run the story's broker in a process of its own, which keeps its state in `folder`."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "support.broker_process", str(folder), address),
-        cwd=Path(__file__).resolve().parents[1],
-        stdout=asyncio.subprocess.PIPE,
+        module_command("support.broker_process"), folder, address, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(180):
             line = await process.stdout.readline()
-        yield BrokerProcess(process, json.loads(line)["address"])
+        yield BrokerProcess(process, **json.loads(line))
     finally:
         with suppress(ProcessLookupError):
             process.kill()

@@ -3,7 +3,7 @@
 An interpreter that loads a broker computes for almost a second, and the suite
 runs hundreds. A copy is a process like any other, with its own number, folder,
 environment, output and end; `tests/unit/cli/test_start.py` starts interpreters.
-There is one nursery in a lane, started when the first test asks for it.
+Lanes share one nursery, which is loaded while tests are collected.
 
 A client connects to the nursery's socket and sends what is to be run, with
 the descriptors for input, output and errors. It is answered with the number of
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
+import marshal
 import os
 import runpy
 import select
@@ -42,20 +42,34 @@ __all__ = [
     "Forked",
     "forked",
     "maia_command",
+    "maia_python",
+    "module_command",
     "receive_command",
     "send_numbers",
+    "start_nursery",
     "stream_python",
 ]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 START_S: Final = 180.0
+END_S: Final = 20.0
 SPARK_COMMANDS_AT: Final = "SPARK_COMMANDS_AT"
 """The variable that names a socket for commands that need Spark, if the nursery is not to run them."""
 _NUMBER: Final = struct.Struct("!i")
 _REQUEST_MAX: Final = 1 << 20
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOADED: Final = (
-    *("csv", "httpx", "importlib.metadata", "pydantic.plugin._loader", "typer._adapters"),
+    *(
+        "certifi",
+        "csv",
+        "encodings.idna",
+        "httpcore",
+        "httpx",
+        "importlib.metadata",
+        "pydantic.plugin._loader",
+    ),
+    *("typer._adapters", "typer._click.decorators", "maia.broker.server.log_recording"),
+    *("maia.gateway.server.process", "maia.net.statement_links", "maia.postgres.views"),
     *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite", "uvicorn.lifespan.off"),
     *("uvicorn.protocols.http.h11_impl", "maia.api.client", "maia.broker.server.process"),
     *(
@@ -125,60 +139,74 @@ def forked(
     descriptors: Sequence[int],
 ) -> Forked:
     """Run `maia WORDS…` in a copy of the nursery; descriptors are input, output and errors."""
-    asked = {"words": [str(word) for word in words], "cwd": str(cwd), "ignored": []}
+    asked = {"words": [str(word) for word in words], "cwd": str(cwd), "ignored": [], "nice": os.nice(0)}
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(nursery()))
-    request = json.dumps({**asked, "environment": dict(environment)}).encode()
+    request = marshal.dumps({**asked, "environment": dict(environment)})
     socket.send_fds(connection, [_NUMBER.pack(len(request))], list(descriptors))
     connection.sendall(request)
     return Forked(connection)
 
 
-@cache
 def nursery(*modules: str) -> Path:
-    """Return the socket of this lane's nursery, which has loaded modules and ends with this process."""
+    """Return the socket of a nursery that has loaded modules, when it listens."""
+    path = Path(start_nursery(*modules).name, "socket")
+    deadline = time.monotonic() + START_S
+    while not path.exists():
+        assert time.monotonic() < deadline, "the nursery did not start"
+        time.sleep(0.02)
+    return path
+
+
+@cache
+def start_nursery(*modules: str) -> tempfile.TemporaryDirectory[str]:
+    """Start a nursery, which ends with this process, and return the folder of its socket.
+
+    Lanes use the one that was started before they were copied, if it has loaded the same modules.
+    """
     folder = tempfile.TemporaryDirectory(prefix="maia-nursery-", dir="/tmp")
-    path = Path(folder.name, "socket")
     # Without threads for linear algebra: a copy has none of its parent's.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "support.nursery", str(path), *(modules or _LOADED)]
-    started = subprocess.Popen(
-        command, cwd=TESTS, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    command = [sys.executable, "-m", "support.nursery", f"{folder.name}/socket", *(modules or _LOADED)]
+    started = subprocess.Popen(command, cwd=TESTS, env=environment, stdin=subprocess.PIPE)
 
     def end() -> None:
         started.stdin.close()
-        started.wait()
-        started.stdout.close()
+        try:
+            started.wait(END_S)
+        except subprocess.TimeoutExpired:  # something that a lane left behind holds its input open
+            started.kill()
+            started.wait()
         folder.cleanup()
 
     atexit.register(end)
-    assert started.stdout.readline() == b"ready\n", "the nursery did not start"
-    return path
+    return folder
 
 
 COMMAND: Final = """\
 #!{python} -IS
-# What is asked for runs in a copy of the nursery, which is sent the signals.
-import json, os, signal, socket, struct, sys
+# What is asked for runs in a copy of the nursery, which is sent the signals. Nothing is imported that takes
+# longer than the command: `signal` and `socket` alone double the time.
+import _signal, _socket, marshal, os, sys
 path = {path!r}
 {first}
-number = struct.Struct("!i")
-link = socket.socket(socket.AF_UNIX)
+link = _socket.socket(_socket.AF_UNIX)
 link.connect(path)
 passed_on = {passed_on!r}
-ignored = [one for one in passed_on if signal.getsignal(one) == signal.SIG_IGN]
-request = json.dumps({{"module": {module!r}, "words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
-                      "environment": dict(os.environ)}}).encode()
-socket.send_fds(link, [number.pack(len(request))], [0, 1, 2])
+ignored = [one for one in passed_on if _signal.getsignal(one) == _signal.SIG_IGN]
+request = marshal.dumps({{"module": {module!r}, "words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
+                         "nice": os.nice(0), "environment": dict(os.environ)}})
+descriptors = b"".join(one.to_bytes(4, sys.byteorder) for one in (0, 1, 2))
+rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)
+link.sendmsg([len(request).to_bytes(4, "big")], [rights])
 link.sendall(request)
 for one in passed_on:
     if one not in ignored:
-        signal.signal(one, lambda sent, _: link.send(bytes([sent])))
-link.recv(4, socket.MSG_WAITALL)
-(status,) = number.unpack(link.recv(4, socket.MSG_WAITALL))
+        _signal.signal(one, lambda sent, _: link.send(bytes([sent])))
+link.recv(4, _socket.MSG_WAITALL)
+status = int.from_bytes(link.recv(4, _socket.MSG_WAITALL), "big", signed=True)
 if status < 0:
-    signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
+    _signal.signal(-status, _signal.SIG_DFL) if -status != {killed} else None
     os.kill(os.getpid(), -status)
 os._exit(status)
 """
@@ -186,9 +214,25 @@ os._exit(status)
 
 @cache
 def maia_command() -> Path:
-    """Return a program that is used as `maia` is, and named so; it goes with this lane's nursery."""
+    """Return a program that is used as `maia` is, and named so; it goes with the nursery."""
     first = f"path = sys.argv[1:2] == ['pipeline'] and os.environ.get({SPARK_COMMANDS_AT!r}) or path"
     return _program("maia", nursery(), "maia.cli", first)
+
+
+@cache
+def module_command(module: str) -> Path:
+    """Return a program that does what `python -m MODULE` would do in `tests`."""
+    return _program(module, nursery(), module, "")
+
+
+@cache
+def maia_python() -> Path:
+    """Return a Python for which `-m maia.cli` is a copy of the nursery."""
+    first = (
+        "if sys.argv[1:3] != ['-m', 'maia.cli']: os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        "del sys.argv[1:3]"
+    )
+    return _program("python3", nursery(), "maia.cli", first)
 
 
 @cache
@@ -204,10 +248,16 @@ def stream_python() -> Path:
 
 
 def _program(name: str, path: Path, module: str, first: str) -> Path:
-    file = path.with_name(name)
+    file = path.parent / str(os.getpid()) / name  # lanes share the nursery, but write no file together
+    file.parent.mkdir(exist_ok=True)
     passed_on = [int(one) for one in _PASSED_ON]
     filled = COMMAND.format(
-        python=sys.executable, path=str(path), first=first, module=module, passed_on=passed_on
+        python=sys.executable,
+        path=str(path),
+        first=first,
+        module=module,
+        passed_on=passed_on,
+        killed=int(signal.SIGKILL),
     )
     file.write_text(filled)
     file.chmod(0o755)
@@ -220,7 +270,8 @@ def receive_command(connection: socket.socket) -> tuple[Mapping[str, object], li
     size, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
     length = _NUMBER.unpack(size)[0]
     assert length <= _REQUEST_MAX
-    return dict(json.loads(connection.recv(length, socket.MSG_WAITALL))), descriptors
+    asked = marshal.loads(connection.recv(length, socket.MSG_WAITALL))  # noqa: S302 - by a process of the suite
+    return dict(asked), descriptors
 
 
 def send_numbers(connection: socket.socket, *numbers: int) -> None:
@@ -247,18 +298,19 @@ class Nursery:
         self.selector.register(self.woken, selectors.EVENT_READ)
         self.selector.register(sys.stdin, selectors.EVENT_READ)
         while True:
-            for key, _ in self.selector.select():
+            # Whoever is gone first: what comes next may need what its process holds.
+            for key, _ in sorted(self.selector.select(), key=lambda one: one[0].fileobj is self.listening):
                 if key.fileobj is sys.stdin:
                     self._end()
                     return None
                 if key.fileobj is self.woken:
                     self.woken.recv(4096)
-                    self._bury()
+                    self._bury_all()
                 elif key.fileobj is self.listening:
                     asked = self._accept()
                     if asked is not None:
                         return asked
-                else:
+                elif key.data in self.children:  # not buried since
                     self._pass_on(key.fileobj)
 
     def _accept(self) -> Mapping[str, object] | None:
@@ -297,18 +349,19 @@ class Nursery:
         for number in numbers or [signal.SIGKILL]:
             os.kill(child, number)
         if not numbers:
-            self.selector.unregister(connection)
+            self._bury(*os.waitpid(child, 0))
 
-    def _bury(self) -> None:
+    def _bury_all(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                child, status = ended
-                connection = self.children.pop(child)
-                with suppress(KeyError):
-                    self.selector.unregister(connection)
-                with suppress(OSError):
-                    connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
-                connection.close()
+                self._bury(*ended)
+
+    def _bury(self, child: int, status: int) -> None:
+        connection = self.children.pop(child)
+        self.selector.unregister(connection)
+        with suppress(OSError):
+            connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+        connection.close()
 
     def _end(self) -> None:
         for child in self.children:
@@ -322,17 +375,16 @@ def main(path: str, *modules: str) -> None:
     if modules == _LOADED:
         import_module("maia.cli.main").commands_for([])  # every command's module
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
+    listening.bind(f"{path}.new")
     listening.listen(64)
     woken, waking = socket.socketpair()
     waking.setblocking(False)
     woken.setblocking(False)
     signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
     gc.collect()
     gc.freeze()  # a copy neither looks through what was loaded nor takes memory for it
+    Path(f"{path}.new").rename(path)  # now it is found
     asked = Nursery(listening, woken).run()
     if asked is not None:
         waking.close()
@@ -345,6 +397,7 @@ def _be(asked: Mapping[str, object]) -> int:
     os.environ.update(asked["environment"])
     time.tzset()
     os.chdir(str(asked["cwd"]))
+    os.nice(max(0, asked["nice"] - os.nice(0)))
     for number in asked["ignored"]:
         signal.signal(number, signal.SIG_IGN)
     sys.argv = ["maia", *asked["words"]]

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-OF_A_LANE = "random cases"
+CASES = "random cases"
 PASSING = re.compile(r"(\d+) passing")
 
 _cases: Counter[str] = Counter()
@@ -47,13 +47,13 @@ def suite_of(nodeid: str) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Add the cases of a test that passed."""
+    """Note the cases of a test that passed."""
     global _extra  # noqa: PLW0603 - see `count_cases`
     report = yield
     if call.when == "call":
-        if report.passed:
-            drawn = cases_in(getattr(item, "hypothesis_statistics", ""))
-            _cases[suite_of(item.nodeid)] += drawn + _extra
+        drawn = cases_in(getattr(item, "hypothesis_statistics", "")) + _extra
+        if report.passed and drawn:
+            report.user_properties.append((CASES, drawn))
         _extra = 0
     return report
 
@@ -63,17 +63,15 @@ def cases_wanted() -> int:
     return int(os.environ.get("MAIA_LAWS_AT_LEAST", "0"))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: object) -> None:
-    """Add what one lane has counted, when the suite runs in several."""
-    _cases.update(getattr(node, "workeroutput", {}).get(OF_A_LANE, {}))
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the cases of a test, also of one that a lane has run."""
+    if counted := dict(report.user_properties).get(CASES) if report.when == "call" else None:
+        _cases[suite_of(report.nodeid)] += counted
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run that passed with fewer cases than it promised; a lane hands over its count."""
-    if (handed_over := getattr(session.config, "workeroutput", None)) is not None:
-        handed_over[OF_A_LANE] = dict(_cases)
-    elif exitstatus == pytest.ExitCode.OK and _cases.total() < cases_wanted():
+    """Fail a run that passed with fewer cases than it promised."""
+    if exitstatus == pytest.ExitCode.OK and _cases.total() < cases_wanted():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -22,6 +22,8 @@ from maia.spark.session.session import spark_session
 from support.governed import reader, typed
 
 DEADLINE_S = 300
+# Compiling a plan takes longer than the few rows of a batch.
+EVALUATED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def started(spark: SparkSession, folder: Path, **trigger: object) -> StreamingQuery:
@@ -40,7 +42,7 @@ def to_the_end(spark: SparkSession, folder: Path) -> None:
 
 def main(folder: Path) -> None:
     """Run until killed."""
-    with spark_session("killed", cores=1) as spark:
+    with spark_session("killed", cores=1, settings=EVALUATED) as spark:
         query = started(spark, folder, processingTime="0 seconds")
         os.write(1, b"running\n")
         done = -1

@@ -21,6 +21,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from support.nursery import maia_python
+from support.spark import CODE_GENERATION
+
 BENCH = Path(__file__).resolve().parents[3] / "bench"
 FILES = {path.name[1:3].lstrip("0"): path for path in sorted(BENCH.glob("b[0-9][0-9]_*.py"))}
 ON_SPARK = [number for number, path in FILES.items() if "bench_session" in path.read_text(encoding="utf-8")]
@@ -34,8 +37,12 @@ pytestmark = pytest.mark.laws
 
 @pytest.fixture(scope="module")
 def smoke_run() -> subprocess.CompletedProcess[str]:
-    """Run all that need no Spark one after another in one process."""
-    command = [sys.executable, str(BENCH), EFFORT, "--json", *OTHERS]
+    """Run all that need no Spark one after another in one process; the brokers that they start are copies."""
+    code = (
+        f"import runpy, sys; sys.executable = {str(maia_python())!r};"
+        f"runpy.run_path({str(BENCH)!r}, None, '__main__')"
+    )
+    command = [sys.executable, "-c", code, EFFORT, "--json", *OTHERS]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -47,7 +54,13 @@ def bench(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     import bench_spark
     import open_source
 
-    monkeypatch.setattr(bench_spark, "_shared", spark.newSession)
+    def session() -> SparkSession:
+        made = spark.newSession()
+        for name, values in CODE_GENERATION.items():
+            made.conf.set(name, values[False])
+        return made
+
+    monkeypatch.setattr(bench_spark, "_shared", session)
     cloudpickle.register_pickle_by_value(open_source)  # workers that run already do not look in that folder
     try:
         yield command()
@@ -111,9 +124,6 @@ def test_growth_is_measured_for_every_subject(bench, capsys):
     assert beyond == {"log-rows"}
 
 
-def test_an_unknown_benchmark_is_answered_with_a_sentence():
-    done = subprocess.run(
-        [sys.executable, str(BENCH), "no-such"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("no benchmark is called `no-such`")
+def test_an_unknown_benchmark_is_answered_with_a_sentence(bench, capsys):
+    assert bench(["no-such"]) == 2
+    assert capsys.readouterr().err.startswith("no benchmark is called `no-such`")

@@ -11,14 +11,21 @@ from support.lanes import in_order, next_unit, sessions
 TESTS = Path(__file__).resolve().parents[2]
 
 CONFTEST = """
+import os
+
 import pytest
 
 pytest_plugins = ["support.random_cases", "support.lanes"]
 
 
 @pytest.fixture(scope="session")
-def spark(worker_id):
-    return worker_id
+def lane():
+    return str(os.getpid())
+
+
+@pytest.fixture(scope="session")
+def spark(lane):
+    return lane
 """
 
 MODULE = """
@@ -35,8 +42,8 @@ def test_session(spark, number):
 
 
 @pytest.mark.parametrize("text", ["a@b", "@"])
-def test_file(worker_id, text):
-    pathlib.Path("{name}", worker_id).touch()
+def test_file(lane, text):
+    pathlib.Path("{name}", lane).touch()
 
 
 @settings(max_examples=7, derandomize=True, database=None)
@@ -44,6 +51,36 @@ def test_file(worker_id, text):
 def test_law(number):
     pass
 """
+
+
+CRASHING = """
+import os
+
+import pytest
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_goes_on(number):
+    if number == 2:
+        os._exit(7)
+
+
+@pytest.fixture(scope="session")
+def ends_badly():
+    yield
+    raise ValueError("it did not end well")
+
+
+def test_fails(ends_badly):
+    print("printed before it failed")
+    assert not "so"
+"""
+
+
+def lanes_run(folder: Path, lanes: int, **further: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "--lanes", str(lanes), "-p", "no:cacheprovider", folder]
+    environment = {"PYTHONPATH": str(TESTS), "HOME": str(folder), "PATH": "/usr/bin:/bin", **further}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_what_needs_a_session_comes_first_and_files_with_many_tests_last():
@@ -78,25 +115,24 @@ def test_lanes_start_few_sessions_part_no_file_and_add_up_their_cases(tmp_path: 
         (tmp_path / name).mkdir()
         (tmp_path / f"spark-{name}").mkdir()
     (tmp_path / "spark").mkdir()
-    words = ["-n", str(lanes), "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *words, str(tmp_path)],
-        cwd=tmp_path,
-        env={
-            "PYTHONPATH": str(TESTS),
-            "HOME": str(tmp_path),
-            "PATH": "/usr/bin:/bin",
-            "MAIA_LAWS_AT_LEAST": "42",  # promised of all lanes together
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = lanes_run(tmp_path, lanes, MAIA_LAWS_AT_LEAST="42")  # promised of all lanes together
     assert done.returncode == 0, done.stdout + done.stderr
     assert "48 passed" in done.stdout
     assert "42 random cases" in done.stdout
     lanes_of = {place.name: {lane.name for lane in place.iterdir()} for place in tmp_path.glob("*test_*/")}
     assert len(lanes_of) == 12
     assert all(len(found) == 1 for found in lanes_of.values()), lanes_of
-    assert set().union(*lanes_of.values()) == {f"gw{number}" for number in range(lanes)}
+    assert len(set().union(*lanes_of.values())) == lanes
     assert len(list((tmp_path / "spark").iterdir())) <= sessions(lanes)
+
+
+def test_a_lane_that_crashes_costs_one_test_and_what_fails_at_its_end_fails_the_run(tmp_path: Path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_crash.py").write_text(CRASHING)
+    done = lanes_run(tmp_path, 2)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+    assert "test_crash.py::test_goes_on[2] - lane 0 has crashed with status 7" in done.stdout
+    assert "it did not end well" in done.stdout
+    assert "3 failed" in done.stdout, "the crash, an end that fails, and a plain failure with what it printed"
+    assert "printed before it failed" in done.stdout

@@ -128,7 +128,7 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
                 sink.commit([task(sink, "H1", "G2"), task(sink, "H3")], 0)
         sink.commit([task(sink, "G4")], 1)
         came: list[object] = []
-        while len(came) < 2 and (some := received.some(9, timeout_s=10)):
+        while len(came) < 2 and (some := received.some(9, timeout_s=60)):
             came += [one["numberplate"] for one in some]
         assert came == ["G2", "G4"]
         assert received.some(9, timeout_s=1) == []
