@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
@@ -168,7 +167,9 @@ def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
 
 
 def on_the_path(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    single = dict.fromkeys(("publish_single", "carry_single", "publish_whole", "carry_whole"), lambda *_: None)
+    single = dict.fromkeys(
+        ("publish_single", "carry_single", "publish_whole", "carry_whole"), lambda *_: None
+    )
     with patch.multiple("maia.broker.node", **single):
         return one_by_one(broker, link, data)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type
 from maia.broker.publication.publisher_view import SealedStream
-from maia.broker.publication.retained_cache import RetainedFrame
+from maia.broker.publication.retained import RetainedFrame
 from maia.broker.publication.transit import Transit, check_kinds, written_as
 from maia.broker.sealed.forwarding import send_once_signed
 from maia.broker.sealed.publication import SEALED_BYTES_MAX, check_sealed_size, may_publish
@@ -46,7 +46,7 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SealedStream | None:
     sealing = state.types.sealing(event_type.type_id)
     if sealing is None or not _is_usual(state, event_type.type_id, sealing):
         return None
-    if entry.projections or entry.requires or entry.written is not None or right.basis.is_rated:
+    if entry.projections or entry.requires or entry.written is not None or right.terms.is_rated:
         return None
     if shaper.transform is not None or shaper.root is not None:
         return None
