@@ -295,12 +295,13 @@ def _left(
         if readers:
             labels = read.whole.labels_of(message.sequence, message.published_at)
             for group in readers:
-                assert group.shown is not None  # noqa: S101 - asked before
-                shown = [column for column in columns if column.uid in group.shown]
+                shown = group.shown
+                assert shown is not None  # noqa: S101 - asked before
                 if ledger is not None:
                     identity = publisher, stream, message.sequence
-                    ledger.record(state.links, [group.members], identity, {group.shown: _ONE_ROW}, now)
-                effects += deliveries(labels, Seen(1, shown, {}), [group.members])
+                    ledger.record(state.links, [group.members], identity, {shown: _ONE_ROW}, now)
+                seen = Seen(1, [column for column in columns if column.uid in shown], {})
+                effects += deliveries(labels, seen, [group.members])
         if isinstance(message, Publish):
             carried = None
             if row >= retained_from or (hops and not plan.signer):
