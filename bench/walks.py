@@ -247,7 +247,7 @@ def _governed_table() -> Walk:
 AIMS = {
     "publish": 30,
     "subscribe": 70,
-    "subscribe, at two brokers": 80,
+    "subscribe, at two brokers": 70,
     "revoke, at two brokers": 50,
     "revoke, at the domain": 27,
     "sealed publish": 35,
