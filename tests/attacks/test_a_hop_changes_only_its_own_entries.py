@@ -10,9 +10,9 @@ from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, parse_predicate
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.table import interests as crowd
-from maia.routing.table.hops import LOCAL, RouteEntry, TellResync
+from maia.routing.table.hops import LOCAL, ResyncRequest, RouteEntry
 from maia.routing.table.replicas import Replica, ReplicaStore
-from maia.routing.table.routing_table import BookLimits, RoutingTable, TooMuchTold
+from maia.routing.table.routing_table import BookLimits, RoutingTable, TooManyInterests
 
 TYPE = b"T" * 32
 NOW = Instant(0)
@@ -26,18 +26,18 @@ def book() -> RoutingTable:
     book = RoutingTable(parent_of=lambda type_id: "parent")
     for hop in ("parent", "victim", "liar"):
         book.hop_up(hop, NOW)
-    book.heard_interest("victim", TYPE, [FAST], [], NOW)
+    book.receive_interest("victim", TYPE, [FAST], [], NOW)
     return book
 
 
 def told_filters(book: RoutingTable) -> list[object]:
-    return [entry.predicate for entry in book.told("parent", TYPE)[0]]
+    return [entry.predicate for entry in book.sent_to("parent", TYPE)[0]]
 
 
 def test_no_peer_removes_what_another_hop_wants(book: RoutingTable):
     """A67: a forged withdrawal has no effect."""
-    assert book.heard_interest("liar", TYPE, [], [ID], NOW) == []
-    assert book.heard_offer("liar", TYPE, stands=False, baggage=None, now=NOW) == []
+    assert book.receive_interest("liar", TYPE, [], [ID], NOW) == []
+    assert book.receive_offer("liar", TYPE, stands=False, baggage=None, now=NOW) == []
     assert book.targets(TYPE, "parent", EVENT) == {"victim"}
     assert told_filters(book) == [FAST.predicate]
 
@@ -45,10 +45,10 @@ def test_no_peer_removes_what_another_hop_wants(book: RoutingTable):
 @pytest.mark.parametrize("forged", [NEVER, parse_predicate("speed > 99"), parse_predicate('plate == "X"')])
 def test_no_peer_replaces_what_another_hop_wants_by_using_its_id(book: RoutingTable, forged: object):
     """A67: the id of an entry counts on its own link alone."""
-    book.heard_interest("liar", TYPE, [RouteEntry(ID, forged)], [], NOW)
+    book.receive_interest("liar", TYPE, [RouteEntry(ID, forged)], [], NOW)
     assert FAST.predicate in told_filters(book)
-    assert len({entry.id for entry in book.told("parent", TYPE)[0]}) == len(told_filters(book))
-    book.heard_interest("liar", TYPE, [], [ID], NOW)
+    assert len({entry.id for entry in book.sent_to("parent", TYPE)[0]}) == len(told_filters(book))
+    book.receive_interest("liar", TYPE, [], [ID], NOW)
     assert told_filters(book) == [FAST.predicate]
 
 
@@ -62,15 +62,15 @@ def test_an_id_that_was_taken_first_does_not_keep_its_owner_out():
         RouteEntry(ID, parse_predicate('plate == "X"')),
         RouteEntry(alias, parse_predicate('plate == "Y"')),
     ]
-    book.heard_interest("liar", TYPE, taken, [], NOW)
-    book.heard_interest("victim", TYPE, [FAST], [], NOW)
+    book.receive_interest("liar", TYPE, taken, [], NOW)
+    book.receive_interest("victim", TYPE, [FAST], [], NOW)
     assert FAST.predicate in told_filters(book)
-    assert len({entry.id for entry in book.told("parent", TYPE)[0]}) == 3
+    assert len({entry.id for entry in book.sent_to("parent", TYPE)[0]}) == 3
 
 
 def test_a_wide_interest_hides_others_only_while_it_stands(book: RoutingTable):
     """A67: an over-broad interest that vanishes must not take others with it."""
-    book.heard_interest("liar", TYPE, [RouteEntry(b"everything......", ALWAYS)], [], NOW)
+    book.receive_interest("liar", TYPE, [RouteEntry(b"everything......", ALWAYS)], [], NOW)
     assert told_filters(book) == [ALWAYS]
     book.hop_gone("liar")
     assert told_filters(book) == [FAST.predicate]
@@ -81,30 +81,30 @@ def test_filters_too_hard_to_compare_are_all_told(book: RoutingTable, monkeypatc
     monkeypatch.setattr(crowd, "counterexample", lambda **sides: None)
     either = parse_predicate('prefix(plate, "A") or prefix(plate, "B")')
     wider = parse_predicate('prefix(plate, "A") or prefix(plate, "B") or prefix(plate, "C")')
-    book.heard_interest("victim", TYPE, [RouteEntry(b"older...........", either)], [], NOW)
-    book.heard_interest("liar", TYPE, [RouteEntry(b"younger.........", wider)], [], NOW)
+    book.receive_interest("victim", TYPE, [RouteEntry(b"older...........", either)], [], NOW)
+    book.receive_interest("liar", TYPE, [RouteEntry(b"younger.........", wider)], [], NOW)
     assert {either, wider} <= set(told_filters(book))
 
 
 def test_an_offer_attracts_interests_and_never_publications(book: RoutingTable):
     """A67: route attraction by a forged advertisement."""
-    book.heard_offer("liar", TYPE, stands=True, baggage=None, now=NOW)
+    book.receive_offer("liar", TYPE, stands=True, baggage=None, now=NOW)
     assert book.targets(TYPE, LOCAL, EVENT) == {"victim"}
 
 
 def test_a_neighbour_that_tells_without_end_is_stopped():
     """A67: more entries than a neighbour may tell are refused before any of them counts."""
-    book = RoutingTable(limits=BookLimits(told_by_neighbour_max=10))
+    book = RoutingTable(limits=BookLimits(entries_per_neighbour=10))
     book.hop_up("liar", NOW)
-    with pytest.raises(TooMuchTold):
-        book.heard_interest("liar", TYPE, [RouteEntry(bytes([n]) * 16, ALWAYS) for n in range(11)], [], NOW)
+    with pytest.raises(TooManyInterests):
+        book.receive_interest("liar", TYPE, [RouteEntry(bytes([n]) * 16, ALWAYS) for n in range(11)], [], NOW)
     assert book.types() == ()
 
 
 def test_false_renewals_lose_nothing_and_cost_one_question(book: RoutingTable):
     """A67: a neighbour that disputes its own entries is asked once per while, and they stay meanwhile."""
-    asked = [book.heard_renew("victim", 5, bytes(32), Instant(n)) for n in range(100)]
-    assert asked == [[TellResync("victim")]] + [[]] * 99
+    asked = [book.receive_renewal("victim", 5, bytes(32), Instant(n)) for n in range(100)]
+    assert asked == [[ResyncRequest("victim")]] + [[]] * 99
     assert book.targets(TYPE, "parent", EVENT) == {"victim"}
 
 

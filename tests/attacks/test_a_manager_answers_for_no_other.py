@@ -9,7 +9,7 @@ from maia.sealing.groups.manager_links import ManagerLink
 from maia.sealing.groups.members import keys_digest
 from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.sealing.keys.history import PastAnswer, pack_past, past_info
-from maia.sealing.member.settings import Challenged, KeysRefused, WriterTold
+from maia.sealing.member.settings import Challenged, KeysRefused, WriterReceived
 from maia.wire.codec import decode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
@@ -79,7 +79,7 @@ def test_who_publishes_is_told_by_the_manager_of_the_type_alone(net: OneTimeNet)
     member, camera = net.member("reader", grant(key_of("reader"))), key_of("camera").principal
     member.node.ask_writer(net.type_id, camera, net.now)
     noticed = says(net, member, another_manager(), Writer(1, net.type_id, camera.key, []))
-    assert WriterTold(net.type_id, camera) not in noticed
+    assert WriterReceived(net.type_id, camera) not in noticed
     assert member.node.writer(net.type_id, camera) is None
 
 

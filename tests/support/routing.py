@@ -17,12 +17,12 @@ from maia.predicates import Predicate, admits, covers, provably_empty
 from maia.routing.table.hops import (
     LOCAL,
     Hop,
+    InterestUpdate,
+    OfferUpdate,
+    Renewal,
+    ResyncRequest,
     RouteEntry,
-    Tell,
-    TellInterest,
-    TellOffer,
-    TellRenew,
-    TellResync,
+    RouteUpdate,
 )
 from maia.routing.table.routing_table import BookLimits, RoutingTable
 
@@ -42,7 +42,7 @@ class SimulatedNetwork:
         self.random = random
         self.now = Instant(0)
         self.books: dict[int, RoutingTable] = {}
-        self.queues: dict[tuple[int, int], deque[Tell]] = {}
+        self.queues: dict[tuple[int, int], deque[RouteUpdate]] = {}
         self.parents: dict[tuple[int, bytes], int | None] = {}
         self.subscriptions: dict[tuple[int, bytes, bytes], Predicate] = {}
         self.publishers: dict[tuple[int, bytes], set[int]] = {}
@@ -161,19 +161,19 @@ class SimulatedNetwork:
             self.delivered_tells += 1
             assert done < 20_000, "the network does not come to rest"
 
-    def _hear(self, book: RoutingTable, sender: int, tell: Tell) -> list[Tell]:
+    def _hear(self, book: RoutingTable, sender: int, tell: RouteUpdate) -> list[RouteUpdate]:
         match tell:
-            case TellInterest(_, type_id, add, remove):
-                return book.heard_interest(sender, type_id, add, remove, self.now)
-            case TellOffer(_, type_id, stands, baggage):
-                return book.heard_offer(sender, type_id, stands, baggage, self.now)
-            case TellRenew(_, entries, digest):
-                return book.heard_renew(sender, entries, digest, self.now)
-            case TellResync():
-                return book.heard_resync(sender, self.now)
+            case InterestUpdate(_, type_id, add, remove):
+                return book.receive_interest(sender, type_id, add, remove, self.now)
+            case OfferUpdate(_, type_id, stands, baggage):
+                return book.receive_offer(sender, type_id, stands, baggage, self.now)
+            case Renewal(_, entries, digest):
+                return book.receive_renewal(sender, entries, digest, self.now)
+            case ResyncRequest():
+                return book.receive_resync(sender, self.now)
 
-    def _send(self, sender: int, tells: Iterable[Tell]) -> None:
-        for tell in tells:
+    def _send(self, sender: int, updates: Iterable[RouteUpdate]) -> None:
+        for tell in updates:
             assert isinstance(tell.hop, int)
             self.queues[(sender, tell.hop)].append(tell)
 
@@ -228,7 +228,7 @@ class SimulatedNetwork:
         assert (told.count, told.digest) == (heard.count, heard.digest)
         assert not self.books[receiver].link(sender).has_stale
         for type_id in TYPES:
-            entries, offer = self.books[sender].told(receiver, type_id)
+            entries, offer = self.books[sender].sent_to(receiver, type_id)
             assert sorted(_facts(entries)) == sorted(_facts(self.books[receiver].entries(sender, type_id)))
             assert offer == self.books[receiver].offers(sender, type_id)
             self.check_told(sender, receiver, type_id, entries)
@@ -242,7 +242,9 @@ class SimulatedNetwork:
         )
         check_is_minimal([entry.predicate for entry in told], others if is_audience else [])
         any_offer = any(book.offers(hop, type_id) for hop in hops)
-        assert book.told(receiver, type_id)[1] == (any_offer and self.parents[(sender, type_id)] == receiver)
+        assert book.sent_to(receiver, type_id)[1] == (
+            any_offer and self.parents[(sender, type_id)] == receiver
+        )
 
 
 def check_is_minimal(told: list[Predicate], wanted: list[Predicate]) -> None:
@@ -260,4 +262,4 @@ def _facts(entries: Iterable[RouteEntry]) -> list[tuple[bytes, str]]:
 
 def filters_of(book: RoutingTable, hop: Hop, type_id: bytes) -> Mapping[bytes, Predicate]:
     """Return what a neighbour was told, by id."""
-    return {entry.id: entry.predicate for entry in book.told(hop, type_id)[0]}
+    return {entry.id: entry.predicate for entry in book.sent_to(hop, type_id)[0]}

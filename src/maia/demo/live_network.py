@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from maia.credentials import SignedCertificate, SignedStatement
 
 
-Tell = Callable[[str, str, Mapping[str, Value]], None]
+RouteUpdate = Callable[[str, str, Mapping[str, Value]], None]
 """Called for each delivery with the office, the kind of event and the event."""
 
 HOMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -70,7 +70,7 @@ class LiveNetwork:
     """The connected cast: who publishes, and what each office has received so far."""
 
     nodes: LiveNodes
-    tell: Tell
+    tell: RouteUpdate
     stack: AsyncExitStack
     """Connections that end when the network does."""
     group: asyncio.TaskGroup
@@ -211,7 +211,7 @@ class LiveNetwork:
 
 @asynccontextmanager
 async def connected(
-    nodes: LiveNodes, tell: Tell, *, offices: Sequence[str] = OFFICES
+    nodes: LiveNodes, tell: RouteUpdate, *, offices: Sequence[str] = OFFICES
 ) -> AsyncIterator[LiveNetwork]:
     """Connect the camera and these offices, and subscribe each of them to the type."""
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maia.demo.spark_start import Tell, work_for_demonstration
+from maia.demo.spark_start import RouteUpdate, work_for_demonstration
 from maia.events import Instant
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Order:
         return story, add_carrier(story, self.story_seed)
 
 
-def _work(order: _Order, tell: Tell) -> None:
+def _work(order: _Order, tell: RouteUpdate) -> None:
     tell(step="starting Spark")
     import pyspark.sql  # noqa: F401 - what Java waits for is loaded before anything works beside it
 
@@ -97,7 +97,7 @@ def _million(
     made: Future[tuple[dict[str, View], Path]],
     kernel: Future[dict[str, Any]],
     folder: Path,
-    tell: Tell,
+    tell: RouteUpdate,
 ) -> None:
     from maia.demo.million import compared, seen_in_spark
 
@@ -131,7 +131,7 @@ def _given_log(order: _Order) -> tuple[LakeOrder, Lake]:
     return lake_order, opened(lake_order, story, cast, now=order.now)
 
 
-def _lake(spark: SparkSession, given: Future[tuple[LakeOrder, Lake]], tell: Tell) -> None:
+def _lake(spark: SparkSession, given: Future[tuple[LakeOrder, Lake]], tell: RouteUpdate) -> None:
     from maia.demo.lake_jobs import worked
 
     tell(step="the offices fetch their keys")

@@ -165,12 +165,12 @@ def _end(process: subprocess.Popen[str]) -> None:
 _BEHIND_EVERYTHING: Final = 5
 """How much priority Spark gives up for the live network, in the scale of `nice`."""
 
-Tell = Callable[..., None]
+RouteUpdate = Callable[..., None]
 """Writes one answer, from its named fields."""
 
 
 # Any: what was written as JSON by our own process is read as it was written.
-def work_for_demonstration(work: Callable[[dict[str, Any], Tell], None]) -> None:
+def work_for_demonstration(work: Callable[[dict[str, Any], RouteUpdate], None]) -> None:
     """Take the first order from standard input, and write steps and results to the output."""
     os.nice(_BEHIND_EVERYTHING)
     gc.disable()  # millions of events come and go without a cycle, and to look for one takes as long again

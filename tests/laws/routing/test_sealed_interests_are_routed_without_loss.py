@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event, Kind
 from maia.predicates import ALWAYS, Predicate, admits
-from maia.routing.table.hops import RouteEntry, SealedEntry, Tell, TellInterest
+from maia.routing.table.hops import InterestUpdate, RouteEntry, RouteUpdate, SealedEntry
 from maia.routing.table.routing_table import RoutingTable
 from maia.sealing.filters.sealed_filters import SealedFilter, open_filter
 from support.predicates import conjunctions, events, predicates
@@ -73,12 +73,12 @@ class SealedNetwork(SimulatedNetwork):
         opened = open_filter(filter_, self.rings[broker])
         return SealedEntry(entry.id, opened.opened, filter_, opened.unopened, filter_.digest)
 
-    def _hear(self, book: RoutingTable, sender: int, tell: Tell) -> list[Tell]:
-        if not isinstance(tell, TellInterest):
+    def _hear(self, book: RoutingTable, sender: int, tell: RouteUpdate) -> list[RouteUpdate]:
+        if not isinstance(tell, InterestUpdate):
             return super()._hear(book, sender, tell)
         (receiver,) = [broker for broker, one in self.books.items() if one is book]
         add = [self.understood(receiver, entry) for entry in tell.add]
-        return book.heard_interest(sender, tell.type_id, add, tell.remove, self.now)
+        return book.receive_interest(sender, tell.type_id, add, tell.remove, self.now)
 
     def check_all(self, published: list[Event]) -> None:
         """Claim what the docstring of this file claims."""

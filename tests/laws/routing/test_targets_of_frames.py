@@ -26,7 +26,7 @@ def book_with(interests: list[tuple[str, Predicate]], matcher: Callable[[], Matc
     for hop in HOPS:
         book.hop_up(hop, NOW)
     for number, (hop, predicate) in enumerate(interests):
-        book.heard_interest(hop, TYPE, [RouteEntry(entry_id(number), predicate)], [], NOW)
+        book.receive_interest(hop, TYPE, [RouteEntry(entry_id(number), predicate)], [], NOW)
         book.local_subscribe(TYPE, entry_id(number), predicate)
     return book
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.events import Instant
 from maia.predicates import ALWAYS
-from maia.routing.table.hops import TellOffer
+from maia.routing.table.hops import OfferUpdate
 from maia.routing.table.routing_table import BookLimits, RoutingTable
 
 TYPE = b"T" * 32
@@ -18,13 +18,13 @@ def book_with_offers(*offering: str) -> RoutingTable:
     for hop in (PARENT, ONE, TWO):
         book.hop_up(hop, NOW)
     for hop in offering:
-        book.heard_offer(hop, TYPE, stands=True, baggage=f"by {hop}", now=NOW, advertisement=hop)
+        book.receive_offer(hop, TYPE, stands=True, baggage=f"by {hop}", now=NOW, advertisement=hop)
     return book
 
 
 def test_another_advertisement_is_sent_in_place_of_one_that_was_set_aside():
     book = book_with_offers(ONE, TWO)
-    assert book.set_offer_aside(TYPE, ONE) == (ONE, [TellOffer(PARENT, TYPE, True, "by two")])
+    assert book.set_offer_aside(TYPE, ONE) == (ONE, [OfferUpdate(PARENT, TYPE, True, "by two")])
     assert book.set_offer_aside(TYPE, ONE) == (None, []), "it was done"
     assert book.set_offer_aside(TYPE, "nobody's") == (None, [])
 
@@ -32,17 +32,17 @@ def test_another_advertisement_is_sent_in_place_of_one_that_was_set_aside():
 def test_an_advertisement_that_was_set_aside_stands_if_there_is_no_other():
     book = book_with_offers(ONE)
     assert book.set_offer_aside(TYPE, ONE) == (ONE, [])
-    book.heard_offer(TWO, TYPE, stands=True, baggage=None, now=NOW, advertisement=TWO)
-    book.heard_offer(TWO, TYPE, stands=False, baggage=None, now=NOW)
-    assert book.told(PARENT, TYPE) == ((), True)
+    book.receive_offer(TWO, TYPE, stands=True, baggage=None, now=NOW, advertisement=TWO)
+    book.receive_offer(TWO, TYPE, stands=False, baggage=None, now=NOW)
+    assert book.sent_to(PARENT, TYPE) == ((), True)
 
 
 def test_a_neighbour_that_offers_by_another_advertisement_is_not_set_aside_for_the_first():
     book = book_with_offers(ONE, TWO)
     book.set_offer_aside(TYPE, ONE)
-    book.heard_offer(ONE, TYPE, stands=True, baggage="anew", now=NOW, advertisement="anew")
-    assert book.heard_offer(TWO, TYPE, stands=False, baggage=None, now=NOW) == [
-        TellOffer(PARENT, TYPE, True, "anew")
+    book.receive_offer(ONE, TYPE, stands=True, baggage="anew", now=NOW, advertisement="anew")
+    assert book.receive_offer(TWO, TYPE, stands=False, baggage=None, now=NOW) == [
+        OfferUpdate(PARENT, TYPE, True, "anew")
     ]
 
 

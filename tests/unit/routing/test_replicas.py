@@ -12,7 +12,7 @@ from maia.routing.table.replicas import (
     Replica,
     ReplicaSender,
     ReplicaStore,
-    TellReplica,
+    ReplicaUpdate,
     TooManyReplicas,
 )
 from maia.routing.table.routing_table import BookLimits, RoutingTable
@@ -28,7 +28,7 @@ def rendezvous(parent: str | None = None) -> RoutingTable:
     book = RoutingTable(parent_of=lambda type_id: parent, limits=BookLimits(lease_us=LEASE_US))
     for hop in ("left", "right", "child"):
         book.hop_up(hop, NOW)
-    book.heard_interest("child", TYPE, [FAST], [], NOW)
+    book.receive_interest("child", TYPE, [FAST], [], NOW)
     book.local_subscribe(TYPE, entry_id(9), ALWAYS)
     return book
 
@@ -38,9 +38,9 @@ def sender(book: RoutingTable) -> ReplicaSender:
 
 
 def test_each_leaf_receives_of_each_neighbour_and_not_of_local_clients():
-    tells = sender(rendezvous()).due(["left", "right"], NOW)
+    updates = sender(rendezvous()).due(["left", "right"], NOW)
     replica = Replica(TYPE, "child", (FAST,), offers=False)
-    assert tells == [TellReplica("left", replica), TellReplica("right", replica)]
+    assert updates == [ReplicaUpdate("left", replica), ReplicaUpdate("right", replica)]
 
 
 def test_only_changes_are_sent_until_everything_is_due_again():
@@ -48,8 +48,10 @@ def test_only_changes_are_sent_until_everything_is_due_again():
     replicas = sender(book)
     replicas.due(["left"], NOW)
     assert replicas.due(["left"], Instant(1)) == []
-    book.heard_offer("child", TYPE, stands=True, baggage=None, now=NOW)
-    assert replicas.due(["left"], Instant(2)) == [TellReplica("left", Replica(TYPE, "child", (FAST,), True))]
+    book.receive_offer("child", TYPE, stands=True, baggage=None, now=NOW)
+    assert replicas.due(["left"], Instant(2)) == [
+        ReplicaUpdate("left", Replica(TYPE, "child", (FAST,), True))
+    ]
     assert len(replicas.due(["left"], Instant(LEASE_US))) == 1
 
 
@@ -58,7 +60,7 @@ def test_what_is_gone_is_withdrawn():
     replicas = sender(book)
     replicas.due(["left"], NOW)
     book.hop_gone("child")
-    assert replicas.due(["left"], Instant(1)) == [TellReplica("left", Replica(TYPE, "child", (), False))]
+    assert replicas.due(["left"], Instant(1)) == [ReplicaUpdate("left", Replica(TYPE, "child", (), False))]
 
 
 def test_a_broker_that_is_not_the_rendezvous_sends_no_replica():
@@ -75,7 +77,7 @@ def test_a_neighbour_that_wants_very_much_is_said_to_want_everything():
         RouteEntry(entry_id(n), parse_predicate(f"speed == {n}"))
         for n in range(100, 101 + ENTRIES_PER_REPLICA_MAX)
     ]
-    book.heard_interest("child", TYPE, many, [FAST.id], NOW)
+    book.receive_interest("child", TYPE, many, [FAST.id], NOW)
     (tell,) = sender(book).due(["left"], NOW)
     assert [entry.predicate for entry in tell.replica.entries] == [ALWAYS]
 

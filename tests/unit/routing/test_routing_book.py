@@ -9,14 +9,14 @@ from maia.predicates import ALWAYS, NEVER, Predicate, parse_predicate
 from maia.routing.table.hops import (
     ENTRIES_PER_TELL_MAX,
     LOCAL,
+    InterestUpdate,
+    OfferUpdate,
+    Renewal,
+    ResyncRequest,
     RouteEntry,
-    Tell,
-    TellInterest,
-    TellOffer,
-    TellRenew,
-    TellResync,
+    RouteUpdate,
 )
-from maia.routing.table.routing_table import BookFull, BookLimits, RoutingTable, TooMuchTold, UnknownHop
+from maia.routing.table.routing_table import BookFull, BookLimits, RoutingTable, TooManyInterests, UnknownHop
 from support.routing import entry_id
 
 TYPE = b"T" * 32
@@ -40,9 +40,9 @@ def book_with(*hops: str, parent: str | None = PARENT, limits: BookLimits | None
     return book
 
 
-def told(tells: list[Tell], hop: str) -> tuple[set[int], set[int]]:
+def told(updates: list[RouteUpdate], hop: str) -> tuple[set[int], set[int]]:
     """Return the numbers of the entries that one neighbour was told to add and to remove."""
-    mine = [tell for tell in tells if isinstance(tell, TellInterest) and tell.hop == hop]
+    mine = [tell for tell in updates if isinstance(tell, InterestUpdate) and tell.hop == hop]
     added = {int.from_bytes(one.id, "big") for tell in mine for one in tell.add}
     return added, {int.from_bytes(one, "big") for tell in mine for one in tell.remove}
 
@@ -75,18 +75,18 @@ def test_of_equal_interests_the_first_speaks_and_the_next_takes_over():
     book = book_with(PARENT, CHILD)
     assert told(book.local_subscribe(TYPE, entry_id(1), over(50)), PARENT) == ({1}, set())
     assert book.local_subscribe(TYPE, entry_id(2), over(50)) == []
-    assert book.heard_interest(CHILD, TYPE, [entry(3, over(50))], [], NOW) == []
+    assert book.receive_interest(CHILD, TYPE, [entry(3, over(50))], [], NOW) == []
     assert told(book.local_unsubscribe(TYPE, entry_id(1)), PARENT) == ({2}, {1})
     assert told(book.local_unsubscribe(TYPE, entry_id(2)), PARENT) == ({3}, {2})
 
 
 def test_a_neighbour_is_not_sent_its_own_interests_nor_spared_what_only_they_cover():
     book = book_with(PARENT, CHILD)
-    book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
-    book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
-    tells = book.local_subscribe(TYPE, entry_id(2), over(50))
-    assert told(tells, CHILD) == ({2}, set())  # the child's own interest cannot stand for ours
-    assert told(tells, PARENT) == (set(), set())  # towards the parent it can
+    book.receive_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
+    book.receive_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
+    updates = book.local_subscribe(TYPE, entry_id(2), over(50))
+    assert told(updates, CHILD) == ({2}, set())  # the child's own interest cannot stand for ours
+    assert told(updates, PARENT) == (set(), set())  # towards the parent it can
 
 
 def test_an_interest_that_no_event_can_meet_is_sent_to_no_broker():
@@ -98,15 +98,15 @@ def test_an_interest_that_no_event_can_meet_is_sent_to_no_broker():
 def test_one_and_true_are_different_filters():
     book = book_with(PARENT)
     book.local_subscribe(TYPE, entry_id(1), parse_predicate("speed == 1"))
-    tells = book.local_subscribe(TYPE, entry_id(2), parse_predicate("speed == true"))
-    assert told(tells, PARENT) == ({2}, set())
+    updates = book.local_subscribe(TYPE, entry_id(2), parse_predicate("speed == true"))
+    assert told(updates, PARENT) == ({2}, set())
 
 
 def test_a_changed_filter_keeps_its_id():
     book = book_with(PARENT)
     book.local_subscribe(TYPE, entry_id(1), over(50))
     assert told(book.local_subscribe(TYPE, entry_id(1), over(70)), PARENT) == ({1}, set())
-    assert book.told(PARENT, TYPE)[0] == (entry(1, over(70)),)
+    assert book.sent_to(PARENT, TYPE)[0] == (entry(1, over(70)),)
 
 
 def test_new_baggage_alone_is_not_sent_but_goes_with_the_next_telling():
@@ -115,7 +115,7 @@ def test_new_baggage_alone_is_not_sent_but_goes_with_the_next_telling():
     assert book.local_subscribe(TYPE, entry_id(1), over(50), baggage="new proof") == []
     book.hop_gone(PARENT)
     (tell,) = book.hop_up(PARENT, NOW)
-    assert isinstance(tell, TellInterest)
+    assert isinstance(tell, InterestUpdate)
     assert tell.add[0].baggage == "new proof"
 
 
@@ -124,8 +124,8 @@ def test_many_changes_are_sent_in_steps_additions_first():
     numbers = range(1, ENTRIES_PER_TELL_MAX + 2)
     for number in numbers:
         book.local_subscribe(TYPE, entry_id(number), parse_predicate(f"speed == {number}"))
-    tells = book.local_subscribe(TYPE, entry_id(0), over(0))
-    sizes = [(len(tell.add), len(tell.remove)) for tell in tells if isinstance(tell, TellInterest)]
+    updates = book.local_subscribe(TYPE, entry_id(0), over(0))
+    sizes = [(len(tell.add), len(tell.remove)) for tell in updates if isinstance(tell, InterestUpdate)]
     assert sizes == [(1, 0), (0, ENTRIES_PER_TELL_MAX), (0, 1)]
 
 
@@ -134,53 +134,53 @@ def test_many_changes_are_sent_in_steps_additions_first():
 
 def test_interests_go_to_the_parent_and_to_a_broker_that_offers():
     book = book_with(PARENT, CHILD, OTHER)
-    book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
-    tells = book.local_subscribe(TYPE, entry_id(1), over(50))
-    assert {tell.hop for tell in tells} == {PARENT, CHILD}
+    book.receive_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
+    updates = book.local_subscribe(TYPE, entry_id(1), over(50))
+    assert {tell.hop for tell in updates} == {PARENT, CHILD}
 
 
 def test_an_offer_goes_to_the_parent_alone_and_ends_with_the_last_advertisement():
     book = book_with(PARENT, CHILD)
-    assert book.local_advertise(TYPE, "camera 1", "proof 1") == [TellOffer(PARENT, TYPE, True)]
+    assert book.local_advertise(TYPE, "camera 1", "proof 1") == [OfferUpdate(PARENT, TYPE, True)]
     assert book.local_advertise(TYPE, "camera 2", "proof 2") == []
     assert book.local_unadvertise(TYPE, "camera 2") == []
-    assert book.local_unadvertise(TYPE, "camera 1") == [TellOffer(PARENT, TYPE, False)]
+    assert book.local_unadvertise(TYPE, "camera 1") == [OfferUpdate(PARENT, TYPE, False)]
     assert book.types() == ()
 
 
 def test_an_offer_that_loses_its_reason_is_sent_again_with_another():
     book = book_with(PARENT, CHILD)
     book.local_advertise(TYPE, "camera 1", "proof 1")
-    book.heard_offer(CHILD, TYPE, stands=True, baggage="proof 2", now=NOW)
+    book.receive_offer(CHILD, TYPE, stands=True, baggage="proof 2", now=NOW)
     (tell,) = book.local_unadvertise(TYPE, "camera 1")
-    assert isinstance(tell, TellOffer)
+    assert isinstance(tell, OfferUpdate)
     assert (tell.stands, tell.baggage) == (True, "proof 2")
     assert book.link(PARENT).sent.count == 1
 
 
 def test_a_parents_own_offer_is_not_offered_back_to_it():
     book = book_with(PARENT)
-    assert book.heard_offer(PARENT, TYPE, stands=True, baggage=None, now=NOW) == []
+    assert book.receive_offer(PARENT, TYPE, stands=True, baggage=None, now=NOW) == []
 
 
 def test_a_withdrawn_offer_takes_the_interests_back():
     book = book_with(PARENT, CHILD)
-    book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
+    book.receive_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
     book.local_subscribe(TYPE, entry_id(1), over(50))
-    tells = book.heard_offer(CHILD, TYPE, stands=False, baggage=None, now=NOW)
-    assert told(tells, CHILD) == (set(), {1})
-    assert book.told(CHILD, TYPE) == ((), False)
+    updates = book.receive_offer(CHILD, TYPE, stands=False, baggage=None, now=NOW)
+    assert told(updates, CHILD) == (set(), {1})
+    assert book.sent_to(CHILD, TYPE) == ((), False)
 
 
 def test_a_new_parent_receives_everything_and_the_old_one_that_it_ended():
     book = book_with(PARENT, OTHER)
     book.local_subscribe(TYPE, entry_id(1), over(50))
     book.local_advertise(TYPE)
-    tells = book.set_parent(TYPE, OTHER)
-    assert told(tells, OTHER) == ({1}, set())
-    assert told(tells, PARENT) == (set(), {1})
-    assert TellOffer(OTHER, TYPE, True) in tells
-    assert TellOffer(PARENT, TYPE, False) in tells
+    updates = book.set_parent(TYPE, OTHER)
+    assert told(updates, OTHER) == ({1}, set())
+    assert told(updates, PARENT) == (set(), {1})
+    assert OfferUpdate(OTHER, TYPE, True) in updates
+    assert OfferUpdate(PARENT, TYPE, False) in updates
     assert book.set_parent(TYPE, OTHER) == []
 
 
@@ -193,13 +193,13 @@ def test_a_parent_that_is_not_connected_receives_everything_once_it_is():
 
 def test_a_neighbour_that_is_gone_takes_its_interests_and_offers_with_it():
     book = book_with(PARENT, CHILD)
-    book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
-    book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
+    book.receive_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
+    book.receive_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
     book.local_subscribe(TYPE, entry_id(2), over(50))
-    tells = book.hop_gone(CHILD)
-    assert told(tells, PARENT) == ({2}, {1})
-    assert TellOffer(PARENT, TYPE, False) in tells
-    assert all(tell.hop == PARENT for tell in tells)
+    updates = book.hop_gone(CHILD)
+    assert told(updates, PARENT) == ({2}, {1})
+    assert OfferUpdate(PARENT, TYPE, False) in updates
+    assert all(tell.hop == PARENT for tell in updates)
 
 
 # ------------------------------------------------------------ targets
@@ -207,8 +207,8 @@ def test_a_neighbour_that_is_gone_takes_its_interests_and_offers_with_it():
 
 def test_a_publication_goes_to_all_who_want_it_but_never_back():
     book = book_with(PARENT, CHILD)
-    book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
-    book.heard_interest(PARENT, TYPE, [entry(2, over(50))], [], NOW)
+    book.receive_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
+    book.receive_interest(PARENT, TYPE, [entry(2, over(50))], [], NOW)
     book.local_subscribe(TYPE, entry_id(3), over(70))
     fast, slow = {"speed": 80}, {"speed": 20}
     assert book.targets(TYPE, LOCAL, fast) == {LOCAL, PARENT, CHILD}
@@ -227,7 +227,7 @@ def test_one_renewal_may_go_missing_in_a_lease():
     every = BookLimits(lease_us=LEASE_US).renew_every_us
     assert book.renew_due(Instant(every - 1)) == []
     (renewal,) = book.renew_due(Instant(every))
-    assert isinstance(renewal, TellRenew)
+    assert isinstance(renewal, Renewal)
     assert renewal.entries == 1
     assert book.renew_due(Instant(every)) == []
     assert book.next_due() == 2 * every < LEASE_US
@@ -249,9 +249,9 @@ def test_where_nothing_stands_that_is_said_once():
 
 def test_entries_end_with_the_lease_unless_renewed():
     book = book_with(PARENT, CHILD)
-    book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
+    book.receive_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
     heard = book.link(CHILD).received
-    assert book.heard_renew(CHILD, heard.count, heard.digest, Instant(LEASE_US // 2)) == []
+    assert book.receive_renewal(CHILD, heard.count, heard.digest, Instant(LEASE_US // 2)) == []
     assert book.expire(Instant(LEASE_US + LEASE_US // 2)) == []
     assert told(book.expire(Instant(LEASE_US + LEASE_US // 2 + 1)), PARENT) == (set(), {1})
     assert book.types() == ()
@@ -260,16 +260,16 @@ def test_entries_end_with_the_lease_unless_renewed():
 def test_books_that_differ_are_sent_again_and_settle():
     ours, theirs = book_with(CHILD, parent=None), book_with(PARENT)
     theirs.local_subscribe(TYPE, entry_id(1), over(10))
-    ours.heard_interest(CHILD, TYPE, [entry(2, over(90))], [], NOW)  # theirs never said so
+    ours.receive_interest(CHILD, TYPE, [entry(2, over(90))], [], NOW)  # theirs never said so
     (renewal,) = theirs.renew_due(Instant(LEASE_US))
-    assert isinstance(renewal, TellRenew)
-    assert ours.heard_renew(CHILD, renewal.entries, renewal.digest, NOW) == [TellResync(CHILD)]
+    assert isinstance(renewal, Renewal)
+    assert ours.receive_renewal(CHILD, renewal.entries, renewal.digest, NOW) == [ResyncRequest(CHILD)]
     assert ours.targets(TYPE, LOCAL, {"speed": 95}) == {CHILD}, "doubt alone must not lose anything"
-    interest, all_of_it = theirs.heard_resync(PARENT, NOW)
-    assert isinstance(interest, TellInterest)
-    assert isinstance(all_of_it, TellRenew)
-    ours.heard_interest(CHILD, TYPE, interest.add, interest.remove, NOW)
-    ours.heard_renew(CHILD, all_of_it.entries, all_of_it.digest, NOW)
+    interest, all_of_it = theirs.receive_resync(PARENT, NOW)
+    assert isinstance(interest, InterestUpdate)
+    assert isinstance(all_of_it, Renewal)
+    ours.receive_interest(CHILD, TYPE, interest.add, interest.remove, NOW)
+    ours.receive_renewal(CHILD, all_of_it.entries, all_of_it.digest, NOW)
     assert ours.entries(CHILD, TYPE) == (entry(1, over(10)),)
     assert not ours.link(CHILD).has_stale
 
@@ -277,11 +277,11 @@ def test_books_that_differ_are_sent_again_and_settle():
 def test_a_neighbour_cannot_make_us_repeat_ourselves_without_pause():
     book = book_with(PARENT)
     book.local_subscribe(TYPE, entry_id(1), over(10))
-    assert book.heard_resync(PARENT, NOW) != []
-    assert book.heard_resync(PARENT, Instant(1)) == []
-    assert book.heard_resync(PARENT, Instant(LEASE_US)) != []
-    assert book.heard_renew(PARENT, 7, bytes(32), NOW) == [TellResync(PARENT)]
-    assert book.heard_renew(PARENT, 7, bytes(32), Instant(1)) == []
+    assert book.receive_resync(PARENT, NOW) != []
+    assert book.receive_resync(PARENT, Instant(1)) == []
+    assert book.receive_resync(PARENT, Instant(LEASE_US)) != []
+    assert book.receive_renewal(PARENT, 7, bytes(32), NOW) == [ResyncRequest(PARENT)]
+    assert book.receive_renewal(PARENT, 7, bytes(32), Instant(1)) == []
 
 
 # ------------------------------------------------------------ replicas in use
@@ -291,16 +291,16 @@ def test_an_adopted_interest_is_used_until_its_holder_speaks():
     book = book_with(CHILD, parent=None)
     book.adopt(CHILD, TYPE, [entry(1, over(10)), entry(2, over(50))], offers=True, now=NOW)
     assert book.targets(TYPE, LOCAL, {"speed": 20}) == {CHILD}
-    book.heard_interest(CHILD, TYPE, [entry(2, over(50))], [], NOW)
+    book.receive_interest(CHILD, TYPE, [entry(2, over(50))], [], NOW)
     fresh = book.link(CHILD).fresh
-    book.heard_renew(CHILD, fresh.count, fresh.digest, NOW)
+    book.receive_renewal(CHILD, fresh.count, fresh.digest, NOW)
     assert book.entries(CHILD, TYPE) == (entry(2, over(50)),)
     assert not book.offers(CHILD, TYPE)
 
 
 def test_a_replica_never_replaces_what_a_holder_said_itself():
     book = book_with(CHILD, parent=None)
-    book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
+    book.receive_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
     book.adopt(CHILD, TYPE, [entry(1, NEVER)], offers=False, now=NOW)
     assert book.entries(CHILD, TYPE) == (entry(1, over(10)),)
     assert not book.link(CHILD).has_stale
@@ -310,12 +310,12 @@ def test_a_replica_never_replaces_what_a_holder_said_itself():
 
 
 def test_a_neighbour_may_send_no_more_than_its_share():
-    book = book_with(PARENT, CHILD, limits=BookLimits(told_by_neighbour_max=2))
-    book.heard_interest(CHILD, TYPE, [entry(1, over(1)), entry(2, ALWAYS)], [], NOW)
-    with pytest.raises(TooMuchTold):
-        book.heard_interest(CHILD, TYPE, [entry(3, over(3))], [], NOW)
-    with pytest.raises(TooMuchTold):
-        book.heard_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
+    book = book_with(PARENT, CHILD, limits=BookLimits(entries_per_neighbour=2))
+    book.receive_interest(CHILD, TYPE, [entry(1, over(1)), entry(2, ALWAYS)], [], NOW)
+    with pytest.raises(TooManyInterests):
+        book.receive_interest(CHILD, TYPE, [entry(3, over(3))], [], NOW)
+    with pytest.raises(TooManyInterests):
+        book.receive_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
     assert len(book.entries(CHILD, TYPE)) == 2
 
 
@@ -332,7 +332,7 @@ def test_the_clients_of_a_broker_may_want_no_more_than_their_share():
 def test_nothing_is_accepted_from_a_neighbour_that_is_not_connected():
     book = book_with()
     with pytest.raises(UnknownHop):
-        book.heard_interest(CHILD, TYPE, [entry(1, over(1))], [], NOW)
+        book.receive_interest(CHILD, TYPE, [entry(1, over(1))], [], NOW)
     with pytest.raises(UnknownHop):
-        book.heard_renew(CHILD, 0, bytes(32), NOW)
+        book.receive_renewal(CHILD, 0, bytes(32), NOW)
     assert book.types() == ()

@@ -14,10 +14,10 @@ from maia.predicates import (
 )
 from maia.routing.table.hops import (
     LOCAL,
+    InterestUpdate,
+    OfferUpdate,
+    ResyncRequest,
     SealedEntry,
-    TellInterest,
-    TellOffer,
-    TellResync,
     book_key_of_sealed,
     is_of_sealed,
     type_of_book_key,
@@ -48,31 +48,31 @@ def book_with(*hops: str, parent: str | None = "parent") -> RoutingTable:
 
 
 def told(book: RoutingTable) -> set[int]:
-    return {int.from_bytes(entry.id, "big") for entry in book.told("parent", KEY)[0]}
+    return {int.from_bytes(entry.id, "big") for entry in book.sent_to("parent", KEY)[0]}
 
 
 def test_an_entry_represents_another_if_all_its_unknown_parts_are_among_the_others():
     book = book_with("parent", "child", "other")
-    book.heard_interest("child", KEY, [sealed(1, over(50), b"a")], [], NOW)
-    book.heard_interest("other", KEY, [sealed(2, over(70), b"a", b"b")], [], NOW)
+    book.receive_interest("child", KEY, [sealed(1, over(50), b"a")], [], NOW)
+    book.receive_interest("other", KEY, [sealed(2, over(70), b"a", b"b")], [], NOW)
     assert told(book) == {1}
-    book.heard_interest("other", KEY, [sealed(3, over(70), b"b")], [], NOW)
+    book.receive_interest("other", KEY, [sealed(3, over(70), b"b")], [], NOW)
     assert told(book) == {1, 3}
 
 
 def test_what_a_leaving_entry_stood_for_is_sent_again():
     book = book_with("parent", "child", "other")
-    book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"a")], [], NOW)
-    book.heard_interest("other", KEY, [sealed(2, over(70), b"a", b"b")], [], NOW)
-    (tell,) = book.heard_interest("child", KEY, [], [entry_id(1)], NOW)
-    assert isinstance(tell, TellInterest)
+    book.receive_interest("child", KEY, [sealed(1, ALWAYS, b"a")], [], NOW)
+    book.receive_interest("other", KEY, [sealed(2, over(70), b"a", b"b")], [], NOW)
+    (tell,) = book.receive_interest("child", KEY, [], [entry_id(1)], NOW)
+    assert isinstance(tell, InterestUpdate)
     assert ([entry.id for entry in tell.add], list(tell.remove)) == ([entry_id(2)], [entry_id(1)])
 
 
 def test_what_is_understood_anew_is_sent_and_matched_as_it_is_known_now():
     book = book_with("parent", "child", "other")
-    book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"own")], [], NOW)
-    book.heard_interest("other", KEY, [sealed(2, over(70))], [], NOW)
+    book.receive_interest("child", KEY, [sealed(1, ALWAYS, b"own")], [], NOW)
+    book.receive_interest("other", KEY, [sealed(2, over(70))], [], NOW)
     assert told(book) == {1, 2}
     book.understood_anew("child", KEY, [sealed(1, over(50))], [])
     assert told(book) == {1}
@@ -95,10 +95,10 @@ def test_what_is_in_doubt_stays_in_doubt_when_it_is_understood_anew():
     book.understood_anew("child", KEY, [sealed(1, over(50))], [])
     assert book.link("child").has_stale
     assert book.link("child").received.count == 1
-    book.heard_interest("child", KEY, [sealed(2, over(10))], [], NOW)
+    book.receive_interest("child", KEY, [sealed(2, over(10))], [], NOW)
     tally = Tally()
     tally.add(mark_of_interest(KEY, entry_id(2), bytes([2]) * 32))
-    book.heard_renew("child", tally.count, tally.digest, NOW)
+    book.receive_renewal("child", tally.count, tally.digest, NOW)
     assert [entry.id for entry in book.entries("child", KEY)] == [entry_id(2)]
 
 
@@ -106,18 +106,18 @@ def test_both_ends_compare_what_travels_and_not_what_they_know():
     """The digest is of what was told, so the same entry counts the same whatever is opened of it."""
     for known in (ALWAYS, over(50)):
         book = book_with("parent", "child")
-        book.heard_interest("child", KEY, [sealed(1, known, b"m", digest=b"d" * 32)], [], NOW)
+        book.receive_interest("child", KEY, [sealed(1, known, b"m", digest=b"d" * 32)], [], NOW)
         tally = Tally()
         tally.add(mark_of_interest(KEY, entry_id(1), b"d" * 32))
         assert not any(
-            isinstance(tell, TellResync) for tell in book.heard_renew("child", 1, tally.digest, NOW)
+            isinstance(tell, ResyncRequest) for tell in book.receive_renewal("child", 1, tally.digest, NOW)
         )
 
 
 def test_the_same_id_with_other_bytes_is_another_entry():
     book = book_with("parent", "child")
-    book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"a", digest=b"d" * 32)], [], NOW)
-    book.heard_interest("child", KEY, [sealed(1, ALWAYS, b"a", digest=b"e" * 32)], [], NOW)
+    book.receive_interest("child", KEY, [sealed(1, ALWAYS, b"a", digest=b"d" * 32)], [], NOW)
+    book.receive_interest("child", KEY, [sealed(1, ALWAYS, b"a", digest=b"e" * 32)], [], NOW)
     tally = Tally()
     tally.add(mark_of_interest(KEY, entry_id(1), b"e" * 32))
     assert book.link("child").received.agrees(entries=1, digest=tally.digest)
@@ -126,7 +126,7 @@ def test_the_same_id_with_other_bytes_is_another_entry():
 def test_sealed_and_plain_interests_of_a_type_never_meet():
     book = book_with("parent", "child", "other")
     book.local_subscribe(TYPE, entry_id(1), ALWAYS)
-    book.heard_interest("child", KEY, [sealed(2, over(70))], [], NOW)
+    book.receive_interest("child", KEY, [sealed(2, over(70))], [], NOW)
     assert told(book) == {2}
     assert book.targets(TYPE, "other", {SPEED: 80}) == {LOCAL}
     assert book.targets(KEY, "other", {SPEED: 80}) == {"child"}
@@ -138,7 +138,7 @@ def test_sealed_and_plain_interests_of_a_type_never_meet():
 )
 def test_a_hop_that_asks_about_a_column_that_did_not_open_gets_every_row(missing, rows):
     book = book_with("parent", "child")
-    book.heard_interest("child", KEY, [sealed(1, over(50), b"m")], [], NOW)
+    book.receive_interest("child", KEY, [sealed(1, over(50), b"m")], [], NOW)
     frame = frame_of([{SPEED: 40}, {SPEED: 60}], {SPEED: Kind.INT})
     if SPEED in missing:
         frame = Frame(2, {})
@@ -150,22 +150,22 @@ def test_a_hop_that_asks_about_a_column_that_did_not_open_gets_every_row(missing
 
 def test_who_asks_about_a_column_no_more_gets_what_it_asks_for():
     book = book_with("parent", "child")
-    book.heard_interest(
+    book.receive_interest(
         "child", KEY, [sealed(1, over(50)), sealed(2, parse_predicate('plate == "a"'))], [], NOW
     )
-    book.heard_interest("child", KEY, [], [entry_id(1)], NOW)
+    book.receive_interest("child", KEY, [], [entry_id(1)], NOW)
     assert book.targets_of_frame(KEY, LOCAL, Frame(1, {}), {SPEED}) == {}
 
 
 def test_an_offer_that_is_made_anew_is_passed_on_and_counts_once():
     book = book_with("parent", "child")
-    book.heard_offer("child", KEY, True, "first", NOW, advertisement="1")
-    (tell,) = book.heard_offer("child", KEY, True, "second", NOW, advertisement="2")
-    assert isinstance(tell, TellOffer)
+    book.receive_offer("child", KEY, True, "first", NOW, advertisement="1")
+    (tell,) = book.receive_offer("child", KEY, True, "second", NOW, advertisement="2")
+    assert isinstance(tell, OfferUpdate)
     assert (tell.stands, tell.baggage) == (True, "second")
     assert book.link("child").received.count == book.link("parent").sent.count == 1
-    (tell,) = book.heard_offer("child", KEY, False, None, NOW)
-    assert isinstance(tell, TellOffer)
+    (tell,) = book.receive_offer("child", KEY, False, None, NOW)
+    assert isinstance(tell, OfferUpdate)
     assert not tell.stands
 
 
@@ -181,9 +181,9 @@ def test_no_broker_can_send_a_filter_about_a_mark():
 def test_what_neighbours_ask_about_is_what_a_broker_has_to_read():
     book = book_with("parent", "child")
     assert book.asked_about(KEY) == frozenset()
-    book.heard_interest("child", KEY, [sealed(1, over(50)), sealed(2, ALWAYS, b"m")], [], NOW)
+    book.receive_interest("child", KEY, [sealed(1, over(50)), sealed(2, ALWAYS, b"m")], [], NOW)
     assert book.asked_about(KEY) == {SPEED}
-    book.heard_interest("child", KEY, [sealed(3, ALWAYS)], [], NOW)
+    book.receive_interest("child", KEY, [sealed(3, ALWAYS)], [], NOW)
     assert book.asked_about(KEY) == frozenset()  # who wants everything need not be asked about less
-    book.heard_interest("child", KEY, [], [entry_id(3)], NOW)
+    book.receive_interest("child", KEY, [], [entry_id(3)], NOW)
     assert book.asked_about(KEY) == {SPEED}

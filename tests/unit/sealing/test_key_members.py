@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.sealing.member.settings import KeysChanged, KeysRefused, WriterTold
+from maia.sealing.member.settings import KeysChanged, KeysRefused, WriterReceived
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Dial, LinkId, LinkOpened, Note, Received, Send
 from maia.wire.messages import (
@@ -177,7 +177,7 @@ def test_writers_are_asked_for_once_and_told_once(net):
     net.ask(reader, reader.node.ask_writer(net.type_id, camera, net.now))
     net.ask(reader, reader.node.ask_writer(net.type_id, nobody, net.now))
     net.run(1)
-    assert WriterTold(net.type_id, camera) in reader.notices
+    assert WriterReceived(net.type_id, camera) in reader.notices
     assert [one.certificate.subject for one in reader.node.writer(net.type_id, camera)] == [camera]
     assert reader.node.writer(net.type_id, nobody) == ()
     net.say_to(reader, encode(Writer(9, net.type_id, key_of("mallory").principal.key, [])))

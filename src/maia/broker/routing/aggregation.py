@@ -140,7 +140,7 @@ def prove_again(state: BrokerState, type_id: bytes, key: bytes) -> list[Effect]:
     announced = None if aggregate is None else aggregate.announcements.announced_for(key)
     if announced is None:
         return []
-    return route_messages(state, state.routes.book.tell_one_again(LOCAL, type_id, announced))
+    return route_messages(state, state.routes.book.send_one_again(LOCAL, type_id, announced))
 
 
 def _right_of(group: SubscriberGroup) -> Predicate:
@@ -171,11 +171,11 @@ def _announced(
     def entry(one: Announcement) -> RouteEntry:
         return RouteEntry(one.id, one.filter, groups.get(one.behind))
 
-    tells = book.local_change(type_id, [entry(one) for one in changes.add], changes.remove)
+    updates = book.local_change(type_id, [entry(one) for one in changes.add], changes.remove)
     for one in changes.again:
-        tells += book.local_change(type_id, [entry(one)], ())
-        tells += book.tell_one_again(LOCAL, type_id, one.id)
-    effects = route_messages(state, tells)
+        updates += book.local_change(type_id, [entry(one)], ())
+        updates += book.send_one_again(LOCAL, type_id, one.id)
+    effects = route_messages(state, updates)
     if not aggregate.is_moved:
         aggregate.sent_bytes += sum(len(one.data) for one in effects if isinstance(one, Send))
     elif effects:

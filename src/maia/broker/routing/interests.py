@@ -94,7 +94,7 @@ def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instan
     for name in state.blinded.ids(type_id):
         placed = state.sealed.placed.get((name, key))
         if placed is not None:
-            again = book.tell_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
+            again = book.send_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
             effects += route_messages(state, again)
     return effects
 
@@ -172,7 +172,7 @@ def receive_interest(state: BrokerState, link: Link, message: Interest, now: Ins
     neighbour = state.routes.neighbour_on(link.id)
     state.routes.mark_changed(now)
     effects: list[Effect] = []
-    told_last: dict[bytes, RouteEntry | None] = {}
+    newest: dict[bytes, RouteEntry | None] = {}
     replaced: list[bytes] = []
     budget = state.authoriser.budget_of_message()
     for wanted in message.add:
@@ -181,19 +181,19 @@ def receive_interest(state: BrokerState, link: Link, message: Interest, now: Ins
         before = None if known is None else known.baggage
         if isinstance(before, Proof) and before.credentials != tuple(wanted.credentials):
             replaced.append(wanted.id)  # on behalf of another client than before: others have to know
-        told_last[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now, budget)
+        newest[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now, budget)
         effects += noted
     for entry_id in message.remove:
         neighbour.forget_change(message.type_id, entry_id)
-    add = [entry for entry in told_last.values() if entry is not None]
+    add = [entry for entry in newest.values() if entry is not None]
     # Sent again without proof, an entry does not keep the proof that it had before.
-    refused = [entry_id for entry_id, entry in told_last.items() if entry is None]
+    refused = [entry_id for entry_id, entry in newest.items() if entry is None]
     remove = [*message.remove, *refused]
     book = state.routes.book
-    tells = book.heard_interest(neighbour.node, message.type_id, add, remove, now)
+    updates = book.receive_interest(neighbour.node, message.type_id, add, remove, now)
     for entry_id in replaced:
-        tells += book.tell_one_again(neighbour.node, message.type_id, entry_id)
-    return [*effects, *route_messages(state, tells)]
+        updates += book.send_one_again(neighbour.node, message.type_id, entry_id)
+    return [*effects, *route_messages(state, updates)]
 
 
 def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
@@ -212,7 +212,7 @@ def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) 
     elif state.routes.book.offers(neighbour.node, message.type_id):
         let_arrive(neighbour, message.type_id, now)
     # Under the name of its proof: an offer with another proof than before is passed on again.
-    tells = state.routes.book.heard_offer(
+    updates = state.routes.book.receive_offer(
         neighbour.node,
         message.type_id,
         stands=message.stands,
@@ -221,7 +221,7 @@ def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) 
         advertisement=(proof.request, proof.credentials),
         size=proof.size,
     )
-    return route_messages(state, tells)
+    return route_messages(state, updates)
 
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
@@ -239,7 +239,7 @@ def _offer_refused(
     now: Instant,
 ) -> list[Effect]:
     """Remove a neighbour's offer, whatever it was accepted for before."""
-    gone = state.routes.book.heard_offer(neighbour.node, type_id, stands=False, baggage=None, now=now)
+    gone = state.routes.book.receive_offer(neighbour.node, type_id, stands=False, baggage=None, now=now)
     neighbour.parting.pop(type_id, None)
     neighbour.forget_change(type_id, _OFFER)
     neighbour.remember_change(type_id, _OFFER, before=mark_of_offer(type_id), after=None)
@@ -254,13 +254,15 @@ def receive_renew(state: BrokerState, link: Link, message: Renew, now: Instant) 
     if neighbour.changed:
         total = (int.from_bytes(digest, "big") - neighbour.difference.total) % (1 << 256)
         entries, digest = entries - neighbour.difference.count, total.to_bytes(32, "big")
-    tells = state.routes.book.heard_renew(neighbour.node, entries, digest, now)
-    return route_messages(state, tells) if tells else []
+    updates = state.routes.book.receive_renewal(neighbour.node, entries, digest, now)
+    return route_messages(state, updates) if updates else []
 
 
 def receive_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:
     """Send a neighbour everything again."""
-    return route_messages(state, state.routes.book.heard_resync(state.routes.neighbour_on(link.id).node, now))
+    return route_messages(
+        state, state.routes.book.receive_resync(state.routes.neighbour_on(link.id).node, now)
+    )
 
 
 # ------------------------------------------------------------ proofs

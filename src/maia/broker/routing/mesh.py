@@ -304,11 +304,11 @@ class MeshRouter:
                         heads[id(head)] = encode(_to_wire(head))
                     effects.append(Send(self._links[hop], heads[id(head)]))
                 case aggregates.Withdraw(hop, origin, number):
-                    effects += self._told(hop, AggregateLost(origin, number))
+                    effects += self._sent_to(hop, AggregateLost(origin, number))
                 case aggregates.Ask(hop, origin, have):
-                    effects += self._told(hop, AggregateQuery(origin, have))
+                    effects += self._sent_to(hop, AggregateQuery(origin, have))
                 case aggregates.Content(hop, origin, base, add, remove, more):
-                    effects += self._told(hop, AggregateContent(origin, base, [*add], [*remove], more))
+                    effects += self._sent_to(hop, AggregateContent(origin, base, [*add], [*remove], more))
                 case aggregates.Learned(origin, added, removed):
                     effects += self._learned(origin, added, removed, now)
                 case aggregates.Renewed(origin):
@@ -325,7 +325,7 @@ class MeshRouter:
                     assert_never(step)
         return effects
 
-    def _told(self, hop: Hop, message: Message) -> list[Effect]:
+    def _sent_to(self, hop: Hop, message: Message) -> list[Effect]:
         return [Send(self._links[hop], encode(message))] if hop in self._links else []
 
     def _verify(self, head: Head) -> None:
@@ -444,7 +444,7 @@ class MeshRouter:
                     remove.setdefault(key, []).append(entry_id)
         node, book = node_id_of_key(origin), self._state.routes.book
         for key in dict.fromkeys([*add, *remove]):
-            book.heard_interest(node, key, add.get(key, ()), remove.get(key, ()), now)
+            book.receive_interest(node, key, add.get(key, ()), remove.get(key, ()), now)
         self._forget_dependencies()
         return effects
 
@@ -453,7 +453,7 @@ class MeshRouter:
         for name in names:
             for key, entry_id in made.pop(name, ()):
                 if node in self._keys:
-                    self._state.routes.book.heard_interest(node, key, (), [entry_id], now)
+                    self._state.routes.book.receive_interest(node, key, (), [entry_id], now)
 
     def _forget_dependencies(self) -> None:
         """Let go of certificates on which nothing rests any more, once there are many."""

@@ -33,12 +33,12 @@ from maia.credentials import AuthorisationCertificate, SignedCertificate, certif
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Predicate, attributes_of
 from maia.routing.table.hops import (
+    InterestUpdate,
+    OfferUpdate,
+    Renewal,
+    ResyncRequest,
     RouteEntry,
-    Tell,
-    TellInterest,
-    TellOffer,
-    TellRenew,
-    TellResync,
+    RouteUpdate,
     is_of_sealed,
     type_of_book_key,
 )
@@ -119,20 +119,20 @@ ProofOf = Callable[[object], Proof]
 """Finds the proof that belongs to the baggage of an entry."""
 
 
-def messages_of(tell: Tell, proof_of: ProofOf) -> Iterator[Message]:
+def messages_of(update: RouteUpdate, proof_of: ProofOf) -> Iterator[Message]:
     """Yield the messages for one change of the table, in the order in which it counts."""
-    match tell:
-        case TellInterest(_, type_id, add, remove):
+    match update:
+        case InterestUpdate(_, type_id, add, remove):
             yield from _interests(type_id, [wanted_of(entry, proof_of) for entry in add], list(remove))
-        case TellOffer(_, type_id, stands, baggage):
+        case OfferUpdate(_, type_id, stands, baggage):
             proof = proof_of(baggage) if stands else NO_PROOF
             yield Offer(type_id, stands, proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
-        case TellRenew(_, entries, digest):
+        case Renewal(_, entries, digest):
             yield Renew(entries, digest)
-        case TellResync():
+        case ResyncRequest():
             yield Resync()
         case _:
-            assert_never(tell)
+            assert_never(update)
 
 
 def wanted_of(entry: RouteEntry, proof_of: ProofOf) -> Wanted:
@@ -174,32 +174,32 @@ _OF_SUB_TYPE: Final = AttributeUid("of-a-sub-type")
 """Among the uids of a proof: it holds values for which readers of this type have no key."""
 
 
-def route_messages(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
+def route_messages(state: BrokerState, updates: Iterable[RouteUpdate]) -> list[Effect]:
     """Return the messages that send changes of the routing table."""
     effects: list[Effect] = []
     renewals: dict[tuple[int, bytes], bytes] = {}
-    for tell in tells:
-        link = state.routes.link_to(tell.hop)
+    for update in updates:
+        link = state.routes.link_to(update.hop)
         if link is None:
             continue
         state.routes.is_sent = True
-        if isinstance(tell, TellRenew):
+        if isinstance(update, Renewal):
             # Most neighbours were sent the same, so most renewals are the same bytes.
-            same = (tell.entries, tell.digest)
+            same = (update.entries, update.digest)
             if same not in renewals:
                 renewals[same] = encode(Renew(*same))
             effects.append(Send(link, renewals[same]))
             continue
-        effects += [Send(link, encode(message)) for message in _messages(state, tell)]
+        effects += [Send(link, encode(message)) for message in _messages(state, update)]
     return effects
 
 
-def _messages(state: BrokerState, tell: Tell) -> Iterator[Message]:
-    match tell:
-        case TellInterest(_, key, add, remove) if is_of_sealed(key):
+def _messages(state: BrokerState, update: RouteUpdate) -> Iterator[Message]:
+    match update:
+        case InterestUpdate(_, key, add, remove) if is_of_sealed(key):
             wanted = [sealed_wanted_of(state, key, entry) for entry in add]
             yield from interests_of(type_of_book_key(key), wanted, list(remove))
-        case TellOffer(_, key, stands, baggage) if is_of_sealed(key):
+        case OfferUpdate(_, key, stands, baggage) if is_of_sealed(key):
             if not isinstance(baggage, ReceivedOffer):
                 type_id = type_of_book_key(key)
                 epoch = state.sealed.in_use.get(type_id, 0)
@@ -207,7 +207,7 @@ def _messages(state: BrokerState, tell: Tell) -> Iterator[Message]:
                 baggage = ReceivedOffer(offer, _sealed_proof(state, offer, baggage))
             yield offer_to_wire(baggage, stands=stands)
         case _:
-            yield from messages_of(tell, lambda baggage: proof_of(state, baggage))
+            yield from messages_of(update, lambda baggage: proof_of(state, baggage))
 
 
 # ------------------------------------------------------------ proofs

@@ -190,9 +190,9 @@ def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     """Let every type find its way again."""
     routes = state.routes
     routes.mark_changed(now)
-    tells = routes.book.parents_changed()
+    updates = routes.book.parents_changed()
     not_asked_any_more(state, routes.book.take_moved(), now)
-    return route_messages(state, tells)
+    return route_messages(state, updates)
 
 
 def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect]:

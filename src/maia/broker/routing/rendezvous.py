@@ -39,7 +39,7 @@ from maia.routing.overlay.membership import Contact
 from maia.routing.overlay.table import NodeId, distance, node_id_text
 from maia.routing.table.hops import LOCAL, Hop, TypeId, book_key_of_sealed, is_of_sealed, type_of_book_key
 from maia.routing.table.replicas import Replica as BookReplica
-from maia.routing.table.replicas import TellReplica
+from maia.routing.table.replicas import ReplicaUpdate
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import (
@@ -77,8 +77,8 @@ def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
         own = routes.membership.own.node
         linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
         closest = sorted(linked, key=lambda node: (distance(node, own), node))[:REPLICAS]
-        for tell in routes.replicas.due(closest, now):
-            effects += _given(state, tell)
+        for update in routes.replicas.due(closest, now):
+            effects += _given(state, update)
         # A broker with nothing to give is not woken for it: whatever changes that marks it.
         again = Instant(now + state.settings.lease_s * 1_000_000 // 3)
         routes.replicate_at = None if routes.replicas.is_idle else again
@@ -115,9 +115,9 @@ def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) ->
     return []
 
 
-def _given(state: BrokerState, tell: TellReplica) -> list[Effect]:
-    routes, replica = state.routes, tell.replica
-    link, node = routes.link_to(tell.hop), replica.holder
+def _given(state: BrokerState, update: ReplicaUpdate) -> list[Effect]:
+    routes, replica = state.routes, update.replica
+    link, node = routes.link_to(update.hop), replica.holder
     holder = routes.membership.contact(NodeId(node)) if isinstance(node, int) else None
     if link is None or holder is None:
         return []

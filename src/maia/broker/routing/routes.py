@@ -200,7 +200,7 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
         parent_of=lambda type_id: membership.overlay.next_hop(node_id_of_type(type_id)),
         limits=BookLimits(
             lease_us=lease_us,
-            told_by_neighbour_max=limits.interests_per_peer,
+            entries_per_neighbour=limits.interests_per_peer,
             # Never the limit that is reached: what clients may have is counted at their links.
             local_entries_max=limits.links * limits.subscriptions_per_client,
         ),

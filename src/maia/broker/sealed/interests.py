@@ -93,10 +93,10 @@ def receive_sealed_interest(
     for entry_id in message.remove:
         neighbour.forget_change(key, entry_id)
     gone = [*message.remove, *refused]
-    tells = state.routes.book.heard_interest(neighbour.node, key, add, gone, now)
+    updates = state.routes.book.receive_interest(neighbour.node, key, add, gone, now)
     for entry_id in replaced:
-        tells += state.routes.book.tell_one_again(neighbour.node, key, entry_id)
-    return [*effects, *route_messages(state, tells)]
+        updates += state.routes.book.send_one_again(neighbour.node, key, entry_id)
+    return [*effects, *route_messages(state, updates)]
 
 
 def receive_doubted_interests(
@@ -105,8 +105,8 @@ def receive_doubted_interests(
     """Let interests cover no others that a broker refused which could read more of them; pass that on."""
     key = book_key_of_sealed(message.type_id)
     effects: list[Effect] = []
-    for told_as in message.ids:
-        found = state.routes.book.source_of(key, told_as)
+    for sent_as in message.ids:
+        found = state.routes.book.source_of(key, sent_as)
         if found is not None and isinstance(found[1], SealedEntry):
             effects += _doubted(state, key, found[0], found[1])
     return effects
@@ -120,9 +120,9 @@ def _doubted(state: BrokerState, key: bytes, hop: Hop, entry: SealedEntry) -> li
         del state.sealed.doubted[next(iter(state.sealed.doubted))]
     alone = replace(entry, marks=entry.marks | {entry.digest})
     book, link = state.routes.book, state.routes.link_to(hop)
-    tells = book.local_entry(key, alone) if hop == LOCAL else book.understood_anew(hop, key, [alone], ())
+    updates = book.local_entry(key, alone) if hop == LOCAL else book.understood_anew(hop, key, [alone], ())
     further = [] if link is None else doubts(link, type_of_book_key(key), [entry.id])
-    return [*route_messages(state, tells), *further]
+    return [*route_messages(state, updates), *further]
 
 
 def doubts(link: LinkId, type_id: bytes, refused: list[bytes]) -> list[Effect]:
@@ -230,13 +230,13 @@ def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, n
         if book.offers(neighbour.node, key):
             let_arrive(neighbour, key, now)
         return route_messages(
-            state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+            state, book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=now)
         )
     try:
         received = _with_dependencies(state, link, received, now)
     except MaiaError as problem:
         return _refuse_offer(state, link, received, problem, now)
-    tells = book.heard_offer(
+    updates = book.receive_offer(
         neighbour.node,
         key,
         stands=True,
@@ -245,7 +245,7 @@ def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, n
         advertisement=received.offer.id,
         size=received.size,
     )
-    return route_messages(state, tells)
+    return route_messages(state, updates)
 
 
 def recheck_sealed_offer(
@@ -267,8 +267,8 @@ def receive_doubted(state: BrokerState, link: Link, message: SealedDoubted, now:
     effects = receive_doubted_interests(state, link, message, now)
     book, key = state.routes.book, book_key_of_sealed(message.type_id)
     for offer_id in message.ids:
-        hop, tells = book.set_offer_aside(key, offer_id)
-        effects += route_messages(state, tells)
+        hop, updates = book.set_offer_aside(key, offer_id)
+        effects += route_messages(state, updates)
         further = None if hop is None or hop == LOCAL else state.routes.link_to(hop)
         effects += [] if further is None else doubts(further, message.type_id, [offer_id])
     return effects
@@ -303,7 +303,7 @@ def _refuse_offer(
     state: BrokerState, link: Link, received: ReceivedOffer, problem: MaiaError, now: Instant
 ) -> list[Effect]:
     neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(received.offer.type_id)
-    gone = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+    gone = state.routes.book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=now)
     neighbour.parting.pop(key, None)
     neighbour.forget_change(key, _OFFER)
     neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)

@@ -22,7 +22,7 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import end_advertisement
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterTold
+from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterReceived
 from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
@@ -118,7 +118,7 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
                 effects += [*_refuse_waiting(state, now), *_tried_again(state, type_id, now)]
             case Challenged():
                 state.keys.challenges.append(notice)
-            case WriterTold(type_id=type_id, principal=principal):
+            case WriterReceived(type_id=type_id, principal=principal):
                 certificates = state.keys.member.writer(type_id, principal)
                 state.writers.learn(type_id, principal, certificates or ())
                 effects += _tried_again(state, type_id, now)

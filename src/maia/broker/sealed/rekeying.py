@@ -46,7 +46,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.policy.view import shows
 from maia.routing.overlay.table import NodeId
-from maia.routing.table.hops import LOCAL, RouteEntry, SealedEntry, Tell, book_key_of_sealed
+from maia.routing.table.hops import LOCAL, RouteEntry, RouteUpdate, SealedEntry, book_key_of_sealed
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, seal_filter
 from maia.sealing.groups.key_group import GroupId
@@ -170,8 +170,10 @@ def _placed_under(state: BrokerState, name: bytes, view_class: SubscriberGroup) 
     entry = _sealed_entry(state, name, view_class, ring, epoch)
     state.sealed.placed[name, view_class.key] = Placed(entry.id, epoch, groups)
     book, key = state.routes.book, book_key_of_sealed(name)
-    tells = book.local_entry(key, entry)
-    return route_messages(state, [*tells, *(book.local_unsubscribe(key, before.entry_id) if before else ())])
+    updates = book.local_entry(key, entry)
+    return route_messages(
+        state, [*updates, *(book.local_unsubscribe(key, before.entry_id) if before else ())]
+    )
 
 
 def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> list[Effect]:
@@ -190,7 +192,7 @@ def _taken_back_under(state: BrokerState, name: bytes, class_key: bytes) -> list
 
 def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
-    book, tells = state.routes.book, list[Tell]()
+    book, updates = state.routes.book, list[RouteUpdate]()
     for name in state.blinded.ids(type_id):
         epoch, offered = state.sealed.in_use.get(name), (entry.link, entry.ref, name)
         if epoch is None:
@@ -199,20 +201,20 @@ def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> li
         state.sealed.offered[offered] = epoch
         state.routes.is_changed = True  # a covered type has slots from now on
         key = book_key_of_sealed(name)
-        tells += book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
+        updates += book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
         if before is not None and before != epoch:
-            tells += book.local_unadvertise(key, (entry.link, entry.ref, before))
-    return route_messages(state, tells)
+            updates += book.local_unadvertise(key, (entry.link, entry.ref, before))
+    return route_messages(state, updates)
 
 
 def unoffer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
     """Take an advertisement out of the book, if it is there."""
-    book, tells = state.routes.book, list[Tell]()
+    book, updates = state.routes.book, list[RouteUpdate]()
     for name in state.blinded.ids(type_id):
         epoch = state.sealed.offered.pop((entry.link, entry.ref, name), None)
         if epoch is not None:
-            tells += book.local_unadvertise(book_key_of_sealed(name), (entry.link, entry.ref, epoch))
-    return route_messages(state, tells)
+            updates += book.local_unadvertise(book_key_of_sealed(name), (entry.link, entry.ref, epoch))
+    return route_messages(state, updates)
 
 
 def _retired(state: BrokerState, name: bytes) -> list[Effect]:
@@ -347,15 +349,15 @@ def _understood_anew(
     known, neighbour = book.entry(hop, key, entry_id), state.routes.neighbours.get(hop)
     if known is None or neighbour is None or not isinstance(known.baggage, ReceivedInterest):
         return []
-    tells: list[Tell]
+    updates: list[RouteUpdate]
     try:
-        tells = book.understood_anew(hop, key, [understood(state, entry_id, known.baggage, now)], ())
+        updates = book.understood_anew(hop, key, [understood(state, entry_id, known.baggage, now)], ())
     except MaiaError as problem:
         refuse_entry(neighbour, key, entry_id, known.baggage)
-        tells = book.understood_anew(hop, key, (), [entry_id])
+        updates = book.understood_anew(hop, key, (), [entry_id])
         counted = Count("maia_refused_total", labels={"code": problem.code})
-        return [counted, *route_messages(state, tells), *doubts(neighbour.link, type_id, [entry_id])]
-    return route_messages(state, tells)
+        return [counted, *route_messages(state, updates), *doubts(neighbour.link, type_id, [entry_id])]
+    return route_messages(state, updates)
 
 
 def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: Instant) -> list[Effect]:

@@ -157,12 +157,12 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
     """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
     kind = type(message)
     if link.role is Role.CLIENT and kind in _OF_CLIENTS:
-        return _answered(state, link, message, now)
+        return _from_client(state, link, message, now)
     if kind in _OF_ANYBODY:
         return _OF_ANYBODY[kind](state, link, message, now)
     handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
     if link.role is Role.BROKER and handler is not None:
-        return _told(state, link, message, handler, now, size)
+        return _from_broker(state, link, message, handler, now, size)
     if kind in _OF_CLIENTS:
         raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
     if handler is not None:
@@ -170,7 +170,7 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
     raise OutOfTurn(f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way")
 
 
-def _told(
+def _from_broker(
     state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, size: int
 ) -> list[Effect]:
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
@@ -192,14 +192,14 @@ def _told(
     return [*effects, *read_later(state, link, now)]
 
 
-def _answered(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+def _from_client(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     """Answer a client; what is wrong with one request is said in the answer to it."""
     before = state.authoriser.meter.used
     try:
         if type(message) not in _FREE:
             state.quota.spend(link.peer, now, requests=_price(link, message))
         if link.statements:
-            _hear_before(state, link, message, now)
+            _receive_held_before(state, link, message, now)
         return _OF_CLIENTS[type(message)](state, link, message, now)
     except ProtocolViolation:
         raise
@@ -223,7 +223,7 @@ def _price(link: Link, message: Message) -> int:
             return 1
 
 
-def _hear_before(state: BrokerState, link: Link, message: Message, now: Instant) -> None:
+def _receive_held_before(state: BrokerState, link: Link, message: Message, now: Instant) -> None:
     """Take in the statements that were shown about the certificates of a request."""
     if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
         return
@@ -258,7 +258,7 @@ def _refused(
             raise problem
 
 
-def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
+def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
     """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
 
     A short question has a long answer, so the asker's quota pays for it by its length.
@@ -287,7 +287,7 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
 
 
 _OF_ANYBODY: Final[Mapping[type, Handler]] = {
-    TypeQuery: _tell_type,
+    TypeQuery: _send_type,
 }
 
 _OF_CLIENTS: Final[Mapping[type, Handler]] = {

@@ -27,7 +27,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.demo.scenes.scene import Cast, Happening, Reader, Scene, Wallet, assemble
-from maia.demo.spark_start import SparkRun, Tell, work_for_demonstration
+from maia.demo.spark_start import RouteUpdate, SparkRun, work_for_demonstration
 from maia.errors import Refusal
 from maia.events import Instant, Value
 from maia.types import VerifiedType
@@ -189,7 +189,7 @@ def _shown_type(cast: Cast, reader: Reader) -> VerifiedType:
 
 
 # Any: what was written as JSON by our own process is read as it was written.
-def _work(order: Mapping[str, Any], tell: Tell) -> None:
+def _work(order: Mapping[str, Any], tell: RouteUpdate) -> None:
     from maia.demo.scenes import SCENES
     from maia.spark.session.session import spark_session
 

@@ -87,7 +87,7 @@ class SealedEntry(RouteEntry):
 
 
 @dataclass(frozen=True, slots=True)
-class TellInterest:
+class InterestUpdate:
     """Add and remove entries of a type at a neighbour; an id that is there already is replaced."""
 
     hop: Hop
@@ -97,7 +97,7 @@ class TellInterest:
 
 
 @dataclass(frozen=True, slots=True)
-class TellOffer:
+class OfferUpdate:
     """Publications of a type may, or may no longer, come to a neighbour from here."""
 
     hop: Hop
@@ -107,7 +107,7 @@ class TellOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class TellRenew:
+class Renewal:
     """All that was sent to a neighbour is renewed: so many entries, with this digest."""
 
     hop: Hop
@@ -116,10 +116,10 @@ class TellRenew:
 
 
 @dataclass(frozen=True, slots=True)
-class TellResync:
+class ResyncRequest:
     """Ask a neighbour to tell everything again."""
 
     hop: Hop
 
 
-Tell: TypeAlias = TellInterest | TellOffer | TellRenew | TellResync
+RouteUpdate: TypeAlias = InterestUpdate | OfferUpdate | Renewal | ResyncRequest

@@ -133,7 +133,7 @@ class Held(msgspec.Struct, eq=False, gc=False):
 
     entry: RouteEntry
     filter_digest: bytes
-    told_as: bytes
+    sent_as: bytes
     """The id under which we pass it on: its own, unless another hop was there first with the same one."""
     is_stale: bool = False
     """Not sent since the neighbour was asked to send everything again."""
@@ -286,7 +286,7 @@ def _as_group(entry: CoverEntry[int]) -> Group:
     return entry
 
 
-def is_heard_by(hop: Hop, group: Group) -> bool:
+def is_received_by(hop: Hop, group: Group) -> bool:
     """Return whether a neighbour receives a group, if it receives any."""
     if not group.is_shown or group.hop == hop:
         return False

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from maia.errors import BadInput, ProtocolViolation, Unavailable
 from maia.events import Instant
-from maia.routing.table.hops import Hop, Tell, TellRenew
+from maia.routing.table.hops import Hop, Renewal, RouteUpdate
 from maia.routing.table.interests import Tally
 
 # What do we know of the link to one neighbour, over all types?
@@ -38,7 +38,7 @@ class NeighbourLink:
     knows_of_nothing: bool = False
     """Whether our last renewal said that nothing is registered."""
     asked_again_at: Instant | None = None
-    told_again_at: Instant | None = None
+    sent_again_at: Instant | None = None
 
     @property
     def is_to_be_renewed(self) -> bool:
@@ -60,7 +60,7 @@ class NeighbourLink:
         if not is_stale:
             self.fresh.add(mark)
 
-    def unhear(self, mark: int, *, is_stale: bool) -> None:
+    def subtract(self, mark: int, *, is_stale: bool) -> None:
         """Count an entry or offer of the neighbour less."""
         self.received.subtract(mark)
         if not is_stale:
@@ -147,7 +147,7 @@ class UnknownHop(BadInput):
     code = "INPUT-UNKNOWN-HOP"
 
 
-class TooMuchTold(ProtocolViolation):
+class TooManyInterests(ProtocolViolation):
     """A neighbour sent more entries than one neighbour may."""
 
     code = "PROTOCOL-TOO-MUCH-TOLD"
@@ -164,7 +164,7 @@ class BookLimits:
     """How much one hop may say, and for how long it holds."""
 
     lease_us: int = 60_000_000
-    told_by_neighbour_max: int = 500_000
+    entries_per_neighbour: int = 500_000
     local_entries_max: int = 1_000_000
 
     @property
@@ -203,9 +203,11 @@ class Neighbours:
 
     def check_room(self, hop: Hop, more: int) -> None:
         """Refuse what is more than one neighbour may say."""
-        received, most = self.link(hop).received.count, self._limits.told_by_neighbour_max
+        received, most = self.link(hop).received.count, self._limits.entries_per_neighbour
         if received + more > most:
-            raise TooMuchTold(f"a neighbour sent {received + more} interests and offers, and may send {most}")
+            raise TooManyInterests(
+                f"a neighbour sent {received + more} interests and offers, and may send {most}"
+            )
 
     # ------------------------------------------------------------ leases
 
@@ -228,7 +230,7 @@ class Neighbours:
 
     # ------------------------------------------------------------ renewals
 
-    def renew_due(self, now: Instant) -> list[Tell]:
+    def renew_due(self, now: Instant) -> list[RouteUpdate]:
         """Renew all entries at neighbours where a third of a lease has passed since the last renewal.
 
         When one is due, those that would be soon go along, so that a broker
@@ -244,11 +246,11 @@ class Neighbours:
             self.renewal(hop, now) for hop, link in links if not is_within(link.renewed_at, now, every // 2)
         ]
 
-    def renewal(self, hop: Hop, now: Instant) -> TellRenew:
+    def renewal(self, hop: Hop, now: Instant) -> Renewal:
         """Renew all entries at a neighbour."""
         link = self.link(hop)
         link.renew(now)
-        return TellRenew(hop, link.sent.count, link.sent.digest)
+        return Renewal(hop, link.sent.count, link.sent.digest)
 
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which a renewal is due or a lease has ended."""

@@ -63,7 +63,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class TellReplica:
+class ReplicaUpdate:
     """Give a replica to a leaf."""
 
     hop: Hop
@@ -88,15 +88,15 @@ class ReplicaSender:
         self._given: dict[Hop, dict[_Place, int]] = {}
         self._given_at: dict[Hop, Instant] = {}
 
-    def due(self, leaves: Collection[Hop], now: Instant) -> list[TellReplica]:
+    def due(self, leaves: Collection[Hop], now: Instant) -> list[ReplicaUpdate]:
         """Return what the given leaves must be sent; leaves that are not given any more are forgotten."""
         self._given = {leaf: given for leaf, given in self._given.items() if leaf in leaves}
         self._given_at = {leaf: at for leaf, at in self._given_at.items() if leaf in leaves}
         current = self._versions()
         self.is_idle = not current and not any(self._given.values())
-        return [tell for leaf in leaves for tell in self._for_leaf(leaf, current, now)]
+        return [update for leaf in leaves for update in self._for_leaf(leaf, current, now)]
 
-    def _for_leaf(self, leaf: Hop, current: dict[_Place, int], now: Instant) -> list[TellReplica]:
+    def _for_leaf(self, leaf: Hop, current: dict[_Place, int], now: Instant) -> list[ReplicaUpdate]:
         # A leaf needs no replica of what it holds itself.
         current = {place: version for place, version in current.items() if place[1] != leaf}
         given, since = self._given.get(leaf, {}), self._given_at.setdefault(leaf, now)
@@ -105,7 +105,7 @@ class ReplicaSender:
             given, self._given_at[leaf] = {}, now
         changed = [self._replica(*place) for place, version in current.items() if given.get(place) != version]
         self._given[leaf] = current
-        return [TellReplica(leaf, replica) for replica in (*withdrawn, *changed)]
+        return [ReplicaUpdate(leaf, replica) for replica in (*withdrawn, *changed)]
 
     def _versions(self) -> dict[_Place, int]:
         book = self._book

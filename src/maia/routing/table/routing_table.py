@@ -26,13 +26,13 @@ from typing import Final
 from maia.events import AttributeUid, Event, Frame, Instant
 from maia.predicates import Predicate
 from maia.routing.matching.index import Matcher, ScanMatcher
-from maia.routing.table.hops import LOCAL, Hop, RouteEntry, Tell, TellResync, TypeId, is_of_sealed
+from maia.routing.table.hops import LOCAL, Hop, ResyncRequest, RouteEntry, RouteUpdate, TypeId, is_of_sealed
 from maia.routing.table.neighbours import (
     BookFull,
     BookLimits,
     NeighbourLink,
     Neighbours,
-    TooMuchTold,
+    TooManyInterests,
     UnknownHop,
     is_within,
 )
@@ -109,9 +109,9 @@ class ReadableBook:
         """Return one entry as a hop sent it, if it is there."""
         return self._types[type_id].entry_from(hop, entry_id) if type_id in self._types else None
 
-    def source_of(self, type_id: TypeId, told_as: bytes) -> tuple[Hop, RouteEntry] | None:
+    def source_of(self, type_id: TypeId, sent_as: bytes) -> tuple[Hop, RouteEntry] | None:
         """Return the entry that is forwarded under an id, as its hop sent it, and that hop."""
-        return self._types[type_id].source_of(told_as) if type_id in self._types else None
+        return self._types[type_id].source_of(sent_as) if type_id in self._types else None
 
     def entries(self, hop: Hop, type_id: TypeId) -> tuple[RouteEntry, ...]:
         """Return all that a hop wants of a type."""
@@ -133,12 +133,12 @@ class ReadableBook:
         """Return a number that changes whenever a hop may want or offer something else of a type."""
         return self._types[type_id].version_of(hop) if type_id in self._types else 0
 
-    def told(self, hop: Hop, type_id: TypeId) -> tuple[tuple[RouteEntry, ...], bool]:
+    def sent_to(self, hop: Hop, type_id: TypeId) -> tuple[tuple[RouteEntry, ...], bool]:
         """Return what a neighbour was sent of a type: the entries, and whether an offer is among it."""
-        return self._types[type_id].told_to(hop) if type_id in self._types else ((), False)
+        return self._types[type_id].sent_to(hop) if type_id in self._types else ((), False)
 
 
-__all__ = ["BookFull", "BookLimits", "RoutingTable", "TooMuchTold", "UnknownHop"]
+__all__ = ["BookFull", "BookLimits", "RoutingTable", "TooManyInterests", "UnknownHop"]
 
 _ADVERTISEMENT: Final = "offer"
 """A neighbour has one offer per type, under this key unless it is sent anew under another."""
@@ -176,22 +176,22 @@ class RoutingTable(ReadableBook):
 
     def local_subscribe(
         self, type_id: TypeId, entry_id: bytes, predicate: Predicate, baggage: object = None
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Add a client's interest, or replace it; one that differs in its baggage alone is not sent."""
         return self.local_entry(type_id, RouteEntry(entry_id, predicate, baggage))
 
-    def local_entry(self, type_id: TypeId, entry: RouteEntry) -> list[Tell]:
+    def local_entry(self, type_id: TypeId, entry: RouteEntry) -> list[RouteUpdate]:
         """Add a client's interest as an entry, sealed or not, or replace it."""
         is_new = self.entry(LOCAL, type_id, entry.id) is None
         if is_new and self._local_entries >= self._limits.local_entries_max:
             raise BookFull(f"the routing book holds {self._local_entries} interests of this broker's clients")
-        tells = self._book(type_id).hear(LOCAL, add=(entry,), remove=(), links=self._links)
+        updates = self._book(type_id).change(LOCAL, add=(entry,), remove=(), links=self._links)
         self._local_entries += is_new
-        return tells
+        return updates
 
     def local_change(
         self, type_id: TypeId, add: Collection[RouteEntry], remove: Collection[bytes]
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Add clients' interests and remove others at one moment: no neighbour is without either."""
         new = sum(self.entry(LOCAL, type_id, entry.id) is None for entry in add)
         here = [one for one in remove if self.entry(LOCAL, type_id, one) is not None]
@@ -199,50 +199,50 @@ class RoutingTable(ReadableBook):
             raise BookFull(f"the routing book holds {self._local_entries} interests of this broker's clients")
         if not add and not here:
             return []
-        tells = self._book(type_id).hear(LOCAL, add=add, remove=here, links=self._links)
+        updates = self._book(type_id).change(LOCAL, add=add, remove=here, links=self._links)
         self._local_entries += new - len(here)
-        return self._settled(type_id, tells)
+        return self._settled(type_id, updates)
 
-    def local_unsubscribe(self, type_id: TypeId, *entry_ids: bytes) -> list[Tell]:
+    def local_unsubscribe(self, type_id: TypeId, *entry_ids: bytes) -> list[RouteUpdate]:
         """Remove clients' interests at one moment, those that are there."""
         here = [one for one in entry_ids if self.entry(LOCAL, type_id, one) is not None]
         if not here:
             return []
         self._local_entries -= len(here)
         return self._settled(
-            type_id, self._types[type_id].hear(LOCAL, add=(), remove=here, links=self._links)
+            type_id, self._types[type_id].change(LOCAL, add=(), remove=here, links=self._links)
         )
 
     def local_advertise(
         self, type_id: TypeId, advertisement: Hashable = None, baggage: object = None
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Add a client's advertisement under its key, or refresh its baggage."""
-        return self._book(type_id).hear_offer(LOCAL, advertisement, baggage, self._links)
+        return self._book(type_id).add_offer(LOCAL, advertisement, baggage, self._links)
 
-    def local_unadvertise(self, type_id: TypeId, advertisement: Hashable = None) -> list[Tell]:
+    def local_unadvertise(self, type_id: TypeId, advertisement: Hashable = None) -> list[RouteUpdate]:
         """Remove a client's advertisement, if it is there."""
         if type_id not in self._types:
             return []
-        return self._settled(type_id, self._types[type_id].hear_no_offer(LOCAL, advertisement, self._links))
+        return self._settled(type_id, self._types[type_id].remove_offer(LOCAL, advertisement, self._links))
 
     # ------------------------------------------------------------ the overlay
 
-    def hop_up(self, hop: Hop, now: Instant) -> list[Tell]:
+    def hop_up(self, hop: Hop, now: Instant) -> list[RouteUpdate]:
         """Register a neighbour whose link is up; send it what it ought to know."""
         if hop in self._links:
             return []
         self._links[hop] = NeighbourLink(renewed_at=now)
         return self._for_all_types(lambda book: book.bring_up_to_date(self._links))
 
-    def hop_gone(self, hop: Hop) -> list[Tell]:
+    def hop_gone(self, hop: Hop) -> list[RouteUpdate]:
         """Hear that the link to a neighbour is gone, and with it all that was said on it."""
         if not self._neighbours.gone(hop):
             return []
         for book in self._types.values():
-            book.forget_told(hop)
-        return self._forget_heard(hop)
+            book.forget_sent(hop)
+        return self._forget_received(hop)
 
-    def set_parent(self, type_id: TypeId, parent: Hop | None) -> list[Tell]:
+    def set_parent(self, type_id: TypeId, parent: Hop | None) -> list[RouteUpdate]:
         """Change the next hop towards a type's rendezvous: tell the new one all, the old one nothing more."""
         book = self._types.get(type_id)
         if book is None or book.parent == parent:
@@ -252,12 +252,12 @@ class RoutingTable(ReadableBook):
         book.parent = parent
         return book.bring_up_to_date(self._links)
 
-    def parents_changed(self) -> list[Tell]:
+    def parents_changed(self) -> list[RouteUpdate]:
         """Ask `parent_of` again for every type."""
         return [
-            tell
+            update
             for type_id in list(self._types)
-            for tell in self.set_parent(type_id, self._parent_of(type_id))
+            for update in self.set_parent(type_id, self._parent_of(type_id))
         ]
 
     def take_moved(self) -> list[tuple[Hop, TypeId]]:
@@ -267,31 +267,31 @@ class RoutingTable(ReadableBook):
 
     # ------------------------------------------------------------ what neighbours say
 
-    def heard_interest(
+    def receive_interest(
         self, hop: Hop, type_id: TypeId, add: Collection[RouteEntry], remove: Iterable[bytes], now: Instant
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Change what a neighbour wants; ids that it never sent are ignored when it removes them."""
         self._neighbours.check_room(hop, len(add))
-        tells = self._book(type_id).hear(hop, add=add, remove=remove, links=self._links)
+        updates = self._book(type_id).change(hop, add=add, remove=remove, links=self._links)
         self._neighbours.begin_lease(hop, now)
-        return self._settled(type_id, tells)
+        return self._settled(type_id, updates)
 
     def understood_anew(
         self, hop: Hop, type_id: TypeId, entries: Collection[RouteEntry], remove: Iterable[bytes]
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Take entries that a neighbour sent, and has not withdrawn, as they are known now."""
         book = self._types.get(type_id)
         if book is None or hop not in self._links:
             return []
-        tells = book.understand_anew(hop, entries=entries, remove=remove, links=self._links)
-        return self._settled(type_id, tells)
+        updates = book.understand_anew(hop, entries=entries, remove=remove, links=self._links)
+        return self._settled(type_id, updates)
 
-    def tell_one_again(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> list[Tell]:
+    def send_one_again(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> list[RouteUpdate]:
         """Repeat one entry to the neighbours that were sent it, because it has another proof now."""
         book = self._types.get(type_id)
-        return [] if book is None else book.tell_one_again(hop, entry_id)
+        return [] if book is None else book.send_one_again(hop, entry_id)
 
-    def heard_offer(
+    def receive_offer(
         self,
         hop: Hop,
         type_id: TypeId,
@@ -300,23 +300,25 @@ class RoutingTable(ReadableBook):
         now: Instant,
         advertisement: Hashable = _ADVERTISEMENT,
         size: int = 0,
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Hear whether publications may come from a neighbour; under another key, its offer is passed on."""
         self._neighbours.check_room(hop, 1 if stands else 0)
         book = self._book(type_id)
         if stands:
-            tells = book.hear_offer(hop, advertisement, baggage, self._links, size=size)
+            updates = book.add_offer(hop, advertisement, baggage, self._links, size=size)
         else:
-            tells = book.hear_no_offer(hop, None, self._links)
+            updates = book.remove_offer(hop, None, self._links)
         self._neighbours.begin_lease(hop, now)
-        return self._settled(type_id, tells)
+        return self._settled(type_id, updates)
 
-    def set_offer_aside(self, type_id: TypeId, advertisement: Hashable) -> tuple[Hop | None, list[Tell]]:
+    def set_offer_aside(
+        self, type_id: TypeId, advertisement: Hashable
+    ) -> tuple[Hop | None, list[RouteUpdate]]:
         """Send another offer in place of a doubted one; return whose it was, the first time."""
         book = self._types.get(type_id)
         return (None, []) if book is None else book.set_offer_aside(advertisement, self._links)
 
-    def heard_renew(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[Tell]:
+    def receive_renewal(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[RouteUpdate]:
         """Accept a renewal; if a neighbour and we disagree on its entries, ask it to send all again."""
         link = self._neighbours.link(hop)
         if link.received.agrees(entries=entries, digest=digest):
@@ -331,52 +333,52 @@ class RoutingTable(ReadableBook):
             return []  # the answer is on its way
         link.asked_again_at = now
         self._doubt(hop)
-        return [TellResync(hop)]
+        return [ResyncRequest(hop)]
 
-    def heard_resync(self, hop: Hop, now: Instant) -> list[Tell]:
+    def receive_resync(self, hop: Hop, now: Instant) -> list[RouteUpdate]:
         """Tell a neighbour everything again, and that this is all; not more often than it can need it."""
         link = self._neighbours.link(hop)
-        if is_within(link.told_again_at, now, self._limits.renew_every_us // 4):
+        if is_within(link.sent_again_at, now, self._limits.renew_every_us // 4):
             return []
-        link.told_again_at = now
-        again = [tell for book in self._types.values() for tell in book.tell_again(hop)]
+        link.sent_again_at = now
+        again = [update for book in self._types.values() for update in book.send_again(hop)]
         return [*again, self._neighbours.renewal(hop, now)]
 
     def adopt(
         self, hop: Hop, type_id: TypeId, entries: Collection[RouteEntry], offers: bool, now: Instant
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Use a replica of what a neighbour sent the former rendezvous, until it sends it itself.
 
         What it does not repeat ends with the first renewal that leaves it out, or with the lease.
         """
         self._neighbours.check_room(hop, len(entries) + offers)
         book = self._book(type_id)
-        tells = book.hear(hop, add=entries, remove=(), links=self._links, is_stale=True)
+        updates = book.change(hop, add=entries, remove=(), links=self._links, is_stale=True)
         if offers:
-            tells += book.hear_offer(hop, _ADVERTISEMENT, None, self._links, is_stale=True)
+            updates += book.add_offer(hop, _ADVERTISEMENT, None, self._links, is_stale=True)
         self._neighbours.begin_lease(hop, now)
-        return self._settled(type_id, tells)
+        return self._settled(type_id, updates)
 
     # ------------------------------------------------------------ time
 
-    def renew_due(self, now: Instant) -> list[Tell]:
+    def renew_due(self, now: Instant) -> list[RouteUpdate]:
         """Renew all entries at neighbours where a renewal is due."""
         return self._neighbours.renew_due(now)
 
-    def expire(self, now: Instant) -> list[Tell]:
+    def expire(self, now: Instant) -> list[RouteUpdate]:
         """Forget the entries of neighbours that have not renewed them within the lease."""
-        tells: list[Tell] = []
+        updates: list[RouteUpdate] = []
         for hop in self._neighbours.expired(now):
             self._lapsed += [(hop, type_id) for type_id in self._types if self.offers(hop, type_id)]
-            tells += self._forget_heard(hop)
-        return tells
+            updates += self._forget_received(hop)
+        return updates
 
     def take_lapsed(self) -> list[tuple[Hop, TypeId]]:
         """Return the offers that have expired since this was asked last."""
         lapsed, self._lapsed = self._lapsed, []
         return lapsed
 
-    def renewal(self, hop: Hop, now: Instant) -> Tell:
+    def renewal(self, hop: Hop, now: Instant) -> RouteUpdate:
         """Renew all entries at a neighbour before that is due."""
         return self._neighbours.renewal(hop, now)
 
@@ -414,18 +416,18 @@ class RoutingTable(ReadableBook):
             self._types[type_id], self._targets[type_id] = book, targets
         return book
 
-    def _settled(self, type_id: TypeId, tells: list[Tell]) -> list[Tell]:
+    def _settled(self, type_id: TypeId, updates: list[RouteUpdate]) -> list[RouteUpdate]:
         """Throw a type's book away once nothing is left in it."""
         if self._types[type_id].is_idle:
             del self._types[type_id], self._targets[type_id]
-        return tells
+        return updates
 
-    def _for_all_types(self, change: Callable[[TypeRoutes], list[Tell]]) -> list[Tell]:
+    def _for_all_types(self, change: Callable[[TypeRoutes], list[RouteUpdate]]) -> list[RouteUpdate]:
         books = list(self._types.items())
-        return [tell for type_id, book in books for tell in self._settled(type_id, change(book))]
+        return [update for type_id, book in books for update in self._settled(type_id, change(book))]
 
-    def _forget_heard(self, hop: Hop) -> list[Tell]:
-        return self._for_all_types(lambda book: book.forget_heard(hop, self._links))
+    def _forget_received(self, hop: Hop) -> list[RouteUpdate]:
+        return self._for_all_types(lambda book: book.forget_received(hop, self._links))
 
     def _trust(self, hop: Hop) -> None:
         link = self._links[hop]

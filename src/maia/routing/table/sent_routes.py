@@ -21,10 +21,10 @@ from typing import TypeAlias
 from maia.routing.table.hops import (
     ENTRIES_PER_TELL_MAX,
     Hop,
+    InterestUpdate,
+    OfferUpdate,
     RouteEntry,
-    Tell,
-    TellInterest,
-    TellOffer,
+    RouteUpdate,
     TypeId,
 )
 from maia.routing.table.interests import (
@@ -32,7 +32,7 @@ from maia.routing.table.interests import (
     Held,
     Tally,
     digest_on_the_link,
-    is_heard_by,
+    is_received_by,
     mark_of_interest,
     mark_of_offer,
 )
@@ -171,28 +171,28 @@ class SentRoutes:
 
     def entries(self) -> tuple[RouteEntry, ...]:
         """Return the entries that the neighbour was sent."""
-        return tuple(_as_told(held) for held in self._by_group.values())
+        return tuple(_as_sent(held) for held in self._by_group.values())
 
-    def catch_up(self, groups: Iterable[Group], tally: Tally) -> list[Tell]:
+    def catch_up(self, groups: Iterable[Group], tally: Tally) -> list[RouteUpdate]:
         """Tell what has changed for some groups."""
         add: dict[bytes, RouteEntry] = {}
         remove: list[bytes] = []
         for group in groups:
-            ought = group.front if is_heard_by(self._hop, group) else None
+            ought = group.front if is_received_by(self._hop, group) else None
             known = self._by_group.get(group.born)
             if ought is known:
                 continue
             if known is not None:
                 del self._by_group[group.born]
                 tally.subtract(self._mark(known))
-                remove.append(known.told_as)
+                remove.append(known.sent_as)
             if ought is not None:
                 self._by_group[group.born] = ought
                 tally.add(self._mark(ought))
-                add[ought.told_as] = _as_told(ought)
+                add[ought.sent_as] = _as_sent(ought)
         return self._in_steps(list(add.values()), [one for one in remove if one not in add])
 
-    def catch_up_with_offer(self, source: Source | None, offers: Offers, tally: Tally) -> list[Tell]:
+    def catch_up_with_offer(self, source: Source | None, offers: Offers, tally: Tally) -> list[RouteUpdate]:
         """Send an offer, its withdrawal, or another advertisement for it."""
         if source == self.offer:
             return []
@@ -201,50 +201,51 @@ class SentRoutes:
         if source is not None:
             tally.add(mark_of_offer(self._type_id))
         self.offer = source
-        return [self._tell_offer(offers)]
+        return [self._offer_update(offers)]
 
-    def withdraw(self, tally: Tally) -> list[Tell]:
+    def withdraw(self, tally: Tally) -> list[RouteUpdate]:
         """Take back everything."""
         gone = list(self._by_group.values())
         for held in gone:
             tally.subtract(self._mark(held))
         self._by_group.clear()
-        tells = self._in_steps([], [held.told_as for held in gone])
+        updates = self._in_steps([], [held.sent_as for held in gone])
         if self.offer is not None:
             tally.subtract(mark_of_offer(self._type_id))
-            tells.append(TellOffer(self._hop, self._type_id, False))
-        return tells
+            updates.append(OfferUpdate(self._hop, self._type_id, False))
+        return updates
 
-    def one_again(self, group: Group, held: Held) -> list[Tell]:
+    def one_again(self, group: Group, held: Held) -> list[RouteUpdate]:
         """Repeat one entry, if it is what the neighbour was sent for its group."""
-        return self._in_steps([_as_told(held)], []) if self._by_group.get(group.born) is held else []
+        return self._in_steps([_as_sent(held)], []) if self._by_group.get(group.born) is held else []
 
-    def again(self, offers: Offers) -> list[Tell]:
+    def again(self, offers: Offers) -> list[RouteUpdate]:
         """Repeat everything."""
-        tells = self._in_steps(self.entries(), [])
-        return tells if self.offer is None else [*tells, self._tell_offer(offers)]
+        updates = self._in_steps(self.entries(), [])
+        return updates if self.offer is None else [*updates, self._offer_update(offers)]
 
-    def _tell_offer(self, offers: Offers) -> Tell:
+    def _offer_update(self, offers: Offers) -> RouteUpdate:
         if self.offer is None:
-            return TellOffer(self._hop, self._type_id, False)
-        return TellOffer(self._hop, self._type_id, True, offers.baggage_of(self.offer))
+            return OfferUpdate(self._hop, self._type_id, False)
+        return OfferUpdate(self._hop, self._type_id, True, offers.baggage_of(self.offer))
 
-    def _in_steps(self, add: Sequence[RouteEntry], remove: Sequence[bytes]) -> list[Tell]:
+    def _in_steps(self, add: Sequence[RouteEntry], remove: Sequence[bytes]) -> list[RouteUpdate]:
         size = ENTRIES_PER_TELL_MAX
         if len(add) + len(remove) <= size:
             return (
-                [TellInterest(self._hop, self._type_id, tuple(add), tuple(remove))] if add or remove else []
+                [InterestUpdate(self._hop, self._type_id, tuple(add), tuple(remove))] if add or remove else []
             )
         parts = [(add[at : at + size], ()) for at in range(0, len(add), size)]
         rest = [((), remove[at : at + size]) for at in range(0, len(remove), size)]
         return [
-            TellInterest(self._hop, self._type_id, tuple(more), tuple(less)) for more, less in [*parts, *rest]
+            InterestUpdate(self._hop, self._type_id, tuple(more), tuple(less))
+            for more, less in [*parts, *rest]
         ]
 
     def _mark(self, held: Held) -> int:
         digest = digest_on_the_link(held.entry, held.filter_digest)
-        return mark_of_interest(self._type_id, held.told_as, digest)
+        return mark_of_interest(self._type_id, held.sent_as, digest)
 
 
-def _as_told(held: Held) -> RouteEntry:
-    return held.entry if held.told_as == held.entry.id else replace(held.entry, id=held.told_as)
+def _as_sent(held: Held) -> RouteEntry:
+    return held.entry if held.sent_as == held.entry.id else replace(held.entry, id=held.sent_as)

@@ -23,7 +23,7 @@ from typing import TypeAlias, cast
 from maia.events import AttributeUid, Event, Frame
 from maia.predicates import ALWAYS
 from maia.routing.matching.index import Matcher
-from maia.routing.table.hops import LOCAL, Hop, RouteEntry, Tell, TypeId
+from maia.routing.table.hops import LOCAL, Hop, RouteEntry, RouteUpdate, TypeId
 from maia.routing.table.interests import (
     CoveringOrder,
     Group,
@@ -208,9 +208,9 @@ class TypeRoutes:
         held = self._hops[hop].find(entry_id) if hop in self._hops else None
         return None if held is None else held.entry
 
-    def source_of(self, told_as: bytes) -> tuple[Hop, RouteEntry] | None:
+    def source_of(self, sent_as: bytes) -> tuple[Hop, RouteEntry] | None:
         """Return the entry that is forwarded under an id, and the hop that sent it."""
-        found = self._passed_on_as(told_as)
+        found = self._passed_on_as(sent_as)
         return None if found is None else (found[0], found[1].entry)
 
     def shown_from(self, hop: Hop) -> tuple[RouteEntry, ...]:
@@ -230,14 +230,14 @@ class TypeRoutes:
         """Return a number that changes whenever a hop may want or offer something else than before."""
         return self._versions.get(hop, 0)
 
-    def told_to(self, hop: Hop) -> tuple[tuple[RouteEntry, ...], bool]:
+    def sent_to(self, hop: Hop) -> tuple[tuple[RouteEntry, ...], bool]:
         """Return the entries that a neighbour was sent, and whether it was sent an offer."""
         sent = self._sent.get(hop)
         return ((), False) if sent is None else (sent.entries(), sent.offer is not None)
 
     # ------------------------------------------------------------ what is received
 
-    def hear(
+    def change(
         self,
         hop: Hop,
         *,
@@ -245,17 +245,17 @@ class TypeRoutes:
         remove: Iterable[bytes],
         links: Links,
         is_stale: bool = False,
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Change the entries of one hop, and only of that hop (A67)."""
         self._versions[hop] = next(self._numbers)
         changed = self._remove(hop, remove, links)
         for entry in add:
             changed |= self._add(hop, entry, links, is_stale=is_stale)
-        return self._heard(hop, changed, links)
+        return self._changed(hop, changed, links)
 
     def understand_anew(
         self, hop: Hop, *, entries: Iterable[RouteEntry], remove: Iterable[bytes], links: Links
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Take entries of a hop as they are known now; whether they are stale is as it was."""
         changed = self._remove(hop, remove, links)
         for entry in entries:
@@ -263,15 +263,15 @@ class TypeRoutes:
             if held is not None and held.filter_digest != digest_of_meaning(entry):
                 changed |= self._remove(hop, (entry.id,), links)
                 changed |= self._add(hop, entry, links, is_stale=held.is_stale)
-        return self._heard(hop, changed, links) if changed else []
+        return self._changed(hop, changed, links) if changed else []
 
-    def _heard(self, hop: Hop, changed: set[Group], links: Links) -> list[Tell]:
+    def _changed(self, hop: Hop, changed: set[Group], links: Links) -> list[RouteUpdate]:
         touched = self._crowd.settle(hop, changed) if changed else changed
         if hop in self._hops and not len(self._hops[hop]):
             del self._hops[hop]
-        return self._tell(touched, links)
+        return self._updates(touched, links)
 
-    def hear_offer(
+    def add_offer(
         self,
         hop: Hop,
         advertisement: Hashable,
@@ -280,7 +280,7 @@ class TypeRoutes:
         *,
         is_stale: bool = False,
         size: int = 0,
-    ) -> list[Tell]:
+    ) -> list[RouteUpdate]:
         """Register an offer of a hop."""
         self._versions[hop] = next(self._numbers)
         if hop in self._offers and is_stale:
@@ -298,19 +298,19 @@ class TypeRoutes:
             self._offers.set_size(hop, size)
         return self.bring_up_to_date(links)
 
-    def hear_no_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[Tell]:
+    def remove_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[RouteUpdate]:
         """Withdraw an advertisement of a hop, or the one that a neighbour has; it need not be there."""
         self._versions[hop] = next(self._numbers)
         if hop != LOCAL or self._offers.remove(hop, advertisement):
             self._withdraw_offer(hop, links)
         return self.bring_up_to_date(links)
 
-    def set_offer_aside(self, advertisement: Hashable, links: Links) -> tuple[Hop | None, list[Tell]]:
+    def set_offer_aside(self, advertisement: Hashable, links: Links) -> tuple[Hop | None, list[RouteUpdate]]:
         """Replace an advertisement that a neighbour doubts, if there is another."""
         hop = self._offers.set_aside(advertisement)
         return hop, [] if hop is None else self.bring_up_to_date(links)
 
-    def forget_heard(self, hop: Hop, links: Links) -> list[Tell]:
+    def forget_received(self, hop: Hop, links: Links) -> list[RouteUpdate]:
         """Forget all that a hop sent; what it was sent stays."""
         self._versions.pop(hop, None)
         touched: set[Group] = set()
@@ -319,9 +319,9 @@ class TypeRoutes:
             for held in self._hops.pop(hop).all_held():
                 self._release(held, links.get(hop))
         self._withdraw_offer(hop, links)
-        return self._tell(touched, links)
+        return self._updates(touched, links)
 
-    def forget_told(self, hop: Hop) -> None:
+    def forget_sent(self, hop: Hop) -> None:
         """Forget what a neighbour was sent, without a message: it is gone."""
         self._sent.pop(hop, None)
 
@@ -335,47 +335,47 @@ class TypeRoutes:
         """Take all that a hop sent as current."""
         self._set_stale(hop, False)
 
-    def drop_stale(self, hop: Hop, links: Links) -> list[Tell]:
+    def drop_stale(self, hop: Hop, links: Links) -> list[RouteUpdate]:
         """Forget what a hop has not sent again."""
         if hop in self._offers and self._offers.is_stale(hop):
             self._withdraw_offer(hop, links)
         stale = [held.entry.id for held in self._held_from(hop) if held.is_stale]
-        return self.hear(hop, add=(), remove=stale, links=links)
+        return self.change(hop, add=(), remove=stale, links=links)
 
     # ------------------------------------------------------------ what is sent
 
-    def bring_up_to_date(self, links: Links) -> list[Tell]:
+    def bring_up_to_date(self, links: Links) -> list[RouteUpdate]:
         """Tell every neighbour what it ought to know; one whose standing has not changed costs a look."""
-        return self._tell(frozenset(), links)
+        return self._updates(frozenset(), links)
 
-    def tell_again(self, hop: Hop) -> list[Tell]:
+    def send_again(self, hop: Hop) -> list[RouteUpdate]:
         """Repeat all that a neighbour was sent."""
         sent = self._sent.get(hop)
         return [] if sent is None else sent.again(self._offers)
 
-    def tell_one_again(self, hop: Hop, entry_id: bytes) -> list[Tell]:
+    def send_one_again(self, hop: Hop, entry_id: bytes) -> list[RouteUpdate]:
         """Repeat one entry of a hop to the neighbours that were sent it: its baggage is another one."""
         interests = self._hops.get(hop)
         held = None if interests is None else interests.find(entry_id)
         if interests is None or held is None:
             return []
         group = interests.group_of(held)
-        return [tell for sent in self._sent.values() for tell in sent.one_again(group, held)]
+        return [update for sent in self._sent.values() for update in sent.one_again(group, held)]
 
-    def _tell(self, touched: Collection[Group], links: Links) -> list[Tell]:
+    def _updates(self, touched: Collection[Group], links: Links) -> list[RouteUpdate]:
         audience = self._audience(links)
-        tells: list[Tell] = []
+        updates: list[RouteUpdate] = []
         for hop in [hop for hop in self._sent if hop not in audience]:
-            tells += self._sent.pop(hop).withdraw(links[hop].sent)
+            updates += self._sent.pop(hop).withdraw(links[hop].sent)
         ordered = sorted(touched, key=lambda group: group.born)
         for hop in audience:
             sent, groups = self._sent.get(hop), ordered
             if sent is None:
                 sent, groups = self._sent.setdefault(hop, SentRoutes(hop, self.type_id)), self._all_shown()
-            tells += sent.catch_up(groups, links[hop].sent)
+            updates += sent.catch_up(groups, links[hop].sent)
             source = self._offers.source_besides(hop, current=sent.offer) if hop == self.parent else None
-            tells += sent.catch_up_with_offer(source, self._offers, links[hop].sent)
-        return tells
+            updates += sent.catch_up_with_offer(source, self._offers, links[hop].sent)
+        return updates
 
     def _audience(self, links: Links) -> dict[Hop, None]:
         """Return the neighbours that receive interests: the parent, and those that offer."""
@@ -401,8 +401,8 @@ class TypeRoutes:
             return set()
         changed = self._remove(hop, (entry.id,), links)
         held = Held(entry, digest, self._free_id(entry.id), is_stale)
-        if held.told_as != entry.id:
-            self._aliases[held.told_as] = (hop, held)
+        if held.sent_as != entry.id:
+            self._aliases[held.sent_as] = (hop, held)
         if (link := links.get(hop)) is not None:
             link.add(mark, is_stale=is_stale)
             link.bytes += entry.size
@@ -429,9 +429,9 @@ class TypeRoutes:
         return interests.remove(here) if here else set()
 
     def _release(self, held: Held, link: NeighbourLink | None) -> None:
-        self._aliases.pop(held.told_as, None)
+        self._aliases.pop(held.sent_as, None)
         if link is not None:
-            link.unhear(self._mark_of(held), is_stale=held.is_stale)
+            link.subtract(self._mark_of(held), is_stale=held.is_stale)
             link.bytes -= held.entry.size
 
     def _mark_of(self, held: Held) -> int:
@@ -449,12 +449,12 @@ class TypeRoutes:
             free = hashlib.sha256(b"maia/1/entry-alias\x00%d\x00" % tried + entry_id).digest()[:16]
         return free
 
-    def _passed_on_as(self, told_as: bytes) -> tuple[Hop, Held] | None:
-        if told_as in self._aliases:
-            return self._aliases[told_as]
+    def _passed_on_as(self, sent_as: bytes) -> tuple[Hop, Held] | None:
+        if sent_as in self._aliases:
+            return self._aliases[sent_as]
         for hop, interests in self._hops.items():
-            held = interests.find(told_as)
-            if held is not None and held.told_as == told_as:
+            held = interests.find(sent_as)
+            if held is not None and held.sent_as == sent_as:
                 return hop, held
         return None
 
@@ -462,7 +462,7 @@ class TypeRoutes:
         if hop not in self._offers:
             return
         if (link := links.get(hop)) is not None:
-            link.unhear(mark_of_offer(self.type_id), is_stale=self._offers.is_stale(hop))
+            link.subtract(mark_of_offer(self.type_id), is_stale=self._offers.is_stale(hop))
             link.bytes -= self._offers.size_from(hop)
         self._offers.forget(hop)
 

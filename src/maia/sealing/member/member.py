@@ -38,7 +38,7 @@ from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.join import Joining, OwnRights
 from maia.sealing.member.past_keys import MemberPast, MemberWriters
-from maia.sealing.member.settings import MemberSettings, Notice, WriterTold
+from maia.sealing.member.settings import MemberSettings, Notice, WriterReceived
 from maia.sealing.member.types import NeededType, NeededTypes
 from maia.sessions.challenges import QuestionNotOurs
 from maia.sessions.session import Established, Session, Shutdown, goodbye
@@ -221,7 +221,7 @@ class KeyMember:
         return self._finished(self._managers.say(manager, question), now)
 
     def ask_writer(self, type_id: bytes, principal: Principal, now: Instant) -> list[Effect]:
-        """Request a publisher's certificates from the manager; `WriterTold` follows."""
+        """Request a publisher's certificates from the manager; `WriterReceived` follows."""
         known = self._types.get(type_id)
         if known is None or self._writers.is_asking(type_id, principal):
             return []
@@ -409,7 +409,7 @@ class KeyMember:
                 return self._failed(message, now)
             case Writer():
                 if self._writers.tell(message):
-                    self._notices.append(WriterTold(message.type_id, Principal(message.principal)))
+                    self._notices.append(WriterReceived(message.type_id, Principal(message.principal)))
                 return []
             case HistoryKeysReply():
                 info = past_info(message.type_id, manager=manager.principal, reader=self._key.principal)

@@ -69,14 +69,14 @@ class KeysRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class WriterTold:
+class WriterReceived:
     """A publisher's certificates, from the manager; none if it does not know."""
 
     type_id: bytes
     principal: Principal
 
 
-Notice: TypeAlias = Challenged | KeysChanged | KeysRefused | WriterTold
+Notice: TypeAlias = Challenged | KeysChanged | KeysRefused | WriterReceived
 
 
 __all__ = [
@@ -86,5 +86,5 @@ __all__ = [
     "KeysChanged",
     "KeysRefused",
     "Notice",
-    "WriterTold",
+    "WriterReceived",
 ]

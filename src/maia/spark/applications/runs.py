@@ -117,7 +117,7 @@ def run(
                 application.of(source.table(), terms).write.parquet(str(unfinished / "rows"))
 
         interruptible(spark, work)
-        _as_told(unfinished)
+        _as_sent(unfinished)
     return Finished(result, perf_counter() - began, source.rows)
 
 
@@ -176,7 +176,7 @@ def _stream(application: Application[Any], terms: object, source: Source, folder
     shutil.rmtree(checkpoint)
 
 
-def _as_told(folder: Path) -> None:
+def _as_sent(folder: Path) -> None:
     """Lay the rows where a reader of the folder expects them."""
     for file in (folder / "rows").iterdir():
         file.rename(folder / file.name)
