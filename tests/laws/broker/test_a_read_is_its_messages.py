@@ -26,6 +26,7 @@ from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing.frames import proof
 from maia.sealing.frames.content import whole_plaintexts
 from maia.sealing.frames.proof import BadFrameProof
+from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, frame_to_columns
@@ -335,15 +336,16 @@ def test_a_sealed_frame_of_which_a_neighbour_wants_less_can_be_cut():
         assert decode(sent).block_rows == size
 
 
-@pytest.mark.parametrize("what", ["source", "kinds"])
-def test_a_sealed_event_from_a_source_that_was_not_asked_or_of_another_kind_is_delivered_to_nobody(what):
-    """A66, A85: on the shorter way as on the path."""
+@pytest.mark.parametrize("what", ["source", "kinds", "epoch"])
+def test_a_sealed_event_of_another_source_kind_or_time_is_delivered_to_nobody(what):
+    """A50, A66, A85: on the shorter way as on the path."""
     world = World("attributes", [(False, ALWAYS)])
     left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
     ((middle, there, sent),) = world.onward(NEAR, left)
     ((far, there, sent),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
     state = world.broker(far)._state
     wrong = {
+        "epoch": patch.object(KeyRing, "opens", return_value=False),
         "source": patch.object(type(state.router), "expects", return_value=False),
         "kinds": patch.object(type(state.types), "kinds", return_value={NUMBERPLATE: Kind.INT}),
     }
