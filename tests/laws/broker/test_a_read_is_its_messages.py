@@ -25,6 +25,7 @@ from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing.frames import proof
 from maia.sealing.frames.content import whole_plaintexts
 from maia.sealing.frames.proof import BadFrameProof
+from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, frame_to_columns
@@ -354,6 +355,33 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
     delivered = [one for one in found[1] if type(one) is Send and isinstance(decode(one.data), Deliver)]
     assert len(delivered) == 7
     assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]
+
+
+def test_a_sealed_frame_of_which_a_neighbour_wants_less_can_be_cut():
+    for wanted, size in ((ALWAYS, 2), (FILTERS[1], 1)):
+        world = World("attributes", [(False, wanted)])
+        left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("two", PLATES[0])]))
+        ((_, _, (sent,)),) = world.onward(NEAR, left)
+        assert decode(sent).block_rows == size
+
+
+@pytest.mark.parametrize("what", ["source", "kinds", "epoch"])
+def test_a_sealed_event_of_another_source_kind_or_time_is_delivered_to_nobody(what):
+    """A50, A66, A85: on the shorter way as on the path."""
+    world = World("attributes", [(False, ALWAYS)])
+    left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
+    ((middle, there, sent),) = world.onward(NEAR, left)
+    ((far, there, sent),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
+    state = world.broker(far)._state
+    wrong = {
+        "epoch": patch.object(KeyRing, "opens", return_value=False),
+        "source": patch.object(type(state.router), "expects", return_value=False),
+        "kinds": patch.object(type(state.types), "kinds", return_value={NUMBERPLATE: Kind.INT}),
+    }
+    with wrong[what]:
+        left = one_by_one(world.broker(far), there, sent)
+    assert not [one for one in left if type(one) is Send and isinstance(decode(one.data), Deliver)]
+    assert "maia_frames_refused_total" in [one.name for one in left if type(one) is Count]
 
 
 def test_a_sealed_event_that_was_carried_before_a_subscriber_came_is_a_duplicate():

@@ -69,7 +69,7 @@ _PROOFS_WEIGHED: Final = 4
 _FILTERS_IN_A_ROUND: Final = 2048
 """When so many filters have been compared, the other types wait for the next round."""
 _ANNOUNCED_AT_ONCE: Final = 256
-_A_MOMENT_US: Final = 1000
+_NEXT_SOME_US: Final = 1000
 _FRAME_BYTES: Final = 128
 """What a frame has beside its columns."""
 
@@ -94,7 +94,7 @@ def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup) -> list
     return _announced(state, type_id, aggregate, changes)
 
 
-def neighbour_comes(state: BrokerState, now: Instant) -> list[Effect]:
+def begin_announcing(state: BrokerState, now: Instant) -> list[Effect]:
     """Begin to announce what clients want, if this is the first neighbour."""
     routes = state.routes
     if routes.to_announce is not None:
@@ -119,7 +119,7 @@ def announce_waiting(state: BrokerState, now: Instant) -> list[Effect]:
             effects += announce(state, type_id, group)
     if waiting:
         routes.mark_changed(now)
-        state.timers.add(AnnounceWaiting(), Instant(now + _A_MOMENT_US))
+        state.timers.add(AnnounceWaiting(), Instant(now + _NEXT_SOME_US))
     return effects
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from maia.broker.access.challenges import challenge_request
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
 from maia.broker.revocation.streams import receive_held
-from maia.broker.routing.aggregation import neighbour_comes
+from maia.broker.routing.aggregation import begin_announcing
 from maia.broker.routing.peers import superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.identities import (
@@ -157,7 +157,7 @@ class BrokerSessions(Endpoint[Link]):
         # Of two links to one broker, one has to go.
         loser = superseded(state, link)
         router = state.router
-        effects = neighbour_comes(state, now)
+        effects = begin_announcing(state, now)
         effects += router.neighbour_known(link, now) if loser is link else router.neighbour_up(link, now)
         if loser is not None:
             effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
