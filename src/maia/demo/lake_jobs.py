@@ -28,10 +28,16 @@ from maia.credentials import (
     certificate_from_bytes,
     statement_from_bytes,
 )
-from maia.demo.brokers import SealedCast, sealed_story
 from maia.demo.met_domain import with_certificates, without_detectives_right
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, TIMESTAMP, NumberplateStory
-from maia.demo.performance import OFFICES, ask
+from maia.demo.numberplate import (
+    NUMBERPLATE_ATTRIBUTES,
+    OFFICES,
+    TIMESTAMP,
+    NumberplateStory,
+    SealedCast,
+    ask,
+    sealed_story,
+)
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
 from maia.log.disk.reader import LogView

@@ -1,7 +1,7 @@
 """Do the governed tables of the recorded log show each reader what it received live?
 
 Spark works in a process of its own, which starts with the scene and is given
-the log when the network has played (`spark_start.py`). It knows the scene by its name
+the log when the network has played (`spark_process.py`). It knows the scene by its name
 and the keys by the seed. For each reader it writes the governed table, and for
 some an application over it; and the same application once more over what was
 delivered. The demonstration compares the files.
@@ -27,7 +27,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.demo.scenes.scene import Cast, Happening, Reader, Scene, Wallet, assemble
-from maia.demo.spark_start import SparkRun, Tell, work_for_demonstration
+from maia.demo.spark_process import SparkRun, Tell, work_for_demonstration
 from maia.errors import Refusal
 from maia.events import Instant, Value
 from maia.types import VerifiedType
