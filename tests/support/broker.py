@@ -482,9 +482,7 @@ def address_of(name: str) -> str:
 
 
 def connect_right(story: NumberplateStory, subject: Principal) -> SignedCertificate:
-    from maia.demo.numberplate import _connect
-
-    return _connect(story, "PITO", subject, story.certificates[0].certificate.validity)
+    return story.grant("PITO", subject, story.network_pattern, Action.CONNECT)
 
 
 def sighting(

@@ -44,8 +44,8 @@ from maia.log.disk.reader import LogView
 from maia.policy import Denial
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.sealing.member.settings import MemberSettings
+from maia.spark.governed.opened_log import ReadingKeys, fetch_reading_keys
 from maia.spark.governed.reader import Reader
-from maia.spark.keys.history_client import ReadingKeys, fetch_reading_keys
 from maia.types import VerifiedType, verify_definition
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ the live network has acts of its own (`maia.demo.acts`).
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import shutil
 import sys
@@ -379,6 +378,8 @@ def _load(modules: tuple[str, ...]) -> None:
 
 def play_on_the_network(demo: Demonstration) -> None:
     """Start the other nodes and play the live acts."""
+    import asyncio  # not for `maia demo --help`
+
     demo.screen  # noqa: B018 - loaded while the first nodes start
     demo.nodes = demo.starting.ready()
     _show_nodes(demo, demo.nodes)

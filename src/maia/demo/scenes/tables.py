@@ -235,7 +235,7 @@ class _LogReader:
         return None
 
     def _governed(self) -> DataFrame:
-        from maia.keystore.transformation_keys import TransformationKeyFile
+        from maia.keystore.lookup_tables import TransformationKeyFile
         from maia.log.disk.reader import LogView
         from maia.spark.governed import reader as governed_reader
         from maia.spark.governed.table import governed
