@@ -18,7 +18,7 @@ from live_network import ATTRIBUTES, FRAME_ROWS, KINDS, Line, broker_process, ev
 from maia.credentials import SigningKey, Transformation
 from maia.events import Instant, Value
 from maia.expressions import parse_rule
-from maia.keystore.transformation_keys import create_transformation_keys
+from maia.keystore.lookup_tables import create_transformation_keys
 from maia.policy.view import View, Window
 from maia.predicates import ALWAYS
 

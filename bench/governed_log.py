@@ -26,8 +26,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid, Column, Frame, Instant
 from maia.log.format.names import SegmentName, day_of
-from maia.log.format.rows import row_of
-from maia.log.format.segments import digest_of, parquet_bytes, table_of
+from maia.log.format.segments import digest_of, parquet_bytes, row_of, table_of
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId

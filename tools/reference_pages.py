@@ -23,7 +23,7 @@ from maia.config.settings import ServerConfig
 from maia.domain import DomainLimits
 from maia.domain.server.access_config import AccessConfig, FactConfig, PushConfig
 from maia.domain.server.config import DomainConfig
-from maia.net.metrics import METRICS
+from maia.net.telemetry import METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -158,10 +158,10 @@ def undocumented() -> Iterator[str]:
         for name in METRIC.findall(path.read_text(encoding="utf-8"))
     }
     yield from (
-        f"the metric {name} is not in src/maia/net/metrics.py" for name in sorted(counted - described)
+        f"the metric {name} is not in src/maia/net/telemetry.py" for name in sorted(counted - described)
     )
     gone = {name for name in described if name.endswith("_total")} - counted
-    yield from (f"src/maia/net/metrics.py describes {name}, which no code counts" for name in sorted(gone))
+    yield from (f"src/maia/net/telemetry.py describes {name}, which no code counts" for name in sorted(gone))
 
 
 # ------------------------------------------------------------ metrics

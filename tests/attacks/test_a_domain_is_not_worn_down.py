@@ -20,8 +20,7 @@ from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import AdminAct
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.http import authentication as gate
-from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.prepared_access import PreparedAccess
+from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.errors import MaiaError, Refusal
 from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
-from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.prepared_access import PreparedAccess
+from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from support.domain_server import DomainAtWork, domain_at_work
 
 WIDE = """

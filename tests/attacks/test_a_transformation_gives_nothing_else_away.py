@@ -26,7 +26,7 @@ from maia.credentials.encoding.errors import BadCertificate
 from maia.events import Instant
 from maia.expressions import NO_KEYS, TransformationKeys, parse_rule
 from maia.keystore.key_files import BadKeyFile, ExposedKeyFile
-from maia.keystore.transformation_keys import create_transformation_keys, load_transformation_keys
+from maia.keystore.lookup_tables import create_transformation_keys, load_transformation_keys
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see
 from maia.predicates import parse_predicate
 from maia.roles import parse_policy

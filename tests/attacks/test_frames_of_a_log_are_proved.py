@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from maia.credentials import Action
 from maia.events import INSTANT_MAX, INSTANT_MIN
-from maia.log.format.rows import row_of
-from maia.log.format.segments import table_of
+from maia.log.format.segments import row_of, table_of
 from maia.spark.governed.frame_reader import FrameOpener
 from maia.spark.governed.periods import accepted_signers
 from maia.spark.governed.recorded_log import columns_to_read

@@ -14,8 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maia.domain.access.refusals import DomainStoreUnavailable
-from maia.domain.storage.fenced_store import StoreFenced
-from maia.domain.storage.store import AT_ONCE, DomainStore, memory_store, postgres_store, sqlite_store
+from maia.domain.storage.store import (
+    AT_ONCE,
+    DomainStore,
+    StoreFenced,
+    memory_store,
+    postgres_store,
+    sqlite_store,
+)
 from maia.domain.storage.tables import (
     ALL_TABLES,
     FACTS,

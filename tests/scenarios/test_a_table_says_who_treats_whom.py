@@ -29,8 +29,7 @@ from maia.credentials import NetworkName
 from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Wallet
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
-from maia.domain.server.access_config import AccessConfig, FactConfig
-from maia.domain.server.prepared_access import PreparedAccess
+from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedAccess
 from maia.errors import MaiaError
 from maia.events import Instant
 from support.domain_server import RecordedNotes

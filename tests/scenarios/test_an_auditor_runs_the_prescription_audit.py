@@ -15,7 +15,7 @@ from maia.demo.scenes.homecare import HOMECARE
 from maia.demo.scenes.scene import assemble
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
-from maia.keystore.transformation_keys import create_transformation_keys
+from maia.keystore.lookup_tables import create_transformation_keys
 from maia.roles import parse_policy
 from maia.roles.grants import possible_rights
 from maia.spark.generators import PRESCRIPTIONS

@@ -23,10 +23,8 @@ from pathlib import Path
 import pytest
 
 from maia.clock import system_now
-from maia.demo.brokers import CARRIER, KEY_SERVER, add_carrier
-from maia.demo.live_network import connected
-from maia.demo.live_processes import LiveBroker, LiveNodes, starting_nodes
-from maia.demo.numberplate import tell_numberplate_story
+from maia.demo.live_network import LiveBroker, LiveNodes, connected, starting_nodes
+from maia.demo.numberplate import CARRIER, KEY_SERVER, add_carrier, tell_numberplate_story
 from maia.demo.processes import Child, Starting
 from maia.net.status_endpoint import fetch_status, read_door
 from support.processes import until

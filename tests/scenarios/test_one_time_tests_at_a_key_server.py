@@ -39,15 +39,14 @@ from maia.credentials import (
 from maia.domain import DomainSettings, KeyServer
 from maia.domain.access.results import Wallet
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
-from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.prepared_access import PreparedAccess
+from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid
 from maia.net.addresses import bind
 from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
 from maia.sealing.member.settings import MemberSettings
-from maia.spark.keys.history_client import fetch_reading_keys
+from maia.spark.governed.opened_log import fetch_reading_keys
 from maia.types import (
     Sealing,
     SealingLevel,

@@ -14,7 +14,7 @@ from maia.events import SECOND, Instant
 from maia.ledger.files import LedgerFiles, read_ledger
 from maia.ledger.records import LedgerReader, StandingDisclosure
 from maia.policy import see
-from maia.postgres.view_ledger import ViewLedger
+from maia.postgres.view_definitions import ViewLedger
 from maia.types import from_transit, sign_definition, to_transit, verify_definition
 from support.homecare import AUDITOR, CARER, HOSPITAL, PHARMACY, PRESCRIBE, right_of
 from support.sql_views import ROWS, Hospital, hospital, open_plans

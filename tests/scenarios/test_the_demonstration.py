@@ -19,13 +19,22 @@ from maia.broker.server.server import TapFile
 from maia.clock import system_now
 from maia.credentials import Action
 from maia.demo.acts import Attempt, LivePlay, Revocation, attempts
-from maia.demo.brokers import CARRIER, add_carrier
 from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
-from maia.demo.live_network import connected
-from maia.demo.live_processes import starting_nodes
+from maia.demo.live_network import connected, starting_nodes
 from maia.demo.met_domain import MET_DOMAIN, add_met_domain
-from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT, city_traffic, close_up, tell_numberplate_story
-from maia.demo.performance import OFFICES, Received, ask, play
+from maia.demo.numberplate import (
+    CARRIER,
+    NUMBERPLATE_KINDS,
+    OFFICES,
+    SUSPECT,
+    Received,
+    add_carrier,
+    ask,
+    city_traffic,
+    close_up,
+    play,
+    tell_numberplate_story,
+)
 from maia.demo.processes import RECEIVED_FILE
 from maia.events import Instant
 from maia.policy import Denial, Permit

@@ -20,13 +20,14 @@ from maia.credentials import (
     SigningKey,
     certificate_to_bytes,
 )
-from maia.demo.brokers import NumberplateBrokers, add_brokers
 from maia.demo.numberplate import (
     LOCATION,
     NUMBERPLATE,
     NUMBERPLATE_KINDS,
     TIMESTAMP,
+    NumberplateBrokers,
     NumberplateStory,
+    add_brokers,
     tell_numberplate_story,
 )
 from maia.events import AttributeUid, Instant, Value, frame_of
@@ -481,9 +482,7 @@ def address_of(name: str) -> str:
 
 
 def connect_right(story: NumberplateStory, subject: Principal) -> SignedCertificate:
-    from maia.demo.brokers import _connect
-
-    return _connect(story, "PITO", subject, story.certificates[0].certificate.validity)
+    return story.grant("PITO", subject, story.network_pattern, Action.CONNECT)
 
 
 def sighting(

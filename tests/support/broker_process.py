@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from maia.net.signals import until_told_to_stop
+from maia.net.process import until_told_to_stop
 from maia.net.stores import FolderStore
 from support.live import broker
 

@@ -15,8 +15,7 @@ from signal import SIGKILL
 
 import pyspark
 
-from maia.spark.session.class_archive import find_class_archive
-from maia.spark.session.java_home import find_java_home
+from maia.spark.session.java_home import find_class_archive, find_java_home
 from support.ports import free_port
 
 __all__ = ["DEADLINE_S", "RunningCluster", "java_options", "running_cluster", "until"]

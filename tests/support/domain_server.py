@@ -27,8 +27,7 @@ from maia.credentials import (
 )
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
-from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.prepared_access import PreparedAccess
+from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.events import Instant
 
 __all__ = [

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value
-from maia.keystore.transformation_keys import TransformationKeyFile
+from maia.keystore.lookup_tables import TransformationKeyFile
 from maia.postgres.views import written
 from maia.views import POSTGRES_TYPES, arrow_schema, to_arrow, to_python, to_sql
 from maia.views.to_spark import to_spark

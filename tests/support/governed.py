@@ -25,8 +25,7 @@ from maia.credentials import (
 )
 from maia.events import Attribute, AttributeUid, Column, Event, Frame, Instant, Kind
 from maia.log.format.names import SegmentName, day_of
-from maia.log.format.rows import row_of
-from maia.log.format.segments import digest_of, parquet_bytes, table_of
+from maia.log.format.segments import digest_of, parquet_bytes, row_of, table_of
 from maia.policy import Request
 from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret

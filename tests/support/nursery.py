@@ -76,7 +76,7 @@ _LOADED: Final = (
         "maia.client.api.client",
         "maia.domain.http.application",
         "maia.net.http_listener",
-        "maia.console.process",
+        "maia.console.server",
     ),
     *("maia.domain.server.access", "maia.domain.server.process", "maia.domain.server.service"),
     *("maia.domain.server.statement_stream", "maia.domain.storage.store", "maia.keystore.key_files"),

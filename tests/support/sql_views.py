@@ -13,8 +13,7 @@ import psycopg
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, SigningKey, ValidityState
 from maia.events import Instant, Value
-from maia.postgres.view_definitions import DeclaredTable
-from maia.postgres.view_ledger import ViewLedger
+from maia.postgres.view_definitions import DeclaredTable, ViewLedger
 from maia.postgres.view_settings import PreparedViews, ViewReader, ViewsConfig
 from maia.postgres.views import InstalledViews, Outcome
 from maia.spark.governed.reader import Reader

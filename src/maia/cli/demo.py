@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.output import ANSWER_NO, answer
-from maia.demo.screens.shared import BEFORE, after, typed_command
+from maia.demo.program import BEFORE, after, typed_command
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.demo.screens.shared import Demonstration, Options, Outcome
+    from maia.demo.program import Demonstration, Options, Outcome
 
 
 EXAMPLES: Final = (
@@ -100,8 +100,7 @@ def demo(
     if not as_json:
         sys.stdout.write(BEFORE)
         sys.stdout.flush()
-    from maia.demo.program import ACTS
-    from maia.demo.screens.shared import Options
+    from maia.demo.program import ACTS, Options
 
     made = (_ROWS if rows is None else rows) if has_spark else 0
     options = Options(rows=made, seed=seed, plot=plot, keep=keep, details=details, quiet=as_json)
@@ -118,7 +117,7 @@ def demo(
 def _coalition(*, as_json: bool) -> int:
     from maia.clock import system_now
     from maia.demo.coalition.screen import BEFORE, after, play_coalition
-    from maia.demo.screens.live import process_started_at
+    from maia.demo.program import process_started_at
 
     if not as_json:
         sys.stdout.write(BEFORE)
@@ -132,9 +131,9 @@ def _coalition(*, as_json: bool) -> int:
 
 def _scene(name: str, *, has_spark: bool, has_details: bool, as_json: bool) -> int:
     from maia.clock import system_now
+    from maia.demo.program import process_started_at
     from maia.demo.scenes import SCENES
     from maia.demo.scenes.screen import Showing, after, play_scene
-    from maia.demo.screens.live import process_started_at
 
     scene = SCENES[name]()
     if not as_json:
@@ -174,8 +173,8 @@ def _check_picture(plot: Path) -> None:
 def _prepared(options: Options) -> Iterator[Demonstration]:
     """Start Spark behind everything else, and the first nodes; all of it ends when the body does."""
     from maia.clock import system_now
-    from maia.demo.screens.live import process_started_at, starting_network
-    from maia.demo.spark_start import spark_in_background
+    from maia.demo.program import process_started_at, starting_network
+    from maia.demo.spark_process import spark_in_background
 
     started_at, now, seed = process_started_at(), system_now(), os.urandom(32)
     with (
@@ -185,14 +184,14 @@ def _prepared(options: Options) -> Iterator[Demonstration]:
         ) as spark,
         starting_network(seed=seed, now=now, folder=folder) as starting,
     ):
-        from maia.demo.screens.shared import Demonstration
+        from maia.demo.program import Demonstration
 
         yield Demonstration(options, starting, spark, folder=folder, now=now, started_at=started_at)
 
 
 def _verdict(demonstration: Demonstration, outcomes: Sequence[Outcome], *, as_json: bool) -> int:
     """Say whether every claim holds; the exit status says it too."""
-    from maia.demo.screens.tables import show_summary
+    from maia.demo.screens import show_summary
 
     failed = [claim for outcome in outcomes for claim in outcome.broken]
     record = {name: value for outcome in outcomes for name, value in outcome.record.items()}

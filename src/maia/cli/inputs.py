@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from maia.cli.names import read_owner, read_principal
+from maia.cli.output import read_owner, read_principal
 from maia.config.input_files import (
     BadFile,
     kind_of_file,

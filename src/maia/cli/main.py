@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from maia.cli.names import begin
-from maia.cli.output import fail
+from maia.cli.output import begin, fail
 from maia.errors import BadInput, MaiaError, Unavailable
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def _print_version(is_wanted: bool) -> None:
 def _add(app: typer.Typer, name: str) -> None:
     import typer
 
-    from maia.cli.option_groups import expand_groups, with_options
+    from maia.cli.help import expand_groups, with_options
 
     file, _, found = COMMANDS[name].rpartition(".")
     module = import_module(f"maia.cli.{file}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from maia.cli.names import own_folder, use_folder
+from maia.cli.output import own_folder, use_folder
 from maia.errors import Refusal
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from maia.client.backoff import Redialling
+from maia.back_off import doubled, jittered
 from maia.client.errors import (
     BrokerNotTrusted,
     ClientClosed,
@@ -24,14 +24,14 @@ from maia.client.errors import (
 )
 from maia.client.notices import Connected, Disconnected
 from maia.client.registry import Book
+from maia.client.renewal import IDENTITY, SESSION, Alarms
 from maia.client.settings import ClientSettings
-from maia.client.timers import IDENTITY, SESSION, Alarms, later
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, certificate_from_bytes
 from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
-from maia.events import Instant, just_after
+from maia.events import Instant, just_after, seconds_after
 from maia.policy import Request
 from maia.sessions.challenges import CONNECTION, NotVouchedFor
 from maia.sessions.session import ROUNDS_IN_A_LEASE, Endpoint, Established, PeerSilent, Session, Stage
@@ -39,6 +39,50 @@ from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
 from maia.wire.messages import Bye, Challenge, Identify, Message, ServedElsewhere
+
+# How long does a client wait before it dials again?
+
+
+class Redialling:
+    """Which address comes next, and after how long."""
+
+    __slots__ = ("_failures", "_process", "_random", "_settings", "_turn")
+
+    def __init__(self, settings: ClientSettings, random: Callable[[int], bytes]) -> None:
+        self._settings, self._random = settings, random
+        self._turn = self._failures = 0
+        self._process: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address whose turn it is."""
+        addresses = self._settings.addresses
+        if self._process is not None:
+            addresses = (self._process, *addresses)
+        return addresses[self._turn % len(addresses)]
+
+    def go_to(self, address: str) -> bool:
+        """Dial this process of a broker next; say no if entries have led to another one before."""
+        if self._process not in {None, address}:
+            return False
+        self._process, self._turn = address, -1
+        return True
+
+    def succeeded(self) -> None:
+        """Wait for a short time after the next failure."""
+        self._failures = 0
+
+    def failed_s(self) -> float:
+        """Go on to the next address; return how many seconds to wait before it is dialled.
+
+        Twice as long each time, and not in step with other clients.
+        """
+        self._turn += 1
+        self._failures += 1
+        settings = self._settings
+        whole = doubled(settings.dial_again_s, self._failures, most=settings.dial_again_most_s)
+        return jittered(whole, self._random)
+
 
 _REVOKED: Final = "POLICY-REVOKED"
 
@@ -93,7 +137,7 @@ class Connection(Endpoint[Session]):
         self._hold_identity_of_broker(opened.identity)
         # By a statement link the broker knows the client's statement already.
         self._is_identified = opened.identity is not None
-        self._alarms.ask(SESSION, later(now, self._settings.handshake_s))
+        self._alarms.ask(SESSION, seconds_after(now, self._settings.handshake_s))
         return []
 
     def own_credentials(self, now: Instant) -> list[bytes]:
@@ -218,7 +262,7 @@ class Connection(Endpoint[Session]):
         self._book.link_lost()
         if problem.code == _REVOKED:
             self._book.give_everything_up(problem)
-        self._alarms.ask(SESSION, later(now, self._redialling.failed_s()))
+        self._alarms.ask(SESSION, seconds_after(now, self._redialling.failed_s()))
         return [Note("disconnected", problem.as_record())]
 
     def close(self) -> list[Effect]:
@@ -265,7 +309,7 @@ class Connection(Endpoint[Session]):
         return pinged
 
     def _look_again(self, now: Instant) -> None:
-        self._alarms.ask(SESSION, later(now, self._book.lease_s / ROUNDS_IN_A_LEASE))
+        self._alarms.ask(SESSION, seconds_after(now, self._book.lease_s / ROUNDS_IN_A_LEASE))
 
     def sent(self, messages: Iterable[bytes]) -> list[Effect]:
         """Return what sends messages to the broker, if there is a link."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from maia.client.authors import AuthorReader
-from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.notices import CredentialsAdded, Notice
-from maia.client.renewal import Renewing
+from maia.client.renewal import Alarms, Renewing, Wanted
 from maia.client.replies import Answering
 from maia.client.settings import ClientSettings
-from maia.client.timers import Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import SignedStatement, SigningKey, TypeName
 from maia.credentials.requirements import requirement_to_bytes

@@ -11,7 +11,6 @@ from typing import Final
 
 from maia.client.authors import AuthorReader
 from maia.client.deliveries import what_arrived
-from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.errors import (
     CANNOT_SEAL,
@@ -32,7 +31,7 @@ from maia.client.notices import (
     TypeReceived,
     Warned,
 )
-from maia.client.renewal import AWAITED, Renewing
+from maia.client.renewal import AWAITED, Renewing, Wanted
 from maia.client.wallet import Wallet
 from maia.credentials import Principal
 from maia.errors import MaiaError

@@ -19,8 +19,8 @@ from maia.client.entries import Advertised, KnownVersion, Numbering, RequestEntr
 from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
 from maia.client.notices import Notice
 from maia.client.registry import Book
+from maia.client.renewal import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.settings import ClientSettings
-from maia.client.timers import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import (
     Action,

@@ -8,15 +8,19 @@ No page runs a script that is not of this console, is framed, or links elsewhere
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import httpx
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -24,11 +28,20 @@ from starlette.routing import Route
 
 from maia.api.http_calls import RequestUnsigned, incident_of, read_body, signed_request_in
 from maia.clock import system_now
-from maia.console.config import ConsoleConfig
-from maia.console.html import Element, Node, el, shape_and_texts, to_html
+from maia.console.config import ConsoleConfig, Held
 from maia.console.network import Network
 from maia.console.pages import PAGES
-from maia.console.pages.page import Data, NoSuchThing, Page, Visit
+from maia.console.pages.page import (
+    Data,
+    Element,
+    Node,
+    NoSuchThing,
+    Page,
+    Visit,
+    el,
+    shape_and_texts,
+    to_html,
+)
 from maia.console.pages.revoke import Revocations
 from maia.console.pages.streams import events_of
 from maia.console.pages.what_if import Replays
@@ -36,9 +49,20 @@ from maia.console.principal import Acting, NotAllowed
 from maia.console.sessions import NotFromThisPage, NotSignedIn, Session, Sessions
 from maia.credentials import Principal
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.net.http_listener import listening
 from maia.net.observer import Records
-from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, api_request_from_bytes, verify_api_request
-from maia.wire.replays import ReplayMemory
+from maia.net.process import until_told_to_stop
+from maia.net.telemetry import Telemetry
+from maia.wire.api_requests import (
+    INSTANCE_BYTES,
+    ApiCall,
+    ApiRequest,
+    api_request_from_bytes,
+    api_request_to_bytes,
+    sign_api_request,
+    verify_api_request,
+)
+from maia.wire.replays import NONCE_BYTES, ReplayMemory
 
 OPEN_PATH: Final = "/link"
 COOKIE: Final = "maia-console"
@@ -464,3 +488,80 @@ def _write_private(path: Path, text: str) -> None:
     with create_private(beside) as file:
         file.write(text.encode())
     beside.replace(path)
+
+
+# How does a console run, and how is it asked for a link?
+
+
+_TIMEOUT_S: Final = 10.0
+
+
+class NoConsole(Unavailable):
+    """No console answers for this profile."""
+
+    code = "UNAVAILABLE-CONSOLE"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleListening:
+    """Where a console answers, and how many can sign in."""
+
+    address: str
+    principal: str
+    status: str | None = None
+
+
+async def serve(
+    config: ConsoleConfig, telemetry: Telemetry, ready: Callable[[ConsoleListening], None]
+) -> None:
+    """Run a console until SIGTERM or Ctrl-C."""
+    console = Console(config, telemetry)
+    context = None
+    if config.tls is not None:
+        certificate, key = config.tls
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_cert_chain(certificate, key)
+    async with (
+        listening(console.application(), context, config.listen) as address,
+        console.answering_at(address) as url,
+    ):
+        names = ", ".join(sorted(one.profile.name for one in config.held.values()))
+        ready(ConsoleListening(url, names))
+        await until_told_to_stop()
+
+
+def link_for(held: Held) -> str:
+    """Ask the console that holds this profile for a link; the call is signed by the profile's key.
+
+    The console is the one that has written its present run into the folder of the profile, which only the
+    profile's owner can write to: a call is worth nothing to another server, nor after the console has ended.
+    """
+    try:
+        door = json.loads(held.door.read_text(encoding="ascii")[:4096])
+        address, instance = str(door["address"]), bytes.fromhex(door["instance"])
+        trusted = door["tls_certificate"]
+        context = ssl.create_default_context(cafile=trusted) if trusted else False
+    except (OSError, ValueError, KeyError, TypeError):
+        raise NoConsole(
+            f"no console runs for `{held.profile.name}`; `maia console serve` starts one"
+        ) from None
+    if len(instance) != INSTANCE_BYTES:
+        raise NoConsole(f"`{held.door}` was not written by a console")
+    call = ApiCall.of("POST", OPEN_PATH, body=b"", credentials=b"", once="")
+    request = ApiRequest(held.key.principal, instance, call, system_now(), os.urandom(NONCE_BYTES))
+    signed = api_request_to_bytes(sign_api_request(request, held.key))
+    try:
+        response = httpx.post(
+            address + OPEN_PATH,
+            headers={"Authorization": f"Maia {base64.b64encode(signed).decode()}"},
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            verify=context,  # on loopback there is no TLS to verify
+        )
+        answer = response.json()
+    except (httpx.HTTPError, ValueError) as problem:
+        raise NoConsole(f"no console answers at `{address}`: {type(problem).__name__}") from problem
+    if "path" not in answer:
+        raise NoConsole(f"the console at `{address}` refuses: {str(answer.get('message'))[:300]}")
+    return f"{address}{answer['path']}"

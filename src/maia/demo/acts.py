@@ -1,7 +1,7 @@
 """What happens on the live network, act by act, and what is found?
 
 An act is a function of the stage: it publishes, kills or asks, and notes what
-it found. The stage knows, from the kernel alone (`performance.py`), what each
+it found. The stage knows, from the kernel alone (`numberplate.py`), what each
 office should have received by then; nothing is taken on trust. To tell more,
 write one more act and put it where it belongs in `LIVE_ACTS`.
 """
@@ -28,19 +28,23 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.demo.carriage import FrameId
-from maia.demo.live_network import LiveNetwork
-from maia.demo.live_processes import LiveBroker
+from maia.demo.live_network import LiveBroker, LiveNetwork
 from maia.demo.met_domain import DETECTIVE, DetectivesRight, MetDesk, with_certificates
 from maia.demo.numberplate import (
+    CAMERA,
     CONTROL_ROOM,
     LOCATION,
+    OFFICES,
     SUSPECT,
     NumberplateStory,
+    Performance,
+    Received,
     Sighting,
+    ask,
     city_traffic,
     close_up,
+    play,
 )
-from maia.demo.performance import CAMERA, OFFICES, Performance, Received, ask, play
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.policy import Audience, Denial, GrantRevoked

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from maia.credentials import AuthorisationCertificate, SignedCertificate, TypePattern
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_ATTRIBUTES, NumberplateStory
-from maia.demo.performance import OFFICES
+from maia.credentials import TypePattern
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_ATTRIBUTES, OFFICES, NumberplateStory, is_about
 from maia.demo.processes import RECEIVED_FILE
 from maia.events import Instant, Value
 
@@ -161,15 +160,8 @@ def _names(story: NumberplateStory) -> Iterator[str]:
     yield story.definition.definition.name.name
     yield from (attribute.name for attribute in NUMBERPLATE_ATTRIBUTES)
     # Names of people and offices are in the comments of certificates; a policy writes no names into them.
-    comments = [one.certificate.comment for one in story.certificates if _is_about_types(one)]
+    comments = [one.certificate.comment for one in story.certificates if is_about(one, TypePattern)]
     yield from (who for who in ("camera at Victoria", *OFFICES) if any(who in one for one in comments))
-
-
-def _is_about_types(signed: SignedCertificate) -> bool:
-    certificate = signed.certificate
-    return isinstance(certificate, AuthorisationCertificate) and isinstance(
-        certificate.authority.resources, TypePattern
-    )
 
 
 def _values(sightings: Iterable[Mapping[str, Value]]) -> Iterator[str]:

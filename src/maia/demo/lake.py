@@ -2,7 +2,7 @@
 
 The demonstration asks, of the files that Spark wrote. Rows are compared with
 live deliveries, and so are the bill and the counts, which are made once more
-from what was delivered (`lake_recount.py`). The detective, whose right was
+from what was delivered. The detective, whose right was
 revoked, must be refused: the past is not a way around a revocation. Then the
 files and plans of the billing office are searched for every place that exists
 in the log. The same search of the statistics office, which may know places,
@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 
 from maia.demo.acts import LivePlay
 from maia.demo.lake_jobs import RESULT, TABLE, Work
-from maia.demo.live_processes import Recording
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES
-from maia.demo.performance import OFFICES, Received
+from maia.demo.live_network import Recording
+from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, OFFICES, Received
 from maia.events import Instant, Value
 from maia.policy import GrantRevoked
 from maia.spark.applications import BILLING, STATISTICS

@@ -28,18 +28,24 @@ from maia.credentials import (
     certificate_from_bytes,
     statement_from_bytes,
 )
-from maia.demo.brokers import SealedCast, sealed_story
 from maia.demo.met_domain import with_certificates, without_detectives_right
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, TIMESTAMP, NumberplateStory
-from maia.demo.performance import OFFICES, ask
+from maia.demo.numberplate import (
+    NUMBERPLATE_ATTRIBUTES,
+    OFFICES,
+    TIMESTAMP,
+    NumberplateStory,
+    SealedCast,
+    ask,
+    sealed_story,
+)
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
 from maia.log.disk.reader import LogView
 from maia.policy import Denial
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.sealing.member.settings import MemberSettings
+from maia.spark.governed.opened_log import ReadingKeys, fetch_reading_keys
 from maia.spark.governed.reader import Reader
-from maia.spark.keys.history_client import ReadingKeys, fetch_reading_keys
 from maia.types import VerifiedType, verify_definition
 
 if TYPE_CHECKING:

@@ -16,22 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkPattern,
     SignedCertificate,
-    SigningKey,
     TopicPattern,
     TypePattern,
     certificate_from_bytes,
     certificate_to_bytes,
     certificate_to_text,
     exact_name,
-    issue,
 )
 from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
-from maia.demo.brokers import SealedCast
-from maia.demo.numberplate import SUSPECT, NumberplateStory, key_of
+from maia.demo.numberplate import SUSPECT, NumberplateStory, SealedCast, is_about, key_of
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -83,7 +78,9 @@ def add_met_domain(
     """Let the Met's policy decide about the detective: no certificate of the story does it any more."""
     court = key_of(COURT, seed)
     keys = {**cast.keys, MET_DOMAIN: story.keys["Met"]}
-    shown = (*_from_pito(story, NetworkPattern), _may_install(story))
+    # It puts a stream of its own on the network: the one on which it says what is revoked.
+    may_install = story.grant("PITO", story.principal("Met"), story.network_pattern, Action.INSTALL)
+    shown = (story.held_by("Met", NetworkPattern), may_install)
     credentials = {**cast.credentials, MET_DOMAIN: shown}
     story = replace(without_detectives_right(story), keys={**story.keys, COURT: court})
     return story, replace(cast, keys=keys, credentials=credentials)
@@ -93,7 +90,9 @@ def without_detectives_right(story: NumberplateStory) -> NumberplateStory:
     """Return the story without the certificate that gave the detective her right for good."""
     detective = story.principal(DETECTIVE)
     left = (
-        one for one in story.certificates if one.certificate.subject != detective or not _is_about_types(one)
+        one
+        for one in story.certificates
+        if one.certificate.subject != detective or not is_about(one, TypePattern)
     )
     return replace(story, certificates=tuple(left))
 
@@ -109,8 +108,8 @@ def domain_files(home: Path, story: NumberplateStory, definition: str, *, broker
     home.mkdir(parents=True)
     (home / "met.policy").write_text(_POLICY, encoding="utf-8")
     (home / "numberplate.type").write_text(definition, encoding="utf-8")
-    (held,) = _from_pito(story, TypePattern)
-    (home / "held.cert").write_text(certificate_to_text(held), encoding="utf-8")
+    held = certificate_to_text(story.held_by("Met", TypePattern))
+    (home / "held.cert").write_text(held, encoding="utf-8")
     return {
         "api.listen": "127.0.0.1:0",
         "broker.addresses": [broker],
@@ -118,38 +117,6 @@ def domain_files(home: Path, story: NumberplateStory, definition: str, *, broker
         "policy.types": "numberplate.type",
         "policy.held": "held.cert",
     }
-
-
-def _from_pito(story: NumberplateStory, about: type) -> tuple[SignedCertificate, ...]:
-    return tuple(
-        one
-        for one in story.certificates
-        if one.certificate.subject == story.principal("Met") and isinstance(_authority(one).resources, about)
-    )
-
-
-def _is_about_types(signed: SignedCertificate) -> bool:
-    return isinstance(_authority(signed).resources, TypePattern)
-
-
-def _authority(signed: SignedCertificate) -> Authority:
-    assert isinstance(signed.certificate, AuthorisationCertificate)  # noqa: S101 - the story issues no others
-    return signed.certificate.authority
-
-
-def _may_install(story: NumberplateStory) -> SignedCertificate:
-    """Let the Met put a stream of its own on the network: the one on which it says what is revoked."""
-    return _granted(
-        story, "PITO", story.keys["Met"], Authority(story.network_pattern, frozenset({Action.INSTALL}))
-    )
-
-
-def _granted(
-    story: NumberplateStory, issuer: str, subject: SigningKey, authority: Authority
-) -> SignedCertificate:
-    validity = story.certificates[0].certificate.validity
-    key = story.keys[issuer]
-    return issue(AuthorisationCertificate(key.principal, subject.principal, False, authority, validity), key)
 
 
 # ------------------------------------------------------------ while the server runs
@@ -236,5 +203,4 @@ class MetDesk:
     def courts_right(self) -> SignedCertificate:
         """Let the court make appointments at the Met, and nothing else."""
         topics = TopicPattern(self.story.principal("Met"), exact_name("/admin/appointments"))
-        authority = Authority(topics, frozenset({Action.PUBLISH}))
-        return _granted(self.story, "Met", self.story.keys[COURT], authority)
+        return self.story.grant("Met", self.story.principal(COURT), topics, Action.PUBLISH)

@@ -19,8 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS, NumberplateStory
-from maia.demo.performance import OFFICES, view_of
+from maia.demo.numberplate import (
+    NUMBERPLATE_ATTRIBUTES,
+    NUMBERPLATE_KINDS,
+    OFFICES,
+    NumberplateStory,
+    view_of,
+)
 from maia.events import AttributeUid, Instant, Kind
 from maia.policy import View
 from maia.spark.generators import SIGHTINGS, Order

@@ -3,14 +3,17 @@
 PITO runs the network and owns the type. The congestion charge service (CCS)
 owns the cameras and two offices; the Metropolitan Police (Met) employs
 Detective Smith. The demonstration, the examples and many tests begin with
-this cast, its keys and its certificates, all derived from one seed.
+this cast, its keys and its certificates, all derived from one seed. Below are
+the sightings, what the kernel alone says of them, and the brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import count
 from typing import Final
 
 from maia.credentials import (
@@ -19,12 +22,16 @@ from maia.credentials import (
     AttributeSet,
     AuthorisationCertificate,
     Authority,
+    LocalName,
+    NameCertificate,
     NetworkName,
     NetworkPattern,
     Principal,
     ResourcePattern,
     SignedCertificate,
     SigningKey,
+    Subject,
+    Tester,
     TypeName,
     TypePattern,
     Validity,
@@ -32,9 +39,34 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.events import SECOND, Attribute, Instant, Kind, Value, attribute_uid
+from maia.events import SECOND, Attribute, Event, Instant, Kind, PresentValue, Value, attribute_uid
+from maia.policy import (
+    NO_FACTS,
+    Decision,
+    Denial,
+    GrantRevoked,
+    Permit,
+    Request,
+    View,
+    decide,
+    gather_evidence,
+    see,
+    shape,
+)
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
-from maia.types import SignedDefinition, TypeDefinition, sign_definition
+from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
+from maia.types import (
+    Sealing,
+    SealingLevel,
+    SignedDefinition,
+    TypeDefinition,
+    VerifiedType,
+    from_transit,
+    sign_definition,
+    to_transit,
+    type_id,
+    verify_definition,
+)
 
 # The uids of table 4.3.
 NUMBERPLATE: Final = attribute_uid("3265")
@@ -87,6 +119,51 @@ class NumberplateStory:
         """Return the story's type in all of its versions, as certificates name it."""
         name = self.definition.definition.name
         return TypePattern(name.owner, exact_name(name.name), None)
+
+    def grant(
+        self,
+        issuer: str | SigningKey,
+        subject: Subject,
+        resources: ResourcePattern,
+        *actions: Action,
+        attributes: AttributeSet = ALL_ATTRIBUTES,
+        may_delegate: bool = False,
+        comment: str = "",
+    ) -> SignedCertificate:
+        """Issue one more certificate, which is valid for as long as the others."""
+        key = self.keys[issuer] if isinstance(issuer, str) else issuer
+        authority = Authority(resources, frozenset(actions), attributes)
+        validity = self.certificates[0].certificate.validity
+        return granted(key, subject, authority, validity, may_delegate=may_delegate, comment=comment)
+
+    def held_by(self, domain: str, about: type[ResourcePattern]) -> SignedCertificate:
+        """Return the certificate by which PITO lets a domain use network or type, and pass that on."""
+        (held,) = (
+            one
+            for one in self.certificates
+            if one.certificate.subject == self.principal(domain) and is_about(one, about)
+        )
+        return held
+
+
+def is_about(signed: SignedCertificate, kind: type[ResourcePattern]) -> bool:
+    """Say whether a certificate grants something about a type, or a network."""
+    one = signed.certificate
+    return isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, kind)
+
+
+def granted(
+    key: SigningKey,
+    subject: Subject,
+    authority: Authority,
+    validity: Validity,
+    *,
+    may_delegate: bool = False,
+    comment: str = "",
+) -> SignedCertificate:
+    """Issue one certificate of a story."""
+    certificate = AuthorisationCertificate(key.principal, subject, may_delegate, authority, validity, comment)
+    return issue(certificate, key)
 
 
 def key_of(who: str, seed: bytes) -> SigningKey:
@@ -161,15 +238,10 @@ class _Issuing:
         may_delegate: bool = False,
     ) -> SignedCertificate:
         """Issue one certificate; its comment names both ends for the people who read it."""
-        certificate = AuthorisationCertificate(
-            issuer=self.keys[issuer].principal,
-            subject=self.keys[subject].principal,
-            may_delegate=may_delegate,
-            authority=Authority(resources, frozenset(actions), attributes, restriction),
-            validity=self.validity,
-            comment=f"{issuer} to {subject}",
-        )
-        return issue(certificate, self.keys[issuer])
+        authority = Authority(resources, frozenset(actions), attributes, restriction)
+        comment = f"{issuer} to {subject}"
+        key, to = self.keys[issuer], self.keys[subject].principal
+        return granted(key, to, authority, self.validity, may_delegate=may_delegate, comment=comment)
 
 
 # What do the cameras see, in the demonstration?
@@ -225,23 +297,245 @@ def trial_sighting(number: int) -> Sighting:
 def add_control_room(story: NumberplateStory, seed: bytes) -> NumberplateStory:
     """Let CCS have a control room, which may publish sightings of any place."""
     key = key_of(CONTROL_ROOM, seed)
-    granted = (
-        _granted(story, key, story.network_pattern, Action.CONNECT),
-        _granted(story, key, story.type_pattern, Action.PUBLISH),
+    to, comment = key.principal, f"CCS to {CONTROL_ROOM}"
+    rights = (
+        story.grant("CCS", to, story.network_pattern, Action.CONNECT, comment=comment),
+        story.grant("CCS", to, story.type_pattern, Action.PUBLISH, comment=comment),
     )
     keys = {**story.keys, CONTROL_ROOM: key}
-    return replace(story, keys=keys, certificates=(*story.certificates, *granted))
+    return replace(story, keys=keys, certificates=(*story.certificates, *rights))
 
 
-def _granted(
-    story: NumberplateStory, to: SigningKey, resources: ResourcePattern, action: Action
-) -> SignedCertificate:
-    certificate = AuthorisationCertificate(
-        issuer=story.principal("CCS"),
-        subject=to.principal,
-        may_delegate=False,
-        authority=Authority(resources, frozenset({action})),
-        validity=story.certificates[0].certificate.validity,
-        comment=f"CCS to {CONTROL_ROOM}",
+# How does the numberplate story go when it is played?
+#
+# One process plays every part with the kernel alone: the camera's broker shapes
+# what the camera wrote, the offices' brokers show what each office may see.
+# Everything here is decided from certificates; no answer is given in advance.
+
+
+CAMERA: Final = "camera at Victoria"
+OFFICES: Final = ("billing office", "statistics office", "Detective Smith")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What one office was sent, as its own version of the type names it."""
+
+    office: str
+    events: tuple[Mapping[str, Value], ...]
+
+    def values_of(self, name: str) -> frozenset[PresentValue]:
+        """Return every value of an attribute that reached the office; none if it never saw one."""
+        return frozenset(value for event in self.events if (value := event[name]) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """What the camera wrote, what was sent on its behalf, and who received what."""
+
+    written: tuple[Mapping[str, Value], ...]
+    sent: tuple[Mapping[str, Value], ...]
+    received: tuple[Received, ...]
+
+    def and_then(self, other: Performance) -> Performance:
+        """Return this performance and another after it, as one."""
+        pairs = zip(self.received, other.received, strict=True)
+        received = tuple(Received(one.office, one.events + more.events) for one, more in pairs)
+        return Performance(self.written + other.written, self.sent + other.sent, received)
+
+
+def ask(
+    story: NumberplateStory,
+    who: str,
+    action: Action,
+    *,
+    now: Instant,
+    filter: Predicate = ALWAYS,  # noqa: A002 - the word of the papers
+    pool: Iterable[SignedCertificate] | None = None,
+    standing: Tester | None = None,
+) -> Decision:
+    """Let a member of the cast ask for a right to the numberplate type, with the story's certificates.
+
+    `standing` holds the validity statements received so far.
+    """
+    event_type = verify_definition(story.definition, at=now)
+    request = Request(story.principal(who), action, event_type.name, event_type, filter)
+    certificates = story.certificates if pool is None else tuple(pool)
+    evidence = gather_evidence(request, certificates, at=now, standing=standing)
+    return decide(request, evidence, NO_FACTS, now)
+
+
+def view_of(
+    story: NumberplateStory, who: str, action: Action, *, now: Instant, standing: Tester | None = None
+) -> View:
+    """Return the View of a member of the cast; raise the refusal if there is none."""
+    match ask(story, who, action, now=now, standing=standing):
+        case Permit() as permit:
+            return permit.view
+        case Denial() as denial:
+            raise denial.as_refusal()
+
+
+def play(
+    story: NumberplateStory,
+    sightings: Iterable[Mapping[str, Value]],
+    *,
+    now: Instant,
+    by: str = CAMERA,
+    standing: Tester | None = None,
+) -> Performance:
+    """Publish sightings through a camera and deliver them to the three offices.
+
+    An office whose right is revoked receives nothing; any other refusal is raised.
+    """
+    event_type = verify_definition(story.definition, at=now)
+    publishing = view_of(story, by, Action.PUBLISH, now=now, standing=standing)
+    views: dict[str, View] = {}
+    for office in OFFICES:
+        with suppress(GrantRevoked):
+            views[office] = view_of(story, office, Action.SUBSCRIBE, now=now, standing=standing)
+    inboxes: dict[str, list[Mapping[str, Value]]] = {office: [] for office in OFFICES}
+    written, sent = tuple(sightings), []
+    for sighting in written:
+        event = shape(publishing, to_transit(sighting, event_type))
+        sent.append(from_transit(event, event_type))
+        for office, delivered in _deliveries(event, views, event_type):
+            inboxes[office].append(delivered)
+    received = tuple(Received(office, tuple(events)) for office, events in inboxes.items())
+    return Performance(written, tuple(sent), received)
+
+
+def _deliveries(
+    event: Event, views: Mapping[str, View], event_type: VerifiedType
+) -> Iterable[tuple[str, Mapping[str, Value]]]:
+    for office, view in views.items():
+        seen = see(view, event)
+        if seen is not None:
+            yield office, from_transit(seen, event_type)
+
+
+# Who runs the brokers of the numberplate story? Sections 3.7 and 5.2.1 of the dissertation.
+#
+# Each of the three domains adds one. PITO coordinates the network and admits
+# its own broker itself; CCS grants its broker the right by name; Met grants it
+# to the group `Met Brokers`, of which a name certificate makes its broker a
+# member.
+
+
+BROKERS: Final[Mapping[str, str]] = {"PITO broker": "PITO", "CCS broker": "CCS", "Met broker": "Met"}
+"""The brokers of the story, each with the domain that runs it."""
+
+MET_BROKERS: Final = "Met Brokers"
+"""The group to which Met grants what its brokers may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberplateBrokers:
+    """The keys of the three brokers, and everything that each of them can show."""
+
+    keys: Mapping[str, SigningKey] = field(repr=False)
+    credentials: Mapping[str, tuple[SignedCertificate, ...]]
+
+
+def add_brokers(story: NumberplateStory, seed: bytes) -> NumberplateBrokers:
+    """Give each domain of the story a broker, with keys that grow from `seed`."""
+    keys = {who: key_of(who, seed) for who in BROKERS}
+    met, name = story.keys["Met"], keys["Met broker"].principal
+    validity = story.certificates[0].certificate.validity
+    member = issue(
+        NameCertificate(met.principal, MET_BROKERS, name, validity, "Met broker is one of ours"), met
     )
-    return issue(certificate, story.keys["CCS"])
+    members: dict[str, Subject] = {
+        "PITO broker": keys["PITO broker"].principal,
+        "CCS broker": keys["CCS broker"].principal,
+        "Met broker": LocalName(met.principal, (MET_BROKERS,)),
+    }
+    connect = {
+        who: story.grant(
+            issuer, members[who], story.network_pattern, Action.CONNECT, comment=f"{issuer} to its broker"
+        )
+        for who, issuer in BROKERS.items()
+    }
+    credentials = {
+        "PITO broker": (connect["PITO broker"],),
+        "CCS broker": (story.held_by("CCS", NetworkPattern), connect["CCS broker"]),
+        "Met broker": (story.held_by("Met", NetworkPattern), connect["Met broker"], member),
+    }
+    return NumberplateBrokers(keys, credentials)
+
+
+# Who runs the brokers of the sealed numberplate story, and who of them holds which keys?
+
+
+CARRIER: Final = "Highways broker"
+"""The broker without any right to the type."""
+KEY_SERVER: Final = "PITO keys"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedCast:
+    """The keys of four brokers and a key server, and what each of them can show."""
+
+    keys: Mapping[str, SigningKey] = field(repr=False)
+    credentials: Mapping[str, tuple[SignedCertificate, ...]]
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """Return the brokers with a right to the type."""
+        return tuple(BROKERS)
+
+
+def add_carrier(story: NumberplateStory, seed: bytes) -> SealedCast:
+    """Give the three domains brokers with keys, and put a third domain's broker between them."""
+    brokers, highways = add_brokers(story, seed), key_of("Highways", seed)
+    carrier = _nearest(story, seed, brokers.keys.values())
+    keys = {**brokers.keys, CARRIER: carrier, KEY_SERVER: key_of(KEY_SERVER, seed)}
+    network, connect = story.network_pattern, Action.CONNECT
+    connects = (
+        story.grant("PITO", highways.principal, network, connect, may_delegate=True),
+        story.grant(highways, carrier.principal, network, connect),
+    )
+    server = story.grant("PITO", keys[KEY_SERVER].principal, network, connect)
+    credentials = {**_with_type_rights(story, brokers), CARRIER: connects, KEY_SERVER: (server,)}
+    return SealedCast(keys, credentials)
+
+
+def sealed_story(story: NumberplateStory, cast: SealedCast, *, keys_at: str) -> NumberplateStory:
+    """Return the story with a type whose attributes are sealed, by keys that are to be had at an address."""
+    sealing = Sealing(SealingLevel.ATTRIBUTE, cast.keys[KEY_SERVER].principal, (keys_at,))
+    definition = replace(story.definition.definition, sealing=sealing)
+    return replace(story, definition=sign_definition(definition, story.keys["PITO"]))
+
+
+def _with_type_rights(
+    story: NumberplateStory, brokers: NumberplateBrokers
+) -> dict[str, tuple[SignedCertificate, ...]]:
+    """Let each domain pass what it was given on to its broker, whose readers need it."""
+    pattern, members = story.type_pattern, LocalName(story.principal("Met"), (MET_BROKERS,))
+    ccs, pito = (brokers.keys[who].principal for who in ("CCS broker", "PITO broker"))
+    of_place = frozenset({LOCATION, TIMESTAMP})
+    publish, subscribe = Action.PUBLISH, Action.SUBSCRIBE
+    rights = {
+        "PITO broker": (story.grant("PITO", pito, pattern, subscribe, attributes=of_place),),
+        "CCS broker": (
+            story.held_by("CCS", TypePattern),
+            story.grant("CCS", ccs, pattern, publish, subscribe),
+        ),
+        "Met broker": (
+            story.held_by("Met", TypePattern),
+            story.grant("Met", members, pattern, subscribe),
+        ),
+    }
+    return {who: (*shown, *rights[who]) for who, shown in brokers.credentials.items()}
+
+
+def _nearest(story: NumberplateStory, seed: bytes, others: Iterable[SigningKey]) -> SigningKey:
+    """Return a key whose broker is nearer to the type than the others, and so its rendezvous."""
+    name = story.definition.definition.name
+    point = node_id_of_type(type_id(name.owner, name.name))
+    nearest = min(closeness(node_id_of_key(one.principal.key), point) for one in others)
+    for number in count():
+        key = key_of(f"{CARRIER} {number}", seed)
+        if closeness(node_id_of_key(key.principal.key), point) < nearest:
+            return key
+    raise AssertionError("keys do not run out")

@@ -19,16 +19,15 @@ from maia.clock import system_now
 from maia.credentials import SignedCertificate, certificate_to_text
 from maia.demo.live_network import HOMES, connected
 from maia.demo.met_domain import CASE, COURT, DETECTIVE, MetDesk
-from maia.demo.numberplate import CONTROL_ROOM, SUSPECT, city_traffic
-from maia.demo.performance import CAMERA
+from maia.demo.numberplate import CAMERA, CONTROL_ROOM, SUSPECT, city_traffic
 from maia.keystore.key_files import create_key_file
 from maia.profile import PROFILE_SUFFIX, write_profile
 from maia.types import definition_to_text
 
 if TYPE_CHECKING:
-    from maia.demo.live_processes import LiveNodes
+    from maia.demo.live_network import LiveNodes
     from maia.demo.met_domain import DetectivesRight
-    from maia.demo.screens.shared import Demonstration
+    from maia.demo.program import Demonstration
 
 
 PEOPLE: Final = {

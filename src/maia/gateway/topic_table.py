@@ -25,8 +25,7 @@ from maia.bounded_map import BoundedMap
 from maia.credentials import BadName
 from maia.errors import BadInput
 from maia.events import Attribute, BadValue, Instant, Kind, Value, checked_value
-from maia.gateway.cbor import decode_map, encode_map
-from maia.gateway.json_payloads import JsonPayloads
+from maia.gateway.payloads import JsonPayloads, decode_map, encode_map
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, Predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import VerifiedType

@@ -20,15 +20,18 @@ every key is missing.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
+from maia.canonical import SExpression, write_advanced
 from maia.config.input_files import read_principal
 from maia.config.row_sources import (
     ROWS_MAX,
@@ -49,9 +52,12 @@ from maia.config.settings import (
     read_tables,
 )
 from maia.credentials.appointments import ParameterKind
-from maia.errors import MaiaError
+from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
+from maia.credentials.keys import Principal
+from maia.errors import BadInput, MaiaError
 from maia.events import Kind, PresentValue, Value, checked_value
-from maia.expressions.meaning import Lookup, LookupTable
+from maia.expressions.meaning import NO_KEYS, SECRET_BYTES, Lookup, LookupTable, TransformationKeys
+from maia.keystore.key_files import BadKeyFile, read_guarded_expression, write_guarded_file
 from maia.net.observer import Records
 
 TABLES_MAX: Final = 64
@@ -215,3 +221,61 @@ def lookups_in(path: str) -> Mapping[bytes, Mapping[str, Lookup]]:
     """Return the tables of a file for a process that reads each of them when it is used and due."""
     found = read_lookups(Path(path))
     return {issuer: {name: _LazyTable(one) for name, one in named.items()} for issuer, named in found.items()}
+
+
+# Where do the secrets of pseudonyms and noise live?
+#
+# In a file of their own that only its owner may read. The issuer of keyed
+# transformations makes it once, and hands copies to those who apply them: the
+# brokers of the recipients' domains, and the workers of Spark jobs.
+# Whoever holds it can calculate the pseudonym of any value it guesses.
+#
+#     (maia-transformation-keys (version 1) (key (issuer (ed25519 KEY)) (secret SECRET)) …)
+
+
+ISSUERS_MAX: Final = 1024
+_HEAD: Final = b"maia-transformation-keys"
+_VERSION: Final = (b"version", b"1")
+
+
+def create_transformation_keys(path: Path, issuer: Principal) -> None:
+    """Make a secret for an issuer's transformations, in a new file that only its owner may read."""
+    key = (b"key", (b"issuer", principal_to_expression(issuer)), (b"secret", os.urandom(SECRET_BYTES)))
+    write_guarded_file(path, write_advanced((_HEAD, _VERSION, key)) + "\n")
+
+
+def load_transformation_keys(path: Path) -> TransformationKeys:
+    """Read secrets back; refuse a file that others could have read or replaced."""
+    match read_guarded_expression(path):
+        case (head, version, *keys) if head == _HEAD and version == _VERSION and 0 < len(keys) <= ISSUERS_MAX:
+            found = [_read_key(path, key) for key in keys]
+            if len({issuer for issuer, _ in found}) == len(found):
+                return TransformationKeys(dict(found))
+    raise BadKeyFile(f"`{path}` does not hold secrets of transformations")
+
+
+def _read_key(path: Path, expression: SExpression) -> tuple[bytes, bytes]:
+    match expression:
+        case (b"key", (b"issuer", issuer), (b"secret", bytes(secret))) if len(secret) == SECRET_BYTES:
+            try:
+                return principal_from_expression(issuer).key, secret
+            except BadInput:
+                pass
+    # The cause is left out: what cannot be read may still be most of a secret.
+    raise BadKeyFile(f"`{path}` does not hold secrets of transformations")
+
+
+@dataclass(frozen=True, slots=True)
+class TransformationKeyFile:
+    """Names of files with secrets and lookups, for workers that have them under the same paths.
+
+    It holds no secret. Either may be left out; what depends on it is missing.
+    """
+
+    path: str | None = None
+    lookups: str | None = None
+
+    def transformation_keys(self) -> TransformationKeys:
+        """Read the files, where this is called."""
+        keys = NO_KEYS if self.path is None else load_transformation_keys(Path(self.path))
+        return keys if self.lookups is None else keys.with_tables(lookups_in(self.lookups))

@@ -18,7 +18,15 @@ from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, manifest_name, manifest_number, segment_name
 from maia.log.format.planning import BadRetention, Keep, Retention
 from maia.log.format.records import LogRecord, type_id_of
-from maia.log.format.rows import HEADER_COLUMNS, SEALED_COLUMN, BadRow, Row, column_name, message_of, row_of
+from maia.log.format.segments import (
+    HEADER_COLUMNS,
+    SEALED_COLUMN,
+    BadRow,
+    Row,
+    column_name,
+    message_of,
+    row_of,
+)
 
 __all__ = [
     "HEADER_COLUMNS",

@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from maia.back_off import doubled
 from maia.errors import Unavailable
-from maia.net.signals import STOP_WITH_INPUT, until_told_to_stop
+from maia.net.process import STOP_WITH_INPUT, stop_process, until_told_to_stop
 from maia.organisation.organisation import Organisation
 
 _LOOK_S: Final = 0.5
@@ -128,7 +128,7 @@ class _Server:
                         break
                 is_changed = self._settings() != settings
         finally:
-            await _stopped(process)
+            await stop_process(process, within_s=_STOP_S)
             await asyncio.gather(*copying, return_exceptions=True)
         return process.returncode or 0, is_changed
 
@@ -155,18 +155,3 @@ class _Server:
             return self.config.read_bytes()
         except OSError:
             return b""
-
-
-async def _stopped(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end, and end it if it does not."""
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_S):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()

@@ -24,14 +24,12 @@ from maia.client.api.client import Client, connect
 from maia.config.input_files import read_principal
 from maia.credentials import Principal, SignedCertificate
 from maia.errors import MaiaError, Unavailable
-from maia.net.data_folder import own_folder
 from maia.net.observer import Records
-from maia.net.signals import until_told_to_stop
+from maia.net.process import own_folder, until_told_to_stop
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.postgres.config import PreparedConnector
-from maia.postgres.outbox import ConnectorInUse
+from maia.postgres.outbox import ConnectorInUse, ReleaseTask
 from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, bind, identity_of
-from maia.postgres.release import ReleaseTask
 from maia.postgres.schema import channel, installed_releases
 from maia.postgres.store import StoreTask
 from maia.postgres.values import Connection, connected, database_problem

@@ -42,6 +42,7 @@ from maia.credentials.validity.statements import (
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.observer import Records
+from maia.net.process import beside
 
 if TYPE_CHECKING:
     from maia.validity.http import ConnectionPool
@@ -344,13 +345,8 @@ async def fetching(
     if not allowed:
         yield
         return
-    task = asyncio.create_task(_fetch(allowed, missed, hear, records, clock, look_s))
-    try:
+    async with beside(_fetch(allowed, missed, hear, records, clock, look_s)):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _fetch(

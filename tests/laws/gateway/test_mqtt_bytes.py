@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from maia.credentials import SigningKey, TypeName
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value
-from maia.gateway.cbor import BadCbor, decode_map, encode_map
 from maia.gateway.mqtt.codec import Splitter, decode
 from maia.gateway.mqtt.effects import (
     Attached,
@@ -27,6 +26,7 @@ from maia.gateway.mqtt.effects import (
 )
 from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation
 from maia.gateway.mqtt.session import MqttSession
+from maia.gateway.payloads import BadCbor, decode_map, encode_map
 from maia.gateway.topic_table import PayloadForm, TopicTable, check_filter, matches, row_of
 from maia.types import TypeDefinition, sign_definition, verify_definition
 

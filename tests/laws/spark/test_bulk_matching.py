@@ -12,7 +12,7 @@ from maia.events import AttributeUid
 from maia.policy.view import see
 from maia.predicates.meaning import admits
 from maia.spark.matching.boxes import BOXES_MAX, Bounds, Box, boxes_of, buckets_of, keyed
-from maia.spark.matching.rights import opened_by
+from maia.spark.matching.tables import opened_by
 from support import predicates
 from support.predicates import KINDS
 from support.view_cases import STORED, random_event, random_view

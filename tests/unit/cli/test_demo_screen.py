@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from maia.demo.processes import BROKER_FILE, NodeNotStarted, start, stop_all
-from maia.demo.screens.shared import BEFORE, after, typed_command
-from maia.demo.screens.tables import show_summary
+from maia.demo.program import BEFORE, after, typed_command
+from maia.demo.screens import show_summary
 
 RECORD: dict[str, object] = {
     "first_event_s": 1.5,

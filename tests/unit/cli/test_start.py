@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from maia.cli.main import COMMANDS
-from maia.demo.screens.shared import BEFORE
+from maia.demo.program import BEFORE
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "sqlalchemy", "uvicorn", "starlette", "matplotlib", "psycopg")
 HEAVIER_THAN_HELP = (*HEAVY, "numpy", "httpx", "cryptography", "prometheus_client", "asyncio", "rich")

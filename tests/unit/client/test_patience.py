@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.client.backoff import Redialling
+from maia.client.connection import Redialling
 from maia.client.settings import ClientSettings
 from support.client_session import STORY
 

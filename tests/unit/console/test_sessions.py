@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from maia.console.html import el, to_html
+from maia.console.pages.page import el, to_html
 from maia.console.sessions import (
     LINK_S,
     LINKS_MAX,

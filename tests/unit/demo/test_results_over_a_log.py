@@ -12,16 +12,17 @@ import pytest
 from maia.demo.acts import LivePlay, Revocation
 from maia.demo.lake import LakeResult, charged_once_a_day, compared_with_live, counted_by_window
 from maia.demo.lake_jobs import PLAN, RESULT, TABLE, Work
-from maia.demo.live_processes import Recording
+from maia.demo.live_network import Recording
 from maia.demo.numberplate import (
     CONTROL_ROOM,
+    OFFICES,
     add_control_room,
     city_traffic,
     close_up,
+    play,
     tell_numberplate_story,
     trial_sighting,
 )
-from maia.demo.performance import OFFICES, play
 from maia.events import Instant
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")

@@ -24,8 +24,7 @@ from maia.credentials import (
     issue,
 )
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
-from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.prepared_access import PreparedAccess
+from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.events import Instant
 from maia.policy import GrantStale
 from maia.spark.governed.periods import slices_of

@@ -22,7 +22,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from maia.api.client import DomainClient
 from maia.clock import system_now
 from maia.domain.http.application import ENDPOINTS
-from maia.domain.http.openapi import openapi_document
+from maia.domain.http.pages import openapi_document
 from maia.domain.server.access_config import AccessConfig
 from maia.net.tls import pinning_context
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of

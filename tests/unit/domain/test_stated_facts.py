@@ -180,7 +180,7 @@ def test_a_policy_that_asks_no_more_takes_back_what_was_stated():
 
 
 def test_of_more_than_a_list_can_name_nobody_is_said_to_be_on_duty(monkeypatch):
-    monkeypatch.setattr("maia.domain.facts.published.FACTS_MAX", 1)
+    monkeypatch.setattr("maia.domain.facts.store.FACTS_MAX", 1)
     station = on_duty(SMITH)
     station.now = later(3)
     station.assert_fact("on_duty", [JONES.principal])

@@ -26,9 +26,8 @@ from maia.credentials.validity.statements import StatementOld, statement_from_by
 from maia.credentials.validity.validity_state import ValidityState
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
-from maia.domain.server.access_config import AccessConfig
+from maia.domain.server.access_config import AccessConfig, PreparedAccess, StreamOfFacts
 from maia.domain.server.background import push_credentials
-from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
 from maia.domain.server.statement_stream import StatementStream
 from maia.domain.storage.store import sqlite_store
 from maia.events import Attribute, Instant, Kind, attribute_uid

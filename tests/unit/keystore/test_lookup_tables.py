@@ -13,8 +13,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.expressions.meaning import NO_KEYS, TransformationKeys, value_of
 from maia.expressions.syntax import Call, Function, Take
-from maia.keystore.lookup_tables import ReadTable, read_lookups
-from maia.keystore.transformation_keys import TransformationKeyFile
+from maia.keystore.lookup_tables import ReadTable, TransformationKeyFile, read_lookups
 from support.domain_server import key_of
 
 HOSPITAL, DELEGATE = key_of("hospital").principal, key_of("delegate").principal

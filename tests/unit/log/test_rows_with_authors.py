@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maia.log.format.records import type_id_of
-from maia.log.format.rows import message_of, row_of
+from maia.log.format.segments import message_of, row_of
 from maia.spark.governed.frame_reader import frame_of_row
 from maia.wire import decode
 

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from maia.net.garbage_collection import ENDED_MIN, YOUNG, YOUNG_WALKS, GarbageWatch, watched
+from maia.net.process import ENDED_MIN, YOUNG, YOUNG_WALKS, GarbageWatch, watched
 
 
 class Circle:

@@ -20,7 +20,7 @@ from maia.broker.server.config import BrokerConfig
 from maia.cli.main import commands_for
 from maia.config.settings import settings_of
 from maia.domain.server.config import DomainConfig
-from maia.net.metrics import METRICS
+from maia.net.telemetry import METRICS
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"

@@ -19,11 +19,16 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
-from maia.spark.matching import rights as bulk_matching_rights
 from maia.spark.matching import tables as bulk_matching_tables
 from maia.spark.matching.boxes import BOXES_MAX, boxes_of
-from maia.spark.matching.rights import Subscription, TooManySubscriptions, rights_classes
-from maia.spark.matching.tables import TooIrregular, shown_words, tables
+from maia.spark.matching.tables import (
+    Subscription,
+    TooIrregular,
+    TooManySubscriptions,
+    rights_classes,
+    shown_words,
+    tables,
+)
 from maia.views import ViewTooLarge
 
 PLATE, SPEED = AttributeUid("plate"), AttributeUid("speed")
@@ -68,7 +73,7 @@ def test_a_text_beside_a_value_is_found_by_the_value_and_asked():
 
 
 def test_subscriptions_are_bounded(monkeypatch):
-    monkeypatch.setattr(bulk_matching_rights, "SUBSCRIPTIONS_MAX", 1)
+    monkeypatch.setattr(bulk_matching_tables, "SUBSCRIPTIONS_MAX", 1)
     with pytest.raises(TooManySubscriptions):
         rights_classes(subscriptions(ALWAYS, ALWAYS), STORED)
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.spark.session.class_archive import find_class_archive, new_class_archive
-from maia.spark.session.java_home import find_java_home
+from maia.spark.session.java_home import find_class_archive, find_java_home, new_class_archive
 
 
 @pytest.fixture

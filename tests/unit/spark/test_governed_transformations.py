@@ -14,7 +14,7 @@ from maia.credentials import ALL_ATTRIBUTES, Action, SignedCertificate, Transfor
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions import TransformationKeys, parse_rule
 from maia.keystore.key_files import write_guarded_file
-from maia.keystore.transformation_keys import TransformationKeyFile
+from maia.keystore.lookup_tables import TransformationKeyFile
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence, see
 from maia.predicates import parse_predicate
 from maia.spark.governed.reader import ShownAsAnother

@@ -66,8 +66,7 @@ from maia.credentials.requirements import parse_requirement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
-from maia.keystore.lookup_tables import ReadTable, read_lookups
-from maia.keystore.transformation_keys import load_transformation_keys
+from maia.keystore.lookup_tables import ReadTable, load_transformation_keys, read_lookups
 from maia.policy import BoundRule
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange

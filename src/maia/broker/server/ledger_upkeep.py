@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from maia.credentials.authority import covers_request
 from maia.errors import MaiaError
 from maia.ledger.files import LedgerFiles, LedgerHead
 from maia.net.observer import Records
+from maia.net.process import beside
 
 SYNC_S: Final = 1.0
 ROLL_S: Final = 60.0
@@ -68,14 +69,8 @@ async def ledger_upkeep(
         work.append(_repeated(lambda: _roll(ledger, tables, records), ROLL_S, waits=False))
     if witness is not None:
         work.append(_repeated(_Stating(ledger, witness, records).state, WITNESS_S, waits=False))
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
+    async with beside(*work):
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def _repeated(work: Callable[[], None], seconds: float, *, waits: bool = True) -> None:

@@ -30,12 +30,10 @@ from maia.credentials import SignedCertificate, SignedStatement
 from maia.errors import MaiaError
 from maia.keystore.lookup_tables import keep_lookups_fresh, refresh_lookups
 from maia.ledger.files import LedgerFiles
-from maia.net.data_folder import DataFolderInUse, one_of, own_folder
 from maia.net.expiry import ExpiryWatch
-from maia.net.garbage_collection import watched
 from maia.net.links import LinkLimits
 from maia.net.observer import Records
-from maia.net.signals import until_told_to_stop
+from maia.net.process import DataFolderInUse, beside, one_of, own_folder, until_told_to_stop, watched
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
@@ -115,7 +113,7 @@ async def serve(
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
                     async with (
-                        _looking_up(prepared, telemetry),
+                        beside(keep_lookups_fresh(prepared.lookups, telemetry)),
                         _renewing(prepared, telemetry, running),
                         _fetching(config, telemetry, running),
                         _upkeep(prepared, ledger, telemetry),
@@ -131,18 +129,6 @@ def _statement_links(prepared: PreparedBroker) -> StatementLinks | None:
     from maia.net.statement_links import StatementLinks
 
     return StatementLinks(prepared.identity, system_now)
-
-
-@asynccontextmanager
-async def _looking_up(prepared: PreparedBroker, telemetry: Telemetry) -> AsyncIterator[None]:
-    """Read the tables of lookups again and again, while the body runs."""
-    task = asyncio.create_task(keep_lookups_fresh(prepared.lookups, telemetry))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @asynccontextmanager
@@ -169,15 +155,9 @@ async def _renewing(
         expiry.look(held)
 
     expiry = ExpiryWatch(own_certificates, telemetry, running.clock, days=prepared.config.expiry_days)
-    renewing = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))
-    warning = asyncio.create_task(expiry.run())
-    try:
+    renewing = watching(prepared.config.credentials, take, telemetry)
+    async with beside(renewing, expiry.run()):
         yield
-    finally:
-        for task in (renewing, warning):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 def _fetching(

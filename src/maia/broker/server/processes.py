@@ -45,8 +45,7 @@ from maia.credentials.encoding.certificates import certificate_to_text
 from maia.errors import MaiaError, Unavailable
 from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key
 from maia.net.addresses import bind, host_and_port
-from maia.net.data_folder import one_of, own_folder
-from maia.net.signals import until_told_to_stop
+from maia.net.process import one_of, own_folder, stop_process, until_told_to_stop
 from maia.net.telemetry import Telemetry
 
 PROCESSES_MAX: Final = 64
@@ -273,16 +272,7 @@ async def _run_once(part: _Part, order: _Order) -> int:
             part.ready.set()
         return await process.wait()
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.terminate()
-            try:
-                async with asyncio.timeout(_STOP_S):
-                    await process.wait()
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+        await stop_process(process, within_s=_STOP_S)
 
 
 # ------------------------------------------------------------ inside a process

@@ -46,7 +46,7 @@ def serve(
     as_json: AsJson = False,
 ) -> None:
     """Run the console for an organisation, for one profile, or as a file says, until Ctrl-C or SIGTERM."""
-    from maia.console.process import serve as run
+    from maia.console.server import serve as run
 
     found = _config(config, profile, org, listen)
     run_server(found, found, run, as_json=as_json)
@@ -56,7 +56,7 @@ def serve(
 def open_(profile: As = None, org: Org = None, as_json: AsJson = False) -> None:
     """Print a link that works once, in one browser, within two minutes, and signs you in with your rights."""
     from maia.console.config import held_by, own_profile
-    from maia.console.process import link_for
+    from maia.console.server import link_for
     from maia.profile import find_profile
 
     link = link_for(held_by(own_profile(opened(org)) if profile is None else find_profile(profile)))

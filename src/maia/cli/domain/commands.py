@@ -135,7 +135,7 @@ def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
 
 
 def _check_policy(prepared: PreparedDomain) -> None:
-    from maia.domain.server.policy_file import check_policy_file
+    from maia.domain.server.background import check_policy_file
 
     check_policy_file(prepared)
 

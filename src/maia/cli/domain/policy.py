@@ -107,7 +107,7 @@ def _replay(
     as_json: bool,
 ) -> None:
     """Say who would have seen more, or less, of an event log."""
-    from maia.cli.pipeline.what_if import print_outcomes
+    from maia.cli.pipeline.closure import print_outcomes
     from maia.spark.closure.policy_change import under_policy
     from maia.spark.closure.sources import read_register
 

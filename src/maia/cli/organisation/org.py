@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson
-from maia.cli.names import use_folder
-from maia.cli.output import answer
+from maia.cli.output import answer, use_folder
 
 if TYPE_CHECKING:
     from maia.organisation import Organisation

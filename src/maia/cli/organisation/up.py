@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from maia.cli.inputs import AsJson
-from maia.cli.names import named
 from maia.cli.organisation.org import Org, opened
-from maia.cli.output import answer
+from maia.cli.output import answer, named
 
 EXAMPLES: Final = "Examples: maia up; maia up --org hospital"
 

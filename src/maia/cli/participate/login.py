@@ -11,8 +11,7 @@ import typer
 from maia.back_off import doubled
 from maia.cli.domain.calls import EntitledCaller, Shows, shown_call
 from maia.cli.inputs import AsJson, moment, read_appointments
-from maia.cli.names import named
-from maia.cli.output import answer
+from maia.cli.output import answer, named
 from maia.errors import MaiaError, Refusal, Unavailable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
-from maia.cli.names import named
+from maia.cli.output import named
 from maia.cli.trust.key import KeyFile, open_key
 from maia.errors import BadInput, MaiaError
 

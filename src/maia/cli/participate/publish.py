@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson, moment
-from maia.cli.names import named
-from maia.cli.output import answer
+from maia.cli.output import answer, named
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
 from maia.cli.participate.membership import (
     Definition,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.names import named
+from maia.cli.output import named
 from maia.cli.participate.json_events import record_of
 from maia.cli.participate.membership import (
     Definition,

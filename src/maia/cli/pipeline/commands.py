@@ -12,7 +12,7 @@ import typer
 
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
-from maia.cli.pipeline import closure, disclosures, what_if
+from maia.cli.pipeline import closure, disclosures
 from maia.cli.pipeline.source import EventOptions
 from maia.errors import BadInput
 
@@ -33,7 +33,7 @@ _RUN: Final = (
 app = typer.Typer(no_args_is_help=True, help="Run the papers' applications over events, in Spark.")
 app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
-app.command(name="what-if", epilog=what_if.EXAMPLES)(what_if.what_if)
+app.command(name="what-if", epilog=closure.EXAMPLES)(closure.what_if)
 
 
 class UnknownPipeline(BadInput):
@@ -89,7 +89,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command(epilog="Example: maia pipeline prepare")
 def prepare(as_json: AsJson = False) -> None:
     """Make Spark start in less than half the time, from now on (once, a minute and 200 MB)."""
-    from maia.spark.session.preparation import prepare_spark
+    from maia.spark.session.session import prepare_spark
 
     archive, is_new = prepare_spark()
     said = (

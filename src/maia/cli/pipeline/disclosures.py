@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, moment
-from maia.cli.names import read_principal
-from maia.cli.output import answer
+from maia.cli.output import answer, read_principal
 from maia.cli.pipeline.source import LogOptions
 from maia.errors import BadInput
 

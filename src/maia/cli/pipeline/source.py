@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 import typer
 
 from maia.cli.inputs import moment, read_certificates, read_owner
-from maia.cli.names import type_places
+from maia.cli.output import type_places
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.trust.key import open_key
 
@@ -310,7 +310,7 @@ class EventOptions(LogOptions):
     def _transformed(self) -> dict[str, Any]:
         """Return what `governed` needs where the reader's right transforms events."""
         from maia.config.constitutions import read_constitutions
-        from maia.keystore.transformation_keys import TransformationKeyFile
+        from maia.keystore.lookup_tables import TransformationKeyFile
 
         named: dict[str, Any] = {}
         if self.shown_as:
@@ -358,7 +358,7 @@ def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution
 
 def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
     """Return which attributes are in the columns of a log; the newest version wins."""
-    from maia.log.format.rows import HEADER_COLUMNS, SEALED_COLUMN, column_name
+    from maia.log.format.segments import HEADER_COLUMNS, SEALED_COLUMN, column_name
 
     names: dict[str, str | None] = dict.fromkeys((*HEADER_COLUMNS, SEALED_COLUMN))
     return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}

@@ -195,7 +195,7 @@ def accept(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a database that was restored from a backup, or copied; the connector must not run."""
-    from maia.net.data_folder import own_folder
+    from maia.net.process import own_folder
     from maia.postgres.positions import Positions
     from maia.postgres.positions import accept as go_on
 

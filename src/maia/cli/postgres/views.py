@@ -35,7 +35,7 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="Tables, readers an
 def install(config: Config, as_json: AsJson = False) -> int:
     """Make an SQL view for every reader and table; exit status 1 if a reader has no right to one."""
     from maia.clock import system_now
-    from maia.postgres.view_watch import ViewWatch
+    from maia.postgres.views import ViewWatch
 
     outcomes = ViewWatch(config, system_now).install()
     _print(outcomes, as_json=as_json)
@@ -55,7 +55,7 @@ def renew(
     from threading import Event
 
     from maia.clock import system_now
-    from maia.postgres.view_watch import ViewWatch
+    from maia.postgres.views import ViewWatch
 
     views = ViewWatch(config, system_now)
     if not watch:
@@ -86,8 +86,7 @@ def remove(config: Config, as_json: AsJson = False) -> int:
     """Remove all views; exit status 1 if one is being read, which shows nothing more."""
     from maia.clock import system_now
     from maia.postgres.view_settings import read_views_config
-    from maia.postgres.view_watch import view_ledger
-    from maia.postgres.views import InstalledViews, connected
+    from maia.postgres.views import InstalledViews, connected, view_ledger
 
     settings = read_views_config(config)
     with connected(settings.database) as connection, view_ledger(settings) as ledger:

@@ -9,8 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from maia.cli.inputs import AsJson
-from maia.cli.names import book
-from maia.cli.output import answer
+from maia.cli.output import answer, book
 
 EXAMPLES: Final = "Examples: maia status --data met-data; maia status --config broker.toml --json"
 

@@ -220,7 +220,7 @@ def attribute_names(authority: Authority) -> dict[AttributeUid, str]:
 
     Only definitions of the owner whose types the right is about count, and only names that agree.
     """
-    from maia.cli.names import book
+    from maia.cli.output import book
     from maia.credentials import TypePattern
 
     about: set[tuple[str, str]] = set()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
-from maia.cli.names import book, own_folder
-from maia.cli.output import answer
+from maia.cli.output import answer, book, own_folder
 from maia.config.input_files import kind_of_file
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def transformations(
     as_json: AsJson = False,
 ) -> None:
     """Make a secret for pseudonyms and noise, for the brokers and pipelines that apply them."""
-    from maia.keystore.transformation_keys import create_transformation_keys
+    from maia.keystore.lookup_tables import create_transformation_keys
 
     principal = read_principal(issuer)
     create_transformation_keys(file, principal)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
-from maia.client.api.identity_watch import IdentitySource, renewing_identity
 from maia.client.api.publisher import OnWarning
 from maia.client.api.types import EventType
-from maia.client.api.wallet_watch import bringing_statements
+from maia.client.api.wallet_watch import IdentitySource, bringing_statements, renewing_identity
 from maia.clock import system_now
 from maia.credentials import (
     NetworkName,

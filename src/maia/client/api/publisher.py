@@ -14,11 +14,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from maia.client import Acknowledged, ClientSession, FrameFiller, NotConnected, RowsRefused
-from maia.client.api.types import requirement_for
+from maia.client.api.types import meant_event, meant_value, requirement_for
 from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, columns_of, rows_per_frame
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL
-from maia.client.values import meant_event, meant_value
 from maia.credentials import BadName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value

@@ -12,15 +12,18 @@ certificate names. Brokers receive newer statements by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from maia.client.api.connected_client import Client
 from maia.credentials import SignedCertificate, SignedStatement
+from maia.credentials.identity import SignedIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
+from maia.net.process import beside
+from maia.sealing.two_message import LinkIdentity
 from maia.validity import fetch as testers
 
 # ------------------------------------------------------------ statements, while a client connects
@@ -50,13 +53,8 @@ async def bringing_statements(
     if not any(test.locations for one in certificates for test in one.certificate.validity.tests):
         yield
         return
-    task = asyncio.create_task(show_fetched(client, certificates, statements))
-    try:
+    async with beside(show_fetched(client, certificates, statements)):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def show_fetched(
@@ -85,13 +83,8 @@ async def following(
     `shown` is the wallet as it was when the client took its certificates out of
     it: a login may have renewed them while the client was still connecting.
     """
-    task = asyncio.create_task(_follow(client, wallet, shown, every_s))
-    try:
+    async with beside(_follow(client, wallet, shown, every_s)):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _follow(client: Client, wallet: WalletFolder, shown: KeptWallet, every_s: float) -> None:
@@ -115,3 +108,45 @@ async def show_news(client: Client, *, before: KeptWallet, now: KeptWallet) -> b
         return False
     await client.show(certificates, statements)
     return True
+
+
+# How does a client that runs for days keep its identity statement in force?
+#
+# A statement holds for minutes or hours. `maia domain identity --watch` asks the provider for the next one
+# and puts it in the place of the last, or the application brings a source of its own. The client asks
+# its source again and again, and shows what is new to its broker within the same connection: on a
+# statement link, which would end with the old one, and on a TLS link, where attributes would be gone.
+
+
+IdentitySource: TypeAlias = Callable[[], LinkIdentity]
+"""Returns the client's key, its statement as it is now, and the providers that it trusts."""
+_IDENTITY_S = 1.0
+
+
+@asynccontextmanager
+async def renewing_identity(
+    client: Client,
+    source: IdentitySource | None,
+    shown: SignedIdentity | None,
+    *,
+    every_s: float = _IDENTITY_S,
+) -> AsyncIterator[None]:
+    """Show what is new at the source while the body runs; `shown` is what was shown before."""
+    if source is None:
+        yield
+        return
+    async with beside(_renew(client, source, shown, every_s)):
+        yield
+
+
+async def _renew(
+    client: Client, source: IdentitySource, shown: SignedIdentity | None, every_s: float
+) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        # A file that is being replaced, or a broker that is away: the next look finds both again.
+        with suppress(MaiaError):
+            found = (await asyncio.to_thread(source)).own
+            if shown is None or found.id != shown.id:
+                shown = found  # also if it is refused: the same would be refused again
+                await client.identify(found)

@@ -9,8 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from maia.console.html import Node, el
-from maia.console.pages.page import Data, Page, Visit, field_of, person, table
+from maia.console.pages.page import Data, Node, Page, Visit, el, field_of, person, table
 from maia.console.principal import READ_AUDIT
 from maia.console.rights import Names
 from maia.credentials import Principal

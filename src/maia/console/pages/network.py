@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maia.console.html import Live, Node, el
 from maia.console.network import BrokerRow
-from maia.console.pages.page import Data, Page, Visit, table
+from maia.console.pages.page import Data, Live, Node, Page, Visit, el, table
 from maia.console.principal import READ_NETWORK
 from maia.console.rights import Names
 

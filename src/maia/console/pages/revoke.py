@@ -14,9 +14,8 @@ from maia.api.client import new_once
 from maia.api.requests import Revocation
 from maia.api.responses import RevokedAnswer
 from maia.bounded_map import BoundedMap
-from maia.console.html import Live, Node, el
 from maia.console.network import Network
-from maia.console.pages.page import Data, NoSuchThing, Page, Visit, facts, field_of, table
+from maia.console.pages.page import Data, Live, Node, NoSuchThing, Page, Visit, el, facts, field_of, table
 from maia.console.pages.rights import found_entry, preview_record, preview_view
 from maia.console.principal import READ_NETWORK
 from maia.console.principal import REVOKE as MAY_REVOKE

@@ -7,13 +7,15 @@ from typing import Final
 from urllib.parse import urlencode
 
 from maia.console.decisions import preview
-from maia.console.html import Element, Node, el
 from maia.console.pages.page import (
     Data,
+    Element,
+    Node,
     NoSuchThing,
     Page,
     Visit,
     choice,
+    el,
     facts,
     field_of,
     person,

@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 
 from maia.client.api.connection import connect
 from maia.client.api.subscription import ReceivedEvent
-from maia.console.html import Node, el
-from maia.console.pages.page import Data, NoSuchThing, Page, Visit, choice, field_of
+from maia.console.pages.page import Data, Node, NoSuchThing, Page, Visit, choice, el, field_of
 from maia.predicates import ALWAYS
 
 _LOOK_S: Final = 1.0

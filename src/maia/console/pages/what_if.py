@@ -21,8 +21,19 @@ import msgspec
 
 from maia.api.responses import EntryAnswer, EntryPage, PolicyAnswer
 from maia.bounded_map import BoundedMap
-from maia.console.html import Node, el
-from maia.console.pages.page import Data, NoSuchThing, Page, Visit, choice, facts, field_of, person, table
+from maia.console.pages.page import (
+    Data,
+    Node,
+    NoSuchThing,
+    Page,
+    Visit,
+    choice,
+    el,
+    facts,
+    field_of,
+    person,
+    table,
+)
 from maia.console.principal import READ_REGISTER
 from maia.console.rights import state_of
 from maia.credentials import Principal, certificate_to_text

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Final
 
 from maia.console.decisions import ask
-from maia.console.html import Node, el
-from maia.console.pages.page import Data, NoSuchThing, Page, Visit, choice, facts, field_of, table
+from maia.console.pages.page import Data, Node, NoSuchThing, Page, Visit, choice, el, facts, field_of, table
 from maia.console.principal import READ_REGISTER, NotAllowed
 from maia.credentials import actions_from_words, principal_from_text
 from maia.errors import MaiaError

@@ -28,8 +28,18 @@ from maia.credentials.requirements import (
     is_met,
     parse_requirement,
 )
-from maia.demo.coalition.cast import DEMAND, NATIONS, PEOPLE, ROUTERS, Contact
-from maia.demo.coalition.world import APPROVED_BOOT, CHANGED_BOOT, LOSES_ITS_LEVEL, Say, World
+from maia.demo.coalition.world import (
+    APPROVED_BOOT,
+    CHANGED_BOOT,
+    DEMAND,
+    LOSES_ITS_LEVEL,
+    NATIONS,
+    PEOPLE,
+    ROUTERS,
+    Contact,
+    Say,
+    World,
+)
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, attribute_uid
 from maia.net.statement_links import StatementLinks

@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 
 from maia.credentials import Action
-from maia.demo.coalition.cast import DEMAND, PEOPLE, ROUTERS, assemble
-from maia.demo.screens.shared import typed_command
-from maia.demo.screens.tables import LOOK
+from maia.demo.coalition.world import DEMAND, PEOPLE, ROUTERS, assemble
+from maia.demo.program import typed_command
+from maia.demo.screens import LOOK
 from maia.events import attribute_uid
 
 if TYPE_CHECKING:

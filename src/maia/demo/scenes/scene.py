@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Final
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
-    AttributeSet,
-    AuthorisationCertificate,
     Authority,
     NetworkName,
     NetworkPattern,
@@ -31,9 +29,8 @@ from maia.credentials import (
     Validity,
     ValidityState,
     exact_name,
-    issue,
 )
-from maia.demo.numberplate import key_of
+from maia.demo.numberplate import granted, key_of
 from maia.events import SECOND, Attribute, Instant, Kind, Value, attribute_uid
 from maia.expressions import TransformationKeys
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
@@ -289,7 +286,16 @@ def assemble(scene: Scene, seed: bytes, *, now: Instant) -> Cast:
         both = connect | {Action.INSTALL}
         certificates[one.name] = [issuing.granted(one.name, pattern, both)]
         for held in one.held:
-            certificates[one.name].append(issuing.held(one.name, types[held.type_name], held))
+            certificates[one.name].append(
+                issuing.on_type(
+                    one.name,
+                    types[held.type_name],
+                    Action.SUBSCRIBE,
+                    where=held.where,
+                    only=held.attributes,
+                    may_delegate=True,
+                )
+            )
     for publisher in scene.publishers:
         written = types[publisher.type_name]
         may = issuing.on_type(publisher.name, written, Action.PUBLISH, where=publisher.where)
@@ -323,30 +329,24 @@ class _Issuing:
     validity: Validity
 
     def granted(self, who: str, what: ResourcePattern, actions: frozenset[Action]) -> SignedCertificate:
-        return self._issued(who, Authority(what, actions), may_delegate=False)
+        return granted(self.owner, self.keys[who].principal, Authority(what, actions), self.validity)
 
     def on_type(
-        self, who: str, event_type: VerifiedType, action: Action, *, where: str = "true"
+        self,
+        who: str,
+        event_type: VerifiedType,
+        action: Action,
+        *,
+        where: str = "true",
+        only: Sequence[str] | None = None,
+        may_delegate: bool = False,
     ) -> SignedCertificate:
-        restriction = parse_predicate(where, event_type.vocabulary)
-        authority = Authority(self._pattern(event_type), frozenset({action}), ALL_ATTRIBUTES, restriction)
-        return self._issued(who, authority, may_delegate=False)
-
-    def held(self, who: str, event_type: VerifiedType, held: Held) -> SignedCertificate:
-        attributes: AttributeSet = ALL_ATTRIBUTES
-        if held.attributes is not None:
-            uids = {one.name: one.uid for one in event_type.attributes}
-            attributes = frozenset(uids[name] for name in held.attributes)
-        where = parse_predicate(held.where, event_type.vocabulary)
-        authority = Authority(self._pattern(event_type), frozenset({Action.SUBSCRIBE}), attributes, where)
-        return self._issued(who, authority, may_delegate=True)
-
-    def _pattern(self, event_type: VerifiedType) -> TypePattern:
-        return TypePattern(self.owner.principal, exact_name(event_type.name.name), None)
-
-    def _issued(self, who: str, authority: Authority, *, may_delegate: bool) -> SignedCertificate:
-        subject = self.keys[who].principal
-        certificate = AuthorisationCertificate(
-            self.owner.principal, subject, may_delegate, authority, self.validity
+        uids = {one.name: one.uid for one in event_type.attributes}
+        authority = Authority(
+            TypePattern(self.owner.principal, exact_name(event_type.name.name), None),
+            frozenset({action}),
+            ALL_ATTRIBUTES if only is None else frozenset(uids[name] for name in only),
+            parse_predicate(where, event_type.vocabulary),
         )
-        return issue(certificate, self.owner)
+        to = self.keys[who].principal
+        return granted(self.owner, to, authority, self.validity, may_delegate=may_delegate)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
+from maia.demo.program import typed_command
 from maia.demo.scenes.scene import Happening, Scene, assemble
-from maia.demo.screens.shared import typed_command
 from maia.events import Instant, Value
 from maia.testing.postgres_server import PostgresNotStarted, postgres_binaries
 
@@ -51,7 +51,7 @@ def play_scene(
 ) -> tuple[dict[str, object], list[str]]:
     """Play a scene; return its record, and the claims that do not hold."""
     from maia.demo.scenes.tables import MODULE, compared, first_order, give_log
-    from maia.demo.spark_start import spark_running
+    from maia.demo.spark_process import spark_running
 
     screen = Console(quiet=showing.quiet, highlight=False, emoji=False)
     scene = playable(scene, screen)

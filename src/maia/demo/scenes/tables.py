@@ -1,7 +1,7 @@
 """Do the governed tables of the recorded log show each reader what it received live?
 
 Spark works in a process of its own, which starts with the scene and is given
-the log when the network has played (`spark_start.py`). It knows the scene by its name
+the log when the network has played (`spark_process.py`). It knows the scene by its name
 and the keys by the seed. For each reader it writes the governed table, and for
 some an application over it; and the same application once more over what was
 delivered. The demonstration compares the files.
@@ -27,7 +27,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.demo.scenes.scene import Cast, Happening, Reader, Scene, Wallet, assemble
-from maia.demo.spark_start import RouteUpdate, SparkRun, work_for_demonstration
+from maia.demo.spark_process import SparkRun, Tell, work_for_demonstration
 from maia.errors import Refusal
 from maia.events import Instant, Value
 from maia.types import VerifiedType
@@ -189,7 +189,7 @@ def _shown_type(cast: Cast, reader: Reader) -> VerifiedType:
 
 
 # Any: what was written as JSON by our own process is read as it was written.
-def _work(order: Mapping[str, Any], tell: RouteUpdate) -> None:
+def _work(order: Mapping[str, Any], tell: Tell) -> None:
     from maia.demo.scenes import SCENES
     from maia.spark.session.session import spark_session
 
@@ -235,7 +235,7 @@ class _LogReader:
         return None
 
     def _governed(self) -> DataFrame:
-        from maia.keystore.transformation_keys import TransformationKeyFile
+        from maia.keystore.lookup_tables import TransformationKeyFile
         from maia.log.disk.reader import LogView
         from maia.spark.governed import reader as governed_reader
         from maia.spark.governed.table import governed

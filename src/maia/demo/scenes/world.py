@@ -43,7 +43,7 @@ from maia.demo.processes import (
 from maia.demo.scenes.scene import HOLDER, Cast, Database, Organisation, Reader, Wallet
 from maia.errors import Unavailable
 from maia.expressions import NO_KEYS, TransformationKeys
-from maia.keystore.transformation_keys import create_transformation_keys, load_transformation_keys
+from maia.keystore.lookup_tables import create_transformation_keys, load_transformation_keys
 from maia.testing.postgres_server import postgres_binaries, running_server
 from maia.types import definition_to_text
 

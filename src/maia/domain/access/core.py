@@ -28,17 +28,16 @@ from maia.credentials import (
 from maia.credentials.validity.statements import SignedStatement
 from maia.credentials.validity.validity_state import ValidityState
 from maia.domain.access.issuance import Issuer
-from maia.domain.access.policy_store import PolicyStore
+from maia.domain.access.memberships import DomainTester
+from maia.domain.access.policy_store import PolicyStore, TypeRegistry
 from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.register import Register
 from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
-from maia.domain.access.type_registry import TypeRegistry
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import ValidityPublisher
-from maia.domain.facts.published import take_unpublished_facts
+from maia.domain.facts.store import take_unpublished_facts
 from maia.domain.storage.store import DomainStore, Tables, Where
 from maia.domain.storage.tables import RECEIVED, ReceivedRow, Table
 from maia.events import Instant

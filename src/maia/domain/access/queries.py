@@ -32,6 +32,7 @@ from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AuditRecord, record_from_bytes
 from maia.domain.access.core import AccessCore, rule_name
 from maia.domain.access.issuance import held_certificates, sample_resources
+from maia.domain.access.memberships import RegisterTester
 from maia.domain.access.policy_store import was_replaced
 from maia.domain.access.register import Question, attribute_of, entry_of
 from maia.domain.access.results import (
@@ -43,7 +44,6 @@ from maia.domain.access.results import (
 )
 from maia.domain.access.role_activation import activated_of
 from maia.domain.access.unit_of_work import audit_head
-from maia.domain.access.validity import RegisterTester
 from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS, active_memberships, valid_rights
 from maia.events import SECOND, Instant

@@ -63,7 +63,7 @@ from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.facts import store as facts_on_record
-from maia.domain.facts.published import mark_unpublished
+from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS, valid_rights
 from maia.errors import BadInput

@@ -20,12 +20,12 @@ from maia.domain.access.audit import keep_audit_head, witnessed_heads
 from maia.domain.access.cascade import end_dependents, forget_expired, revoke_again
 from maia.domain.access.core import AccessCore, principals
 from maia.domain.access.issuance import held_certificates
+from maia.domain.access.memberships import DomainTester
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.results import Page, Revoked, cursor_number, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import read_statement
-from maia.domain.facts.published import has_unpublished_facts, stated_facts
+from maia.domain.facts.store import has_unpublished_facts, stated_facts
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS, AppointmentRow
 from maia.events import Instant

@@ -35,7 +35,7 @@ from maia.domain.access.audit import AUDIT_START
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
-from maia.domain.facts.published import mark_published
+from maia.domain.facts.store import mark_published
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
     AUDIT,

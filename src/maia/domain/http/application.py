@@ -18,10 +18,9 @@ from starlette.routing import Route
 
 from maia.api.http_calls import WrongMethod, json_response, problem_response, query_of, read_body, unforeseen
 from maia.api.problems import BadCall, NoSuchPage
-from maia.domain.http import pages_domain, pages_identity, pages_register, pages_rights, pages_tpm
+from maia.domain.http import pages_domain, pages_identity, pages_register, pages_rights
 from maia.domain.http.authentication import Caller, signed_body
-from maia.domain.http.openapi import openapi_document
-from maia.domain.http.pages import Call, Endpoint, Handler, Pages
+from maia.domain.http.pages import Call, Endpoint, Handler, Pages, openapi_document
 from maia.errors import MaiaError
 from maia.net.observer import Records
 
@@ -32,7 +31,6 @@ ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {
     **pages_rights.PAGES,
     **pages_register.PAGES,
     **pages_identity.PAGES,
-    **pages_tpm.PAGES,
 }
 """Every page, in the order in which the OpenAPI document lists them."""
 

@@ -11,8 +11,8 @@ from maia.credentials import certificate_from_bytes, principal_from_text
 from maia.domain.access.results import AdminAct, Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping
-from maia.domain.http.openapi import API_VERSION
 from maia.domain.http.pages import (
+    API_VERSION,
     Answer,
     Call,
     Endpoint,

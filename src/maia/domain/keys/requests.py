@@ -23,10 +23,9 @@ from typing import Final
 
 from maia.credentials import Principal, certificate_to_bytes
 from maia.credentials.validity.one_time import VouchedFor
-from maia.domain.keys.links import Held, Links, MemberLink, Topic
+from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.settings import DomainSettings, NotAMember
-from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import GrantsLeftOut

@@ -21,11 +21,10 @@ from maia.credentials import (
     SigningKey,
     VerificationCache,
 )
-from maia.domain.keys.links import Held, Links, MemberLink
+from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes, Teller
 from maia.domain.keys.requests import KeyRequestHandler, Parting, refusal_told
 from maia.domain.keys.settings import DomainSettings
-from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager

@@ -18,17 +18,16 @@ from typing import Final
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
 from maia.domain.access.service import AccessControl
-from maia.domain.facts.poller import FactAges
-from maia.domain.facts.streams import FactStream
+from maia.domain.facts.poller import FactAges, FactStream
+from maia.domain.server.access_config import PreparedAccess
 from maia.domain.server.background import (
+    policy_file,
     pollers,
     publish_statements,
     push_credentials,
     reload_at_signals,
     stop_when_fenced,
 )
-from maia.domain.server.policy_file import policy_file
-from maia.domain.server.prepared_access import PreparedAccess
 from maia.domain.server.service import DomainService
 from maia.domain.server.statement_stream import StatementStream, StreamSettings
 from maia.errors import MaiaError

@@ -14,11 +14,13 @@ A domain with none of these settings is a key server only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from msgspec import Meta, Struct, field
+import msgspec
+from msgspec import Meta, Struct
 
 from maia.config.settings import (
     Address,
@@ -31,7 +33,11 @@ from maia.config.settings import (
     Text,
     Whole,
 )
+from maia.credentials import Principal, SignedCertificate, VerifiedConstitution
 from maia.credentials.appointments import ParameterKind
+from maia.credentials.names import checked_label
+from maia.domain.access.settings import AccessSettings
+from maia.types import SignedDefinition
 
 _NEEDED: Final = {
     "sqlite": ("path", "query"),
@@ -122,44 +128,89 @@ class PushConfig(Struct, frozen=True):
 class AccessConfig(Struct, frozen=True, kw_only=True):
     """The settings of the service: words and paths, nothing opened yet."""
 
-    api_listen: Address = field(name="api.listen", default="127.0.0.1:7600")
+    api_listen: Address = msgspec.field(name="api.listen", default="127.0.0.1:7600")
     """Where the HTTP interface answers."""
-    api_skew_s: Positive = field(name="api.skew_s", default=60)
+    api_skew_s: Positive = msgspec.field(name="api.skew_s", default=60)
     """By how many seconds a caller's clock may differ."""
-    api_requests: Positive = field(name="api.requests", default=1200)
+    api_requests: Positive = msgspec.field(name="api.requests", default=1200)
     """Requests of one principal within twice the skew."""
-    api_public: Address | None = field(name="api.public", default=None)
+    api_public: Address | None = msgspec.field(name="api.public", default=None)
     """How others reach the interface; certificates then name it as the place to fetch statements from."""
-    database_url: DatabaseUrl | None = field(name="database.url", default=None)
+    database_url: DatabaseUrl | None = msgspec.field(name="database.url", default=None)
     """Where its state is kept: SQLite in the data folder, or `postgresql://…`, best in a variable."""
-    broker_addresses: Addresses = field(name="broker.addresses", default=())
+    broker_addresses: Addresses = msgspec.field(name="broker.addresses", default=())
     """Brokers that carry the domain's statements."""
-    broker_hear: tuple[PrincipalWord, ...] = field(name="broker.hear", default=())
+    broker_hear: tuple[PrincipalWord, ...] = msgspec.field(name="broker.hear", default=())
     """More issuers whose statements are subscribed to: keys or .pub files."""
-    broker_carry_s: Positive = field(name="broker.carry_s", default=10)
+    broker_carry_s: Positive = msgspec.field(name="broker.carry_s", default=10)
     """How many seconds a call waits for a broker to act on a statement."""
-    policy_file: Path | None = field(name="policy.file", default=None)
+    policy_file: Path | None = msgspec.field(name="policy.file", default=None)
     """The policy."""
     policy_parents: Annotated[
         dict[str, Path],
         Meta(description="a table of names and files, such as { home = 'home.policy' }"),
-    ] = field(name="policy.parents", default_factory=dict)
+    ] = msgspec.field(name="policy.parents", default_factory=dict)
     """Role sets that the policy imports, in the order in which each may import the ones before it."""
-    policy_types: Paths = field(name="policy.types", default=())
+    policy_types: Paths = msgspec.field(name="policy.types", default=())
     """Event types that the policy names: files, and folders of *.type."""
-    policy_held: Paths = field(name="policy.held", default=())
+    policy_held: Paths = msgspec.field(name="policy.held", default=())
     """Certificates that owners issued to the domain: files and folders."""
-    statements_period_s: Positive = field(name="statements.period_s", default=30)
+    statements_period_s: Positive = msgspec.field(name="statements.period_s", default=30)
     """For how many seconds a list of revocations holds."""
-    statements_lead_s: Whole = field(name="statements.lead_s", default=5)
+    statements_lead_s: Whole = msgspec.field(name="statements.lead_s", default=5)
     """How many seconds before its end the next list is signed."""
-    rights_seconds: Positive = field(name="rights.seconds", default=86_400)
+    rights_seconds: Positive = msgspec.field(name="rights.seconds", default=86_400)
     """The longest period of a right that the domain issues."""
-    identity_community: Text | None = field(name="identity.community", default=None)
+    identity_community: Text | None = msgspec.field(name="identity.community", default=None)
     """The community of interest of identity statements; without one none is issued."""
-    identity_lifetime_s: Positive = field(name="identity.lifetime_s", default=3_600)
+    identity_lifetime_s: Positive = msgspec.field(name="identity.lifetime_s", default=3_600)
     """For how many seconds an identity statement holds at most."""
-    identity_attested_s: Positive = field(name="identity.attested_s", default=900)
+    identity_attested_s: Positive = msgspec.field(name="identity.attested_s", default=900)
     """For how many seconds a verified boot of a router counts."""
     facts: tuple[FactConfig, ...] = ()
     push: tuple[PushConfig, ...] = ()
+
+
+# What does a domain's access control service need, once everything that its settings name was opened?
+#
+# Kept apart from the service itself, so that checking a configuration loads no server.
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOfFacts:
+    """A fact, the type of the events that state it, and which attributes are its arguments."""
+
+    name: str
+    definition: SignedDefinition
+    columns: tuple[str, ...]
+    kinds: tuple[ParameterKind, ...]
+    holds: str | None
+    stale_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAccess:
+    """Everything that the service needs, opened and checked."""
+
+    config: AccessConfig
+    hear: tuple[Principal, ...] = ()
+    held: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    types: tuple[SignedDefinition, ...] = field(default=(), repr=False)
+    streams: tuple[StreamOfFacts, ...] = field(default=(), repr=False)
+    pushes: tuple[tuple[Principal, Path], ...] = ()
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+
+    @property
+    def settings(self) -> AccessSettings:
+        """Return the settings of the service."""
+        config = self.config
+        return AccessSettings(
+            period_s=config.statements_period_s,
+            lead_s=config.statements_lead_s,
+            right_s=config.rights_seconds,
+            community=None if config.identity_community is None else checked_label(config.identity_community),
+            identity_s=config.identity_lifetime_s,
+            attested_s=config.identity_attested_s,
+            constitutions=self.constitutions,
+            locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
+        )

@@ -44,8 +44,7 @@ from maia.config.type_folder import in_order_of_making
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.credentials.names import checked_label
 from maia.domain import DomainLimits, DomainSettings
-from maia.domain.server.access_config import AccessConfig, FactConfig
-from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
+from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedAccess, StreamOfFacts
 from maia.events import Instant
 from maia.policy import BoundRule
 from maia.sealing.keys.key_ring import KeyTerms

@@ -8,7 +8,6 @@ the process is stopped.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
@@ -23,12 +22,11 @@ from maia.domain.server.config import PreparedDomain
 from maia.domain.storage.fenced_store import FencedStore
 from maia.events import Instant
 from maia.net.addresses import bind
-from maia.net.data_folder import one_of, own_folder
 from maia.net.expiry import ExpiryWatch
 from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
-from maia.net.signals import until_told_to_stop
+from maia.net.process import beside, one_of, own_folder, until_told_to_stop
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.net.stores import MemoryStore, Store
 from maia.net.telemetry import Telemetry
@@ -174,13 +172,8 @@ async def _warning(
         return [*prepared.credentials, *held]
 
     expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=prepared.config.expiry_days)
-    task = asyncio.create_task(expiry.run())
-    try:
+    async with beside(expiry.run()):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _answer_until_stopped(

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from maia.broker.publication.publisher_view import shaper_of
 from maia.client import RowsRefused
 from maia.client.api.publisher import Publisher
 from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, rows_per_frame
+from maia.credentials import ASSUMED_GOOD, Action, Principal, SignedCertificate, VerifiedConstitution
 from maia.errors import MaiaError
-from maia.events import Kind
+from maia.events import Column, Frame, Instant, Kind
 from maia.gateway.topic_table import Columns, Row
+from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
+from maia.types import VerifiedType
+from maia.types.definition import tree_root
 
 if TYPE_CHECKING:
     from maia.gateway.server.upstream import Upstream
@@ -154,3 +159,43 @@ class Lane:
             answered(answers)
         if not self._queue and not self._sent:
             self._empty.set()
+
+
+# Which of these events did the broker refuse, if it said only how many?
+#
+# Messages travel in frames, and a broker counts the rows of a frame that lie outside the publisher's right.
+# The gateway holds the same certificates and asks the same kernel which rows these are. The answer
+# explains, and permits nothing: where the numbers differ, there is none.
+
+
+def refused_rows(  # noqa: PLR0913, PLR0917 - what the broker knew
+    rows: int,
+    columns: Columns,
+    refused: int,
+    event_type: VerifiedType,
+    publisher: Principal,
+    certificates: Iterable[SignedCertificate],
+    constitutions: tuple[VerifiedConstitution, ...],
+    now: Instant,
+) -> frozenset[int] | None:
+    """Return which events were refused; None if that cannot be told from the number."""
+    if refused == rows:
+        return frozenset(range(rows))
+    request = Request(publisher, Action.PUBLISH, event_type.name, event_type)
+    nulls = (None,) * rows
+    frame = Frame(
+        rows,
+        {one.uid: Column(one.kind, tuple(columns.get(one.name, nulls))) for one in event_type.attributes},
+    )
+    try:
+        evidence = gather_evidence(
+            request, tuple(certificates), at=now, constitutions=constitutions, standing=ASSUMED_GOOD
+        )
+        decision = decide(request, evidence, NO_FACTS, now)
+        if isinstance(decision, Denial):
+            return None
+        shaped = shaper_of(decision.view, tree_root(event_type.name.name)).shape(frame)
+    except MaiaError:
+        return None
+    outside = frozenset(range(rows)) - frozenset(shaped.rows)
+    return outside if shaped.refused == refused else None

@@ -18,10 +18,8 @@ from maia.gateway.server.connections import accept_clients
 from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.upstream import Upstream
 from maia.net.addresses import bind
-from maia.net.data_folder import own_folder
-from maia.net.garbage_collection import watched
 from maia.net.observer import Records
-from maia.net.signals import until_told_to_stop
+from maia.net.process import own_folder, until_told_to_stop, watched
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
 from maia.net.telemetry import Telemetry
 from maia.net.tls import foreign_context

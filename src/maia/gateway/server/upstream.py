@@ -25,8 +25,7 @@ from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.gateway.mqtt.effects import Messages, Subscribed
-from maia.gateway.refused_rows import refused_rows
-from maia.gateway.server.lanes import Lane, OnAnswers
+from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition

@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from maia.events import INSTANT_MAX, Instant
 from maia.log.disk.files import Disk, disk_problem
-from maia.log.disk.journals import Cut, JournalFile, cut_off, read_journal
-from maia.log.disk.record_file import GrowingFile, write_whole
+from maia.log.disk.journals import Cut, GrowingFile, JournalFile, cut_off, read_journal, write_whole
 from maia.log.format.errors import LogDamaged
 from maia.log.format.journal import Kind, Opening, opening_bytes
 from maia.log.format.manifest import (

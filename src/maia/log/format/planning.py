@@ -16,8 +16,7 @@ from maia.events import INSTANT_MIN
 from maia.log.format.manifest import Manifest, Segment, in_order
 from maia.log.format.names import day_of
 from maia.log.format.records import LogRecord, type_id_of
-from maia.log.format.rows import Row, row_of
-from maia.log.format.segments import SEGMENT_COLUMNS_MAX
+from maia.log.format.segments import SEGMENT_COLUMNS_MAX, Row, row_of
 
 _MICROSECONDS: Final = 1_000_000
 _ROW_BYTES: Final = 256

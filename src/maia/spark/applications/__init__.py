@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any, Final
 
 from maia.spark.applications.application import Application, BadTerm, MissingColumn, StreamRun, start_stream
-from maia.spark.applications.billing import BILLING, ChargingTerms, congestion_charges
 from maia.spark.applications.environment import ENVIRONMENT, EnvironmentTerms, city_environment
+from maia.spark.applications.numberplates import (
+    BILLING,
+    STATISTICS,
+    TRACKING,
+    ChargingTerms,
+    StatisticsTerms,
+    TrackingTerms,
+    congestion_charges,
+    traffic_statistics,
+    vehicle_path,
+)
 from maia.spark.applications.prescription_audit import (
     PRESCRIPTION_AUDIT,
     PrescriptionTerms,
     prescription_audit,
 )
-from maia.spark.applications.statistics import STATISTICS, StatisticsTerms, traffic_statistics
 from maia.spark.applications.ticker import TICKER, TickerTerms, prices_per_minute
-from maia.spark.applications.tracking import TRACKING, TrackingTerms, vehicle_path
 
 __all__ = [
     "APPLICATIONS",

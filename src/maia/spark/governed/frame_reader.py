@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
-from maia.log.format.rows import BadRow, column_name
+from maia.log.format.segments import BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
 from maia.sealing.keys.blinding import Inside, read_envelope

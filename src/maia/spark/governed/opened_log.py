@@ -8,12 +8,14 @@ when the log is closed. A right that is revoked meanwhile ends the tables.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     NetworkName,
@@ -21,18 +23,25 @@ from maia.credentials import (
     SignedCertificate,
     SigningKey,
     VerifiedConstitution,
+    Witness,
 )
 from maia.errors import Unavailable
+from maia.events import Instant
+from maia.net.node_runner import NodeRunner
 from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.sealing.keys.history_client import HistoryAsker, ManagerUnreachable
+from maia.sealing.keys.key_ring import DEFAULT_TERMS
+from maia.sealing.member.member import KeyMember
+from maia.sealing.member.settings import Challenged, KeysRefused, MemberSettings
 from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity
 from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch
+from maia.spark.keys.content_keys import HeldKeys, KeySource, PastKeys, SeveralSources
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import VerifiedType
+from maia.validity.revalidation import AskingTesters, Revalidator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from maia.spark.keys.history_client import ReadingKeys
 
 
 _Result = TypeVar("_Result")
@@ -125,7 +134,7 @@ def _table(reader: LogReader, desk: JobDesk, watch: RightWatch) -> Table:
 
 def _reading_keys(reader: LogReader, who: Reader, watch: RightWatch) -> ReadingKeys:
     from maia.sealing.member.settings import MemberSettings
-    from maia.spark.keys.history_client import fetch_reading_keys
+    from maia.spark.governed.opened_log import fetch_reading_keys
 
     settings = MemberSettings(
         reader.network(), who.credentials, addresses=reader.keys_at, constitutions=who.constitutions
@@ -176,3 +185,132 @@ def _hinted(watch: RightWatch, hint: str, work: Callable[[], _Result]) -> _Resul
 def _signers(pool: Sequence[SignedCertificate]) -> Mapping[Principal, Sequence[SignedCertificate]]:
     subjects = {signed.certificate.subject for signed in pool}
     return {subject: pool for subject in subjects if isinstance(subject, Principal)}
+
+
+# How does a pipeline fetch the keys with which it reads a log, and who may have written it?
+#
+# The type says who its key manager is and where. The reader proves its key in
+# the handshake, shows its certificates, and gets what they opened at the time.
+# Keys of the present are for members of the type's groups, so the reader joins
+# them for a moment: then its leaving, and the end of its right, make new keys as
+# they do for every member.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingKeys:
+    """What opens a log for one reader, and the certificates of those whose frames may be in it."""
+
+    source: KeySource = field(repr=False)
+    signers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(repr=False)
+
+
+async def fetch_reading_keys(
+    key: SigningKey,
+    settings: MemberSettings,
+    versions: Sequence[VerifiedType],
+    *,
+    credentials: Sequence[SignedCertificate],
+    standing: Witness | None = None,
+    timeout_s: float = 60.0,
+) -> ReadingKeys:
+    """Ask the type's key manager for keys of the past and of this hour, and for who has published.
+
+    `standing` shows the manager that certificates still count which demand it.
+    """
+    present = await _present(key, settings, versions, standing=standing, timeout_s=timeout_s)
+    past = await _asked(
+        key, settings, versions, credentials=credentials, standing=standing, timeout_s=timeout_s
+    )
+    before = PastKeys(past.answer, past.terms or DEFAULT_TERMS)
+    return ReadingKeys(before if present is None else SeveralSources((present, before)), past.writers)
+
+
+async def _asked(  # noqa: PLR0913 - every one is named at the call
+    key: SigningKey,
+    settings: MemberSettings,
+    versions: Sequence[VerifiedType],
+    *,
+    credentials: Sequence[SignedCertificate],
+    since: Instant | None = None,
+    until: Instant | None = None,
+    standing: Witness | None = None,
+    timeout_s: float,
+) -> HistoryAsker:
+    asker = HistoryAsker(
+        key,
+        settings,
+        versions,
+        credentials=credentials,
+        random=os.urandom,
+        since=since,
+        until=until,
+        standing=standing,
+    )
+    done = asyncio.Event()
+
+    def look() -> None:
+        for challenged in asker.take_challenges():
+            revalidator.take(challenged)
+        if asker.is_done:
+            done.set()
+
+    runner = NodeRunner(asker, key, after_inputs=look)
+    revalidator = Revalidator(
+        AskingTesters(key),
+        lambda asked, answers, problem: runner.perform(asker.vouch(asked.id, answers, problem)),
+    )
+    async with runner.running():
+        try:
+            runner.perform(asker.start(system_now()))
+            await _waited(done, timeout_s)
+        finally:
+            await revalidator.stop()
+    if asker.problem is not None:
+        raise asker.problem
+    return asker
+
+
+async def _present(
+    key: SigningKey,
+    settings: MemberSettings,
+    versions: Sequence[VerifiedType],
+    *,
+    standing: Witness | None,
+    timeout_s: float,
+) -> HeldKeys | None:
+    """Return the keys of this hour; None if the reader has no right today."""
+    member = KeyMember(key, settings, random=os.urandom, standing=standing)
+    type_id, done, refused = versions[-1].type_id, asyncio.Event(), False
+
+    def look() -> None:
+        nonlocal refused
+        for notice in member.take_notices():
+            refused = refused or isinstance(notice, KeysRefused)
+            if isinstance(notice, Challenged):
+                revalidator.take(notice)
+        if refused or member.groups(type_id):
+            done.set()
+
+    runner = NodeRunner(member, key, after_inputs=look)
+    revalidator = Revalidator(
+        AskingTesters(key), lambda asked, answers, _problem: runner.perform(member.vouch(asked.id, answers))
+    )
+    async with runner.running():
+        try:
+            runner.perform(member.need(versions, system_now()))
+            await _waited(done, timeout_s)
+        finally:
+            await revalidator.stop()
+        ring = member.ring(type_id)
+        wanted = frozenset({None, *(uid for version in versions for uid in version.kinds)})
+        found = None if refused or ring is None else HeldKeys.of(ring, wanted)
+        runner.perform(member.leave())
+    return found
+
+
+async def _waited(done: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await done.wait()
+    except TimeoutError:
+        raise ManagerUnreachable(f"the key manager did not answer in {timeout_s:g} seconds") from None

@@ -37,7 +37,7 @@ from maia.log.format.errors import LogDamaged
 from maia.log.format.journal import TailKind
 from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, already_joined, manifest_number, segment_name
-from maia.log.format.rows import SEALED_COLUMN, column_name
+from maia.log.format.segments import SEALED_COLUMN, column_name
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.frame_reader import HEADER
 from maia.spark.governed.reader import FramesForgotten, NotThisStream

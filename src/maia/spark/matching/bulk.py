@@ -26,13 +26,15 @@ from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.syntax import Comparison, Operator, Predicate, attributes_of
 from maia.spark.matching.boxes import AskCandidates, AskEverything, Buckets, Shape
-from maia.spark.matching.rights import RightsClass, Subscription, rights_classes
 from maia.spark.matching.tables import (
     WORD,
     Conditions,
+    RightsClass,
+    Subscription,
     beyond,
     low,
     presence,
+    rights_classes,
     shown_words,
     table_of_members,
     tables,

@@ -20,9 +20,8 @@ from maia.credentials import (
 )
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.syntax import Comparison, Operator
-from maia.spark.closure.questions import difference, who_can
 from maia.spark.closure.reach import Reach
-from maia.spark.closure.tables import BadClosure, Closure, build, open_closure, update
+from maia.spark.closure.tables import BadClosure, Closure, build, difference, open_closure, update, who_can
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.chains import (
     ALICE,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maia.demo.lake import LakeResult
     from maia.demo.million import Comparison
     from maia.demo.numberplate import NumberplateStory
-    from maia.demo.screens.shared import Searched
+    from maia.demo.program import Searched
     from maia.events import Value
 
 NOBODY_MAY_SEE: Final = (("billing office", "location"), ("statistics office", "numberplate"))

@@ -1,1 +1,0 @@
-"""What the demonstration shows on a screen."""

@@ -1,0 +1,182 @@
+"""What does a process of ours do beside its work?
+
+It stops at SIGTERM or Ctrl-C, or with the process that started it; it ends what it started itself; it
+takes its data folder for itself alone; and it looks for garbage when that costs least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from maia.errors import MaiaError, Unavailable
+
+STOP_WITH_INPUT: Final = "MAIA_STOP_WITH_INPUT"
+"""Set by `maia up`, which holds the other end of its servers' standard input: it closes however that ends."""
+
+_READ_MAX: Final = 4096
+
+
+async def until_told_to_stop() -> None:
+    """Wait for SIGTERM or SIGINT; a second one finds its usual meaning again."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, stopped.set)
+
+    def read_input() -> None:
+        if not os.read(0, _READ_MAX):
+            stopped.set()
+
+    has_parent = STOP_WITH_INPUT in os.environ
+    if has_parent:
+        loop.add_reader(0, read_input)
+    try:
+        await stopped.wait()
+    finally:
+        if has_parent:
+            loop.remove_reader(0)
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def beside(*work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Run something while the body runs; it ends with the body."""
+    # Any: what a coroutine takes and returns is its own matter.
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def stop_process(process: asyncio.subprocess.Process, *, within_s: float) -> None:
+    """Ask a process to end, and end it if it does not."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+# When does a broker's process look for garbage that refers to itself?
+#
+# Left to itself, Python walks over everything that is alive again and again as
+# a broker fills: with 100,000 subscriptions each walk stops all traffic for a
+# second or two, and finds nothing, because subscriptions are freed as soon as
+# nothing refers to them. Only connections leave circles behind. So what has grown
+# old is set aside and not walked over any more, and a whole walk waits until
+# as many connections have ended as there are: at most half of the connections
+# in memory are dead ones, and the price of a walk is shared by as many ends
+# (docs/decisions/memory.md).
+
+
+YOUNG: Final = 10_000
+"""Objects that are made, less those that are freed, between two walks over the youngest: about 1 ms each."""
+YOUNG_WALKS: Final = 10
+NEVER: Final = 1_000_000
+"""Python does not begin a whole walk by itself."""
+ENDED_MIN: Final = 1000
+_LOOK_S: Final = 1.0
+
+
+class GarbageWatch:
+    """Sets aside what has grown old, and orders whole walks."""
+
+    __slots__ = ("_ended_before",)
+
+    def __init__(self) -> None:
+        """Set everything aside that the start of the process has made."""
+        self._ended_before = 0
+        gc.set_threshold(YOUNG, YOUNG_WALKS, NEVER)
+        # Modules are no garbage: a walk over them finds nothing, and takes longer than the rest of the start.
+        gc.freeze()
+        gc.collect()  # of nothing: Python counts anew from here
+
+    def look(self, *, connections: int, ended: int) -> None:
+        """Do what is due, given how many connections there are and how many have ended so far."""
+        if ended - self._ended_before >= max(ENDED_MIN, connections):
+            self._ended_before = ended
+            self._walk()
+        elif gc.get_count()[2]:  # enough has been made for the middle generation to be walked over
+            gc.collect(1)
+            gc.freeze()
+
+    def _walk(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+
+async def _watch(counts: Callable[[], tuple[int, int]]) -> None:
+    watch = GarbageWatch()
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        connections, ended = counts()
+        watch.look(connections=connections, ended=ended)
+
+
+@contextmanager
+def watched(counts: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """Watch over this process while the body runs; `counts` says how many connections are, and were."""
+    before, watching = gc.get_threshold(), asyncio.create_task(_watch(counts))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+# Does this process own its data folder, and which of its tasks' errors are reported?
+
+
+_LOCK: Final = "lock"
+
+
+class DataFolderInUse(Unavailable):
+    """Another process runs with this data folder."""
+
+    code = "UNAVAILABLE-DATA-FOLDER"
+
+
+@contextmanager
+def own_folder(data: Path) -> Iterator[None]:
+    """Take the data folder for this process alone; a lock that the kernel lets go when the process dies."""
+    import fcntl  # Windows has none, and a client needs none
+
+    descriptor = os.open(data / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataFolderInUse(f"another process runs with the data folder `{data}`") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def one_of(group: ExceptionGroup[Exception]) -> Exception:
+    """Return one of ours out of a task group's errors: the operator mends one thing at a time."""
+    for one in group.exceptions:
+        problem = one_of(one) if isinstance(one, ExceptionGroup) else one
+        if isinstance(problem, MaiaError | OSError):
+            return problem
+    return group
