@@ -33,7 +33,7 @@ from maia.wire.messages import Column, Recorded, Sealed, SealedColumn, Unblinded
 # columns alone give back exactly the bytes that were on the wire, whatever
 # fields later versions of the messages have. A message that cannot be laid out
 # so (two columns of one uid, say) is whole in `header`, and has no level. A sealed
-single event is whole in `header` as well.
+# single event is whole in `header` as well.
 
 
 SEALED_COLUMN: Final = "sealed"
