@@ -34,8 +34,7 @@ end
 @pytest.fixture
 def desk_top(tmp_path, monkeypatch, spark):
     """A log of a hundred sightings, two certificates, and a Spark session that is running already."""
-    for module in ("closure", "what_if"):
-        monkeypatch.setattr(f"maia.cli.pipeline.{module}.spark_for", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr("maia.cli.pipeline.closure.spark_for", lambda *_, **__: nullcontext(spark))
     log = Recorded(tmp_path / "events")
     log.publish(sightings(100))
     log.write()
