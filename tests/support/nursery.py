@@ -216,7 +216,7 @@ os._exit(status)
 def maia_command() -> Path:
     """Return a program that is used as `maia` is, and named so; it goes with the nursery."""
     first = (
-        # Its page kills it with SIGKILL and goes on at once: of a copy, only the program in front is gone by then.
+        # Its page kills it and goes on at once: of a copy, only the program in front is gone by then.
         "if sys.argv[1:3] == ['postgres', 'run']:\n"
         "    os.execv(sys.executable, [sys.executable, '-m', 'maia.cli', *sys.argv[1:]])\n"
         f"path = sys.argv[1:2] == ['pipeline'] and os.environ.get({SPARK_COMMANDS_AT!r}) or path"
