@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.bounded_map import BoundedMap
-from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authorisation import Basis
 from maia.broker.sessions.links import Link, Subscription
 from maia.credentials import Principal
 from maia.events import AttributeUid, Instant
@@ -51,7 +51,7 @@ class Disclosures:
     """Whether deliveries of types are recorded whose owner does not demand it."""
     _written: int = _FILE_BYTES
     """How many bytes, since the numbers began."""
-    _grounds: BoundedMap[tuple[LinkId, int], tuple[Authorisation, int]] = field(
+    _grounds: BoundedMap[tuple[LinkId, int], tuple[Basis, bytes, int]] = field(
         default_factory=lambda: BoundedMap(_NUMBERS_MAX), repr=False
     )
     _audiences: BoundedMap[tuple[int, ...], int] = field(
@@ -65,7 +65,7 @@ class Disclosures:
     """What goes on record with this turn."""
     _begins: bool = False
     """Whether numbers begin anew with it."""
-    _single: BoundedMap[tuple[LinkId, int], tuple[Authorisation, int]] = field(
+    _single: BoundedMap[tuple[LinkId, int], tuple[Basis, bytes, int]] = field(
         default_factory=lambda: BoundedMap(_NUMBERS_MAX), repr=False
     )
     """The audience of one reference alone, and its right: most deliveries have one recipient."""
@@ -116,10 +116,11 @@ class Disclosures:
             )
         else:
             entry, single = links[link].subscriptions[refs[0]], self._single.get((link, refs[0]))
-            if single is None or single[0] is not entry.right:
-                single = entry.right, self._audience((self._ground(entry, records),), records)
+            if single is None or single[0] is not entry.basis or single[1] != entry.view_class:
+                number = self._audience((self._ground(entry, records),), records)
+                single = entry.basis, entry.view_class, number
                 self._single.put((link, refs[0]), single)
-            audience = single[1]
+            audience = single[2]
         if source is not None:
             records.append(source)
         at = +now
@@ -138,15 +139,15 @@ class Disclosures:
         return Begin(FORMAT, self.principal.key, self.run, int(now))
 
     def _ground(self, entry: Subscription, records: list[LedgerRecord]) -> int:
-        right, member = entry.right, (entry.link, entry.ref)
+        member = entry.link, entry.ref
         known = self._grounds.get(member)
-        if known is not None and known[0] is right:
-            return known[1]
-        number = self._next()
+        if known is not None and known[0] is entry.basis and known[1] == entry.view_class:
+            return known[2]
+        right, number = entry.right, self._next()
         event_type, used = right.event_type, tuple(one.id for one in right.used)
         recipient = right.principal.key
         records.append(Ground(number, recipient, event_type.type_id, event_type.id, entry.view_class, used))
-        self._grounds.put(member, (right, number))
+        self._grounds.put(member, (entry.basis, entry.view_class, number))
         return number
 
     def _audience(self, grounds: tuple[int, ...], records: list[LedgerRecord]) -> int:

@@ -47,10 +47,11 @@ def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
     if entry.lease_ends <= now:
         return end_entry(state, link, entry, now, LeaseEnded("it was not renewed within its lease"))
     try:
-        right = state.authoriser.still(entry.right, now)
+        held = entry.right
+        right = state.authoriser.still(held, now)
     except PolicyRefusal as problem:
-        return _ended(state, link, entry, why_lost(state, entry, entry.right.pool, problem, now), now)
-    if right is not entry.right:
+        return _ended(state, link, entry, why_lost(state, entry, held.pool, problem, now), now)
+    if right is not held:
         if (unfit := _unfit(entry, right)) is not None:
             return _ended(state, link, entry, unfit, now)
         placed = _place_again(state, link, entry, right, now)
