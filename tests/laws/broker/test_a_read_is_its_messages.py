@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from maia.broker import Broker
 from maia.broker.refusals import SignerNotEntitled
 from maia.broker.settings import LedgerSettings
+from maia.broker.subscriptions.recheck import recheck_entry
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
+from maia.ledger.records import Disclosed, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing.frames import proof
 from maia.sealing.frames.content import whole_plaintexts
@@ -424,3 +426,24 @@ def test_events_of_one_read_whose_signer_may_not_publish_are_delivered_to_nobody
     assert found[0] == found[1]
     assert not [one for one in found[1] if type(one) is Send]
     assert Count("maia_frames_refused_total", labels={"code": SignerNotEntitled.code}) in found[1]
+
+
+def test_the_right_behind_deliveries_is_on_record_once() -> None:
+    world = World("on record", [(True, ALWAYS)])
+    for left in (
+        one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])] * 3)),
+        in_one_read(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])] * 3)),
+    ):
+        records = [
+            one for effect in left if isinstance(effect, Disclose) for one in records_from_bytes(effect.data)
+        ]
+        assert [type(one) for one in records] == [Disclosed] * 3
+
+
+def test_a_right_that_still_holds_is_not_registered_again() -> None:
+    world = World("plain", [(True, ALWAYS)])
+    state = world.broker(NEAR)._state
+    link = state.links[world.reader.link]
+    (entry,) = link.subscriptions.values()
+    recheck_entry(state, link, entry, NOW)
+    assert list(link.subscriptions.values()) == [entry]
