@@ -58,9 +58,7 @@ def cases(quick: bool) -> Iterator[Case]:
     with_right = bytes_per_subscription(subscriptions, own_rights=True)
     yield Figure("kilobytes a subscription with a capability of its own", [with_right / KILOBYTE], at_most(2))
     announced = bytes_per_subscription(subscriptions // 2, has_neighbour=True)
-    yield Figure(
-        "kilobytes a subscription at a broker with a neighbour", [announced / KILOBYTE], at_most(1)
-    )
+    yield Figure("kilobytes a subscription at a broker with a neighbour", [announced / KILOBYTE], at_most(1))
     yield from _connections(new_world(), connections)
 
 
