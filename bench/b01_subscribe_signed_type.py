@@ -15,12 +15,11 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials.authority import MANAGE_ACTIONS, Action, Authority, NetworkPattern, TypePattern
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
 from maia.credentials.chains.chain import VerificationCache
 from maia.credentials.encoding.certificates import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.names import NetworkName, TypeName, exact_name
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
 from maia.predicates.syntax import AllOf, Comparison, Operator

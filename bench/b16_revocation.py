@@ -64,7 +64,7 @@ from maia.credentials import (
 from maia.events import frame_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
-from maia.types.validity_stream import STATEMENT
+from maia.types.verified import STATEMENT
 from maia.wire.codec import decode
 from maia.wire.columns import frame_label, frame_to_columns
 from maia.wire.messages import (

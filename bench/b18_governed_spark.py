@@ -27,8 +27,7 @@ from live_network import ATTRIBUTES, KINDS
 from maia.credentials import Action
 from maia.policy import Request, View
 from maia.predicates import Predicate, parse_predicate
-from maia.spark.governed.periods import slices_of
-from maia.spark.governed.reader import Reader
+from maia.spark.governed.reader import Reader, slices_of
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel

@@ -39,7 +39,7 @@ from maia.predicates import ALWAYS
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import job_desk
 from maia.types import SealingLevel, definition_to_bytes, validity_definition, validity_type_name
-from maia.types.validity_stream import STATEMENT
+from maia.types.verified import STATEMENT
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import LinkOpened
@@ -126,7 +126,7 @@ def walks(*, spark: bool) -> Iterator[Walk]:
     yield _revoke_at_the_domain()
     yield _publish("sealed publish", SealingLevel.ATTRIBUTE)
     if spark:
-        yield _governed_table()
+        yield from _governed_tables()
 
 
 def _publish(name: str, level: SealingLevel | None) -> Walk:
@@ -228,20 +228,23 @@ def _revoke_at_the_domain() -> Walk:
     return walk
 
 
-def _governed_table() -> Walk:
-    """Follow the making of a governed table on the driver, up to its plan."""
+def _governed_tables() -> Iterator[Walk]:
+    """Follow the making of governed tables on the driver, up to their plans: a plain type, a sealed one."""
     with (
         tempfile.TemporaryDirectory() as folder,
         job_desk() as desk,
         bench_session("walks", quick=True) as spark,
     ):
-        log = record(Path(folder), rows=20, frame_rows=10, level=SealingLevel.ATTRIBUTE)
-        known = log.known(desk)
-        governed(spark, **known)
-        with Walk("governed table") as walk:
-            table = governed(spark, **known)
-        assert table.columns
-    return walk
+        for name, level in (("governed table", None), ("governed table, sealed", SealingLevel.ATTRIBUTE)):
+            log = record(Path(folder) / name, rows=20, frame_rows=10, level=level)
+            known = log.known(desk)
+            if level is None:
+                del known["keys"]
+            governed(spark, **known)
+            with Walk(name) as walk:
+                table = governed(spark, **known)
+            assert table.columns
+            yield walk
 
 
 AIMS = {
@@ -252,6 +255,7 @@ AIMS = {
     "revoke, at the domain": 27,
     "sealed publish": 35,
     "governed table": 15,
+    "governed table, sealed": 15,
 }
 """Files that a walk may pass for a reader to follow it with one page beside the editor."""
 

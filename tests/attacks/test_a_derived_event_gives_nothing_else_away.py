@@ -20,7 +20,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.encoding.errors import BadAuthority
+from maia.credentials.encoding.authority import BadAuthority
 from maia.events import Instant
 from maia.expressions import parse_rule
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, shape

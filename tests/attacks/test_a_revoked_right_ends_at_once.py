@@ -21,7 +21,7 @@ from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
-from maia.types.validity_stream import STATEMENT, statement_to_event
+from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show
 from support.broker import SECOND, Client, Net, shown, sighting
 from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, positions

@@ -22,7 +22,7 @@ from maia.credentials import (
     issue,
 )
 from maia.credentials.certificate import NotTheTransformer
-from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.keys import BadCertificate
 from maia.events import Instant
 from maia.expressions import NO_KEYS, TransformationKeys, parse_rule
 from maia.keystore.key_files import BadKeyFile, ExposedKeyFile

@@ -30,7 +30,7 @@ from maia.credentials import (
     principal_from_bytes,
     principal_from_text,
 )
-from maia.credentials.encoding.authority import owner_from_expression
+from maia.credentials.keys import owner_from_expression
 from maia.errors import MaiaError
 from support.certificates import KEYS, VERSION
 

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from maia.credentials.authority import ALL_ACTIONS, Action, AnyResource, Authority
+from maia.credentials.certificate import UNBOUNDED, Validity
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import FIRST_VERSION, NetworkName, TopicName, TypeName, parse_name_pattern
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
 from maia.policy import (

@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.events import AttributeUid
-from maia.predicates.constraints import NotAConstraintFilter
 from maia.predicates.relations import (
     advertisement_covers_advertisement,
     advertisement_covers_notification,
@@ -18,7 +17,18 @@ from maia.predicates.relations import (
     filter_strictly_covers_filter,
     filter_strictly_covers_notification,
 )
-from maia.predicates.syntax import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Not, Operator, Predicate
+from maia.predicates.syntax import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Not,
+    NotAConstraintFilter,
+    Operator,
+    Predicate,
+)
 from reference import miklos
 from support.constraint_filters import FEW, UIDS, VALUES, constraint_lists, filter_of
 from support.screening import screened

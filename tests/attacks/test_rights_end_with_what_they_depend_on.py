@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import ValidityState
-from maia.credentials.chains.errors import BrokenChain
+from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.validity.statements import CertificateRevoked, StatementOld
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Revoked

@@ -7,10 +7,17 @@ import pytest
 from maia.canonical import write_canonical
 from maia.credentials.authority import Action
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.errors import UnknownQuorum
+from maia.credentials.chains.reduction import UnknownQuorum
 from maia.credentials.encoding.certificates import certificate_from_bytes, certificate_to_bytes
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.keys import BadKey, BadSignature, QuorumId, SignedKind, SigningKey, verify_signature
+from maia.credentials.keys import (
+    BadCertificate,
+    BadKey,
+    BadSignature,
+    QuorumId,
+    SignedKind,
+    SigningKey,
+    verify_signature,
+)
 from maia.errors import MaiaError
 from maia.events import ATTRIBUTES_MAX, Kind
 from maia.types import (

@@ -24,7 +24,7 @@ from maia.policy import PolicyRefusal
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
-from maia.views.schema import spark_type
+from maia.views.plan import spark_type
 from maia.wire.columns import frame_label, stream_label
 from support.agreement import RandomReader, Seen, World
 from support.agreement_summaries import SummarisingWorld

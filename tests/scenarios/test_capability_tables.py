@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.validity.period import Validity
+from maia.credentials.certificate import Validity
 from maia.policy import Audience, see, shape
 from support.policy import (
     BILLING,

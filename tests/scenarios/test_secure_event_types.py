@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 
 from maia.credentials.authority import Action
+from maia.credentials.certificate import UNBOUNDED
 from maia.credentials.keys import BadSignature
 from maia.credentials.names import TypeName
-from maia.credentials.validity.period import UNBOUNDED
 from maia.events import Instant, Kind
 from maia.types import (
     Added,

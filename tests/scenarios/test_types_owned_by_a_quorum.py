@@ -5,7 +5,6 @@ import hashlib
 import pytest
 
 from maia.credentials.authority import Action, NetworkPattern
-from maia.credentials.chains.errors import UnknownQuorum
 from maia.credentials.chains.quorum import (
     QuorumEvidence,
     VerifiedConstitution,
@@ -14,6 +13,7 @@ from maia.credentials.chains.quorum import (
     sign_change,
     verify_constitution,
 )
+from maia.credentials.chains.reduction import UnknownQuorum
 from maia.credentials.keys import QuorumId, Threshold
 from maia.credentials.names import NetworkName, parse_name_pattern
 from maia.types import NotAManager, VerifiedTypeCache, sign_definition, type_id, verify_definition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.events import Instant
 from maia.testing.simulation import Chaos, Trouble, Troublemaker
-from maia.types.validity_stream import statement_to_event
+from maia.types.verified import statement_to_event
 from support.seeds import with_seeds
 from support.simulated_city import SECOND
 from support.vouched_city import PERIOD_S, VouchedCity

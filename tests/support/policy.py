@@ -20,12 +20,17 @@ from maia.credentials.authority import (
     TypePattern,
     actions_from_words,
 )
-from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
+from maia.credentials.certificate import (
+    UNBOUNDED,
+    AuthorisationCertificate,
+    NameCertificate,
+    SignedCertificate,
+    Validity,
+)
 from maia.credentials.chains.chain import VerifiedChain, verify_chain
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import LocalName, Owner, Principal, SigningKey, Subject
 from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName, parse_name_pattern
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Vocabulary
 from maia.policy import NO_FACTS, BoundRule, Decision, Denial, Evidence, Facts, Permit, Request, decide
 from maia.predicates.language.parser import parse_predicate

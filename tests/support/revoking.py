@@ -31,7 +31,7 @@ from maia.demo.numberplate import NumberplateStory
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
-from maia.types.validity_stream import STATEMENT, statement_to_event
+from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import Published
 from support.broker import SECOND, Client, Net
 

@@ -21,11 +21,10 @@ from maia.credentials.authority import (
     ResourcePattern,
     TypePattern,
 )
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import Owner, SigningKey, Subject
 from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, parse_name_pattern
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.types import Sealing, SignedDefinition, TypeDefinition
 

@@ -19,7 +19,7 @@ from maia.events import Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
 from maia.testing.simulation import BEGINNING
 from maia.types import validity_definition
-from maia.types.validity_stream import statement_to_event
+from maia.types.verified import statement_to_event
 from support.revoking import Statements
 from support.simulated_city import SECOND, City, Office, Violation
 

@@ -22,7 +22,7 @@ from maia.credentials import (
     VerificationCache,
 )
 from maia.credentials.authority import EVENT_ACTIONS, covers_request
-from maia.credentials.chains.errors import BrokenChain
+from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.validity.statements import CertificateRevoked
 from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant

@@ -41,10 +41,16 @@ from maia.credentials.authority import (
     intersect,
 )
 from maia.credentials.certificate import (
+    UNBOUNDED,
     AuthorisationCertificate,
     Certificate,
     NameCertificate,
+    OnlineTest,
     SignedCertificate,
+    TestKind,
+    Validity,
+    signed_kind,
+    steady_period,
 )
 from maia.credentials.chains.chain import (
     VerificationCache,
@@ -54,36 +60,15 @@ from maia.credentials.chains.chain import (
     verify_chain,
 )
 from maia.credentials.chains.discovery import LeftOut, find_chain, find_chains
-from maia.credentials.chains.errors import (
-    BadQuorum,
-    BadThreshold,
-    BrokenChain,
-    BrokenSuccession,
-    Budget,
-    CertificateExpired,
-    CertificateNotYetValid,
-    ChainGap,
-    ChainTooLong,
-    DuplicateCertificate,
-    LoopNotClosed,
-    NameUnresolved,
-    NoChain,
-    NotDelegable,
-    NothingInCommon,
-    NotOwnedByRoot,
-    QuorumNotReached,
-    SearchTooLarge,
-    StaleConstitution,
-    SuperfluousCertificate,
-    UnknownQuorum,
-    ValiditiesDisjoint,
-    WrongRoot,
-)
 from maia.credentials.chains.flows import FlowLimits
 from maia.credentials.chains.quorum import (
+    BadQuorum,
+    BadThreshold,
+    BrokenSuccession,
     QuorumChange,
     QuorumEvidence,
     SignedChange,
+    StaleConstitution,
     VerifiedConstitution,
     cosign,
     evidence_from_bytes,
@@ -96,13 +81,37 @@ from maia.credentials.chains.quorum import (
     sign_change,
     verify_constitution,
 )
-from maia.credentials.chains.reduction import FiveTuple, reduce_chain, reduced
+from maia.credentials.chains.reduction import (
+    BrokenChain,
+    Budget,
+    CertificateExpired,
+    CertificateNotYetValid,
+    ChainGap,
+    ChainTooLong,
+    DuplicateCertificate,
+    FiveTuple,
+    LoopNotClosed,
+    NameUnresolved,
+    NoChain,
+    NotDelegable,
+    NothingInCommon,
+    NotOwnedByRoot,
+    QuorumNotReached,
+    SearchTooLarge,
+    SuperfluousCertificate,
+    UnknownQuorum,
+    ValiditiesDisjoint,
+    WrongRoot,
+    reduce_chain,
+    reduced,
+)
 from maia.credentials.chains.root_handover import (
     is_for_good,
     is_root_handover,
     reasons_against_handover,
     root_handover_certificate,
 )
+from maia.credentials.encoding.authority import BadAuthority
 from maia.credentials.encoding.certificates import (
     NotTheIssuer,
     authority_from_expression,
@@ -114,10 +123,10 @@ from maia.credentials.encoding.certificates import (
     certificate_to_expression,
     certificate_to_text,
     issue,
-    signed_kind,
 )
-from maia.credentials.encoding.errors import BadAuthority, BadCertificate, BadValidity
+from maia.credentials.encoding.validity import BadValidity
 from maia.credentials.keys import (
+    BadCertificate,
     BadKey,
     BadSignature,
     LocalName,
@@ -156,7 +165,6 @@ from maia.credentials.validity.one_time import (
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.validity.period import UNBOUNDED, OnlineTest, TestKind, Validity, steady_period
 from maia.credentials.validity.statements import (
     STATEMENT_BYTES_MAX,
     AnswerNotAsked,

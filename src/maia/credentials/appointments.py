@@ -26,19 +26,23 @@ from hashlib import sha256
 from typing import Final, TypeAlias, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
-from maia.credentials.encoding.authority import (
-    principal_from_expression,
-    principal_to_expression,
-    text_from_atom,
-)
+from maia.credentials.certificate import Validity
 from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
-from maia.credentials.keys import Principal, SignedKind, SigningKey, principal_from_text, verify_signature
-from maia.credentials.names import checked_label
+from maia.credentials.keys import (
+    BadCertificate,
+    Principal,
+    SignedKind,
+    SigningKey,
+    document_from_expression,
+    document_to_bytes,
+    principal_from_expression,
+    principal_from_text,
+    principal_to_expression,
+    verify_signature,
+)
+from maia.credentials.names import checked_label, text_from_atom
 from maia.credentials.proof import Proof
-from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential
 from maia.events import BadValue, Instant, Kind, PresentValue, checked_value, kind_of
 from maia.predicates.encoding import literal_from_bytes, literal_to_bytes

@@ -29,24 +29,22 @@ from typing import Final, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.appointments import Argument, argument_from_expression, argument_to_expression
-from maia.credentials.encoding.authority import (
-    principal_from_expression,
-    principal_to_expression,
-    text_from_atom,
-)
 from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.validity import instant_from_bytes, instant_to_bytes
 from maia.credentials.keys import (
     KEY_BYTES,
+    BadCertificate,
     Principal,
     SignedKind,
     SigningKey,
+    document_from_expression,
+    document_to_bytes,
     principal_from_bytes,
+    principal_from_expression,
+    principal_to_expression,
     verify_signature,
 )
-from maia.credentials.names import checked_label
+from maia.credentials.names import checked_label, text_from_atom
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant, PresentValue, attribute_uid

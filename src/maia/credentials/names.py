@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from maia.credentials.keys import Owner
+from maia.canonical import SExpression
+from maia.credentials.keys import BadCertificate, Owner
 from maia.errors import BadInput
 
 NAME_MAX: Final = 200
@@ -322,3 +323,13 @@ def _checked_fragment(fragment: str, whole: str) -> str:
     if _NEVER.search(fragment):
         raise BadPattern(f"`{_shown(whole)}` is not a name pattern: no name has an empty segment")
     return fragment
+
+
+TEXT_MAX: Final = 1024
+
+
+def text_from_atom(expression: SExpression, length_max: int = TEXT_MAX) -> str:
+    """Return a string as ASCII text; every text in a certificate but its comment is ASCII."""
+    if not isinstance(expression, bytes) or not expression.isascii() or len(expression) > length_max:
+        raise BadCertificate(f"plain ASCII text of at most {length_max} characters was expected")
+    return expression.decode("ascii")

@@ -52,8 +52,7 @@ from maia.config.settings import (
     read_tables,
 )
 from maia.credentials.appointments import ParameterKind
-from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
-from maia.credentials.keys import Principal
+from maia.credentials.keys import Principal, principal_from_expression, principal_to_expression
 from maia.errors import BadInput, MaiaError
 from maia.events import Kind, PresentValue, Value, checked_value
 from maia.expressions.meaning import NO_KEYS, SECRET_BYTES, Lookup, LookupTable, TransformationKeys

@@ -14,9 +14,9 @@ from itertools import islice, product
 from typing import Final
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation
-from maia.credentials.chains.errors import BrokenChain, CertificateExpired, CertificateNotYetValid
+from maia.credentials.certificate import Validity
+from maia.credentials.chains.reduction import BrokenChain, CertificateExpired, CertificateNotYetValid
 from maia.credentials.names import ResourceName
-from maia.credentials.validity.period import Validity
 from maia.credentials.validity.statements import (
     CertificateNotRevalidated,
     CertificateRevoked,
@@ -78,13 +78,12 @@ from maia.policy.view import (
     is_for_one,
     is_summarised,
     kinds_shown,
-    parts_of,
     window_size,
 )
 from maia.predicates.covering.covers import union
 from maia.predicates.language.parser import format_predicate
 from maia.predicates.language.writer import format_literal
-from maia.predicates.syntax import ALWAYS, NODES_MAX, Predicate, PredicateTooLarge, attributes_of
+from maia.predicates.syntax import ALWAYS, NODES_MAX, Predicate, PredicateTooLarge, attributes_of, size_of
 from maia.types.definition import TOPIC, tree_root
 
 # How is a decision explained, and how long does it hold?
@@ -379,7 +378,7 @@ def with_room(request: Request, openings: Sequence[Opening]) -> tuple[Opening, .
     """Return the first openings, as many as make a View that every executor compiles; one at least."""
     if _is_compiled(subscriber_view(request, openings)):
         return tuple(openings)
-    left = NODES_MAX - parts_of(request.filter)
+    left = NODES_MAX - size_of(request.filter)
     counted = 0
     for opening in openings[:WINDOWS_MAX]:
         left -= window_size(opening.window)
@@ -452,7 +451,7 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
 
 
 def _is_compiled(view: View) -> bool:
-    size = parts_of(view.interest) + sum(window_size(window) for window in view.windows)
+    size = size_of(view.interest) + sum(window_size(window) for window in view.windows)
     return len(view.windows) <= WINDOWS_MAX and size <= NODES_MAX
 
 

@@ -28,10 +28,9 @@ from maia.credentials.authority import (
     TopicPattern,
     TypePattern,
 )
-from maia.credentials.encoding.authority import owner_to_expression
-from maia.credentials.keys import Principal
+from maia.credentials.certificate import Validity
+from maia.credentials.keys import Principal, owner_to_expression
 from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
-from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, Refusal
 from maia.events import AttributeUid, Instant
 from maia.policy.view import View

@@ -26,15 +26,15 @@ from maia.credentials.authority import Action, AnyResource, Authority, ResourceP
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import LeftOut, find_chains
-from maia.credentials.chains.errors import (
+from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits
+from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.chains.reduction import (
     Budget,
     CertificateExpired,
     CertificateNotYetValid,
     NoChain,
     SearchTooLarge,
 )
-from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits
-from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import Principal
 from maia.credentials.names import ResourceName
 from maia.credentials.validity.one_time import Revalidated
@@ -42,14 +42,13 @@ from maia.credentials.validity.validity_state import Once, Tester, ValidityState
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid, Instant, Kinds
 from maia.policy.decision import Reason, Request, TooMuchToSearch, request_digest, resources_needed
-from maia.predicates.constraints import NotAConstraintFilter, constraints_of
 from maia.predicates.covering.covers import covers
 from maia.predicates.relations import (
     advertisement_covers_advertisement,
     advertisement_strictly_covers_advertisement,
     filter_strictly_covers_filter,
 )
-from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate
+from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, NotAConstraintFilter, Predicate, constraints_of
 
 Holder: TypeAlias = Principal | bytes
 """The holder of a bound: a principal, or every chain with the certificate of this id."""
@@ -256,11 +255,13 @@ class _Tested:
         at: Instant,
         once: frozenset[Once],
     ) -> None:
-        problem_with = (_NOTHING_HEARD if standing is None else standing).problem_with
         self.pool = pool
         self.problems: dict[bytes, BrokenCredential] = {}
-        for signed in pool:
-            problem = problem_with(signed, at, once=once)
+        asked = pool
+        if standing is None:  # no list is known: only a certificate that demands a test can have a problem
+            standing, asked = _NOTHING_HEARD, [one for one in pool if one.certificate.validity.tests]
+        for signed in asked:
+            problem = standing.problem_with(signed, at, once=once)
             if problem is not None:
                 self.problems[signed.id] = problem
         self.good = [one for one in pool if one.id not in self.problems] if self.problems else pool

@@ -20,8 +20,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
+from maia.credentials.certificate import UNBOUNDED, Validity
 from maia.credentials.keys import Principal
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import (
     INSTANT_MAX,
     INSTANT_MIN,

@@ -23,10 +23,9 @@ from maia.credentials.authority import (
     Authority,
     covers_request,
 )
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import ResourceName
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import AttributeUid, Instant, Kind
 from maia.policy.decision import (
     ActionNotGranted,
@@ -50,10 +49,9 @@ from maia.policy.decision import (
 )
 from maia.policy.evidence import Bound, BoundRule, Evidence, passes_for_notifications, permits, screens
 from maia.policy.facts import Facts
-from maia.policy.restrictions import conjuncts, mistyped
 from maia.policy.view import Window, converts_to, kinds_shown, shows
 from maia.predicates.language.parser import format_predicate
-from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of, conjuncts, mistyped
 from maia.types import VerifiedType, is_validity_stream
 
 

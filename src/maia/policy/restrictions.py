@@ -8,7 +8,7 @@ builds a View for publishing; `shape` asks which part of a test has failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,9 +37,10 @@ from maia.predicates.syntax import (
     PredicateTooLarge,
     TextMatch,
     TextTest,
-    atoms,
     attributes_of,
     checked_size,
+    conjuncts,
+    mistyped,
 )
 
 
@@ -49,19 +50,6 @@ class Unmeetable:
 
     attribute: AttributeUid | None
     why: str
-
-
-def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
-    """Yield the parts that must all hold, from left to right. Iterative, so depth cannot hurt it."""
-    pending = [predicate]
-    while pending:
-        match pending.pop():
-            case AllOf(parts):
-                pending.extend(reversed(parts))
-            case AnyOf((only,)):
-                pending.append(only)
-            case part:
-                yield part
 
 
 def forced_values(restriction: Predicate) -> dict[AttributeUid, PresentValue]:
@@ -127,18 +115,6 @@ def _outcomes(predicate: Predicate, of_atom: Callable[[Atom], frozenset[bool]]) 
             return frozenset(answer for answer, is_possible in possible if is_possible)
         case _:
             return of_atom(predicate)
-
-
-def mistyped(predicate: Predicate, kinds: Kinds) -> AttributeUid | None:
-    """Return a declared attribute that `predicate` compares with another kind of value, if any."""
-    for atom in atoms(predicate):
-        declared = kinds.get(atom.uid)
-        if declared is None or isinstance(atom, Exists):
-            continue
-        spoken = Kind.STRING if isinstance(atom, TextMatch) else atom.kind
-        if spoken is not declared:
-            return atom.uid
-    return None
 
 
 def _pinned(part: Predicate) -> tuple[AttributeUid, PresentValue] | None:

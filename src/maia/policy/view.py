@@ -27,9 +27,8 @@ from maia.expressions.summaries import (
     summary_size,
 )
 from maia.expressions.syntax import Scope, assigned_kinds, reads_of, rules_size
-from maia.policy.restrictions import conjuncts
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Membership, Not, Predicate, attributes_of
+from maia.predicates.syntax import ALWAYS, Predicate, attributes_of, conjuncts, size_of
 
 WINDOWS_MAX: Final = 256
 """Windows of a View that the executors compile; its predicates have NODES_MAX parts together."""
@@ -158,9 +157,9 @@ def asks_of(window: Window) -> frozenset[AttributeUid]:
 
 def window_size(window: Window) -> int:
     """Return how many parts a window's predicates and expressions have."""
-    return parts_of(window.admits) + sum(
+    return size_of(window.admits) + sum(
         rules_size(step.rules)
-        + parts_of(step.restriction)
+        + size_of(step.restriction)
         + (0 if step.summary is None else summary_size(step.summary))
         for step in window.transformations
     )
@@ -174,24 +173,6 @@ def is_for_one(window: Window) -> bool:
 def is_among(uid: AttributeUid, attributes: AttributeSet) -> bool:
     """Say whether a set of attributes has one."""
     return attributes is ALL_ATTRIBUTES or uid in attributes
-
-
-def parts_of(predicate: Predicate) -> int:
-    """Return how many parts a predicate has, each literal of a list counted."""
-    count = 0
-    pending = [predicate]
-    while pending:
-        count += 1
-        match pending.pop():
-            case Not(inner):
-                pending.append(inner)
-            case AllOf(parts) | AnyOf(parts):
-                pending.extend(parts)
-            case Membership(_, literals):
-                count += len(literals)
-            case _:
-                pass
-    return count
 
 
 def see(

@@ -29,7 +29,7 @@ from maia.errors import BadInput
 from maia.events import Attribute, Kind
 from maia.postgres.config import PreparedConnector, Release, Store, TableName
 from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection
-from maia.views.schema import POSTGRES_TYPES
+from maia.views.plan import POSTGRES_TYPES
 
 FORMAT: Final = 1
 _EVENT_BYTES_MAX: Final = 2 << 20

@@ -20,7 +20,7 @@ from psycopg.pq import Format
 
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, Kind
-from maia.views.schema import POSTGRES_TYPES
+from maia.views.plan import POSTGRES_TYPES
 
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 """Any: what a row holds depends on the query."""

@@ -15,7 +15,7 @@ from typing import Final
 from maia.broker.refusals import LedgerRequired
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.credentials import Action, Principal, TypeName, ValidityState
-from maia.credentials.validity.period import UNBOUNDED
+from maia.credentials.certificate import UNBOUNDED
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.ledger.files import LedgerFiles
 from maia.ledger.records import (
@@ -31,8 +31,7 @@ from maia.ledger.records import (
 )
 from maia.policy import Denial, Facts, Request, View, decide, gather_evidence
 from maia.policy.view import asks_of, converts_to, kinds_shown
-from maia.spark.governed.periods import Slice, slices_of
-from maia.spark.governed.reader import FactPeriod, Reader, ShownAsAnother, UnknownTerms
+from maia.spark.governed.reader import FactPeriod, Reader, ShownAsAnother, Slice, UnknownTerms, slices_of
 from maia.types import VerifiedType
 from maia.views import Query, TableName, to_sql
 from maia.views.to_sql import quoted

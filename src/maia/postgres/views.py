@@ -50,7 +50,7 @@ from maia.postgres.view_settings import (
 from maia.spark.governed.right_watch import read_statements
 from maia.validity.fetch import ask_testers
 from maia.views import POSTGRES_TYPES, Query
-from maia.views.schema import StoredMismatch
+from maia.views.plan import StoredMismatch
 from maia.views.to_sql import BadIdentifier, Operand, quoted
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """The one expression language: what it says, what it means, and what follows from it."""
 
-from maia.predicates.constraints import NotAConstraintFilter
 from maia.predicates.covering.covers import (
     counterexample,
     covers,
@@ -39,6 +38,7 @@ from maia.predicates.syntax import (
     Exists,
     Membership,
     Not,
+    NotAConstraintFilter,
     Operator,
     Predicate,
     PredicateTooLarge,

@@ -16,10 +16,9 @@ disjunction of the same constraints. Null attributes are missing ones.
 from __future__ import annotations
 
 from maia.events import Event
-from maia.predicates.constraints import Constraint, Constraints, constraints_of
 from maia.predicates.covering.covers import covers, provably_empty
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import AllOf, AnyOf, Predicate
+from maia.predicates.syntax import AllOf, AnyOf, Constraint, Constraints, Predicate, constraints_of
 
 
 def filter_covers_notification(*, filter: Predicate, notification: Event) -> bool:

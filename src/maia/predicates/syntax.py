@@ -8,13 +8,13 @@ else (text, encoding, covering, executors) is derived from that meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
 from maia.errors import BadInput
-from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, kind_of
+from maia.events import AttributeUid, BadValue, Kind, Kinds, PresentValue, checked_value, kind_of
 from maia.predicates.path_patterns import BadPathPattern, parse_path_pattern
 
 DEPTH_MAX: Final = 64
@@ -170,6 +170,31 @@ def attributes_of(predicate: Predicate) -> frozenset[AttributeUid]:
     return frozenset(atom.uid for atom in atoms(predicate))
 
 
+def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    """Yield the parts that must all hold, from left to right. Iterative, so depth cannot hurt it."""
+    pending = [predicate]
+    while pending:
+        match pending.pop():
+            case AllOf(parts):
+                pending.extend(reversed(parts))
+            case AnyOf((only,)):
+                pending.append(only)
+            case part:
+                yield part
+
+
+def mistyped(predicate: Predicate, kinds: Kinds) -> AttributeUid | None:
+    """Return a declared attribute that `predicate` compares with another kind of value, if any."""
+    for atom in atoms(predicate):
+        declared = kinds.get(atom.uid)
+        if declared is None or isinstance(atom, Exists):
+            continue
+        spoken = Kind.STRING if isinstance(atom, TextMatch) else atom.kind
+        if spoken is not declared:
+            return atom.uid
+    return None
+
+
 def checked_size(
     predicate: Predicate, *, depth_max: int = DEPTH_MAX, nodes_max: int = NODES_MAX
 ) -> Predicate:
@@ -201,8 +226,8 @@ def checked_size(
 
 
 def size_of(predicate: Predicate) -> int:
-    """Return how many parts a predicate has that passed `checked_size`, as that counts them."""
-    if predicate is ALWAYS:
+    """Return how many parts a predicate has, as `checked_size` counts them; none if it is always true."""
+    if predicate is ALWAYS or predicate == ALWAYS:
         return 0
     nodes = 0
     pending = [predicate]
@@ -228,3 +253,119 @@ def _checked_literal(literal: PresentValue) -> PresentValue:
         raise BadPredicate(f"a literal cannot be used: {problem.message}") from problem
     assert value is not None  # noqa: S101 - kind_of refuses null
     return value
+
+
+# How much work may one question about predicates cost?
+#
+# Questions such as covering can grow exponentially with the predicates that an attacker chooses. Every
+# algorithm counts its steps here and gives the cautious answer once they are used up. Steps, never seconds:
+# the answer must not depend on how busy the machine is.
+
+
+STEPS_MAX: Final = 50_000
+
+
+class OutOfSteps(Exception):
+    """The steps are used up. Caught inside this package, where the cautious answer is known."""
+
+
+class Steps:
+    """A number of steps that only goes down."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = STEPS_MAX) -> None:
+        """Start with `left` steps."""
+        self.left = left
+
+    def spend(self, steps: int = 1) -> None:
+        """Take some steps, or raise `OutOfSteps`."""
+        self.left -= steps
+        if self.left < 0:
+            raise OutOfSteps
+
+
+# Which constraints does a filter put on which attribute?
+#
+# Miklós's relations, merging and the cover table see a filter as he does: a collection of constraints, each
+# asking something of one attribute. `exists(x)` is his constraint `any`. A predicate that says more than such
+# a collection can say (a real `or`, or the absence of an attribute) is refused here, once, with a sentence
+# that its author can act on.
+
+
+Constraint: TypeAlias = Atom | Not
+"""One atom, or one atom negated: something asked of a single attribute."""
+
+Constraints: TypeAlias = Mapping[AttributeUid, tuple[Constraint, ...]]
+"""The constraints of one filter by attribute; no entry is empty."""
+
+_OPPOSITE: Final = {
+    Operator.EQ: Operator.NE,
+    Operator.NE: Operator.EQ,
+    Operator.LT: Operator.GE,
+    Operator.GE: Operator.LT,
+    Operator.GT: Operator.LE,
+    Operator.LE: Operator.GT,
+}
+
+
+class NotAConstraintFilter(BadInput):
+    """A predicate is more than a collection of constraints on single attributes."""
+
+    code = "INPUT-NOT-CONSTRAINTS"
+
+
+def constraints_of(predicate: Predicate) -> Constraints:
+    """Return the constraints of `predicate` by attribute, in the order in which they were written."""
+    by_uid: dict[AttributeUid, list[Constraint]] = {}
+    for constraint in literals_of(predicate):
+        atom = unnegated(constraint)
+        if isinstance(constraint, Not) and isinstance(atom, Exists):
+            raise NotAConstraintFilter(
+                f"a constraint asks for a value of an attribute, and `not exists({atom.uid})` for its absence"
+            )
+        by_uid.setdefault(atom.uid, []).append(constraint)
+    return {uid: tuple(constraints) for uid, constraints in by_uid.items()}
+
+
+def literals_of(predicate: Predicate) -> Iterator[Constraint]:
+    """Yield the parts of a conjunction of atoms and negated atoms; refuse anything else.
+
+    Double negation and De Morgan's laws hold in three-valued logic, so `not (a or b)`
+    is the conjunction that it looks like.
+    """
+    pending: list[tuple[Predicate, bool]] = [(checked_size(predicate), False)]
+    while pending:
+        node, negated = pending.pop()
+        match node:
+            case Not(inner):
+                pending.append((inner, not negated))
+            case AllOf(parts) | AnyOf(parts):
+                if isinstance(node, AllOf) is negated and len(parts) != 1:
+                    raise NotAConstraintFilter(
+                        "a filter with constraints joins them by `and` alone, and this one needs an `or`"
+                    )
+                pending.extend((part, negated) for part in reversed(parts))
+            case atom:
+                yield direct_constraint(atom, negated=negated)
+
+
+def direct_constraint(atom: Atom, *, negated: bool) -> Constraint:
+    """Return `atom` or its negation, as a comparison without `not` where there is one."""
+    if not negated:
+        return atom
+    if isinstance(atom, Comparison):
+        # Both sides are unknown for the same values (missing, another kind), so this is exact.
+        return Comparison(atom.uid, _OPPOSITE[atom.operator], atom.literal)
+    return Not(atom)
+
+
+def unnegated(constraint: Constraint) -> Atom:
+    """Return the atom inside a constraint."""
+    match constraint:
+        case Not(Comparison() | Membership() | TextMatch() | Exists() as atom):
+            return atom
+        case Not():
+            raise NotAConstraintFilter("a constraint negates one atom and nothing larger")
+        case atom:
+            return atom

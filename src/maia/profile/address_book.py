@@ -33,7 +33,7 @@ from maia.private_files import exposure
 from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
 from maia.types import SignedDefinition
 from maia.types.definition import type_id
-from maia.types.validity_stream import validity_type_id, validity_type_name
+from maia.types.verified import validity_type_id, validity_type_name
 
 INTRODUCED: Final = "introduced"
 """Where an organisation keeps what others call themselves."""

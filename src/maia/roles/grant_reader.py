@@ -51,7 +51,7 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.credentials.authority import FITTING_ACTIONS
-from maia.credentials.validity.period import TestKind
+from maia.credentials.certificate import TestKind
 from maia.events import Kind, Vocabulary
 from maia.events.zones import UnknownZone
 from maia.policy.facts import check_clock_facts

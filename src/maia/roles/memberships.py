@@ -15,7 +15,7 @@ from typing import Protocol
 
 from maia.credentials import Authority, Principal, Validity
 from maia.credentials.appointments import AppointmentKind, Argument, VerifiedAppointment, arguments_digest
-from maia.credentials.validity.period import TestKind
+from maia.credentials.certificate import TestKind
 from maia.events import Instant
 
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from maia.credentials import Action, AttributeSet, NamePattern, Owner, Principal, QuorumId, TypeName
 from maia.credentials.appointments import Argument, ParameterKind
-from maia.credentials.validity.period import TestKind
+from maia.credentials.certificate import TestKind
 from maia.events import Vocabulary
 from maia.roles.time_windows import TimeWindow
 

@@ -32,12 +32,11 @@ from maia.credentials.validity.one_time import (
     OneTimeQuestion,
     OpenQuestions,
     VouchedFor,
-    one_time_tests,
     question_from_bytes,
     question_to_bytes,
 )
 from maia.credentials.validity.statements import NONCE_BYTES, OneTimeAnswer
-from maia.credentials.validity.validity_state import Once
+from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
 from maia.events import INSTANT_MAX, Instant
 from maia.wire.codec import encode

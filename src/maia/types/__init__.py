@@ -57,16 +57,6 @@ from maia.types.encoding import (
     definition_to_text,
     sign_definition,
 )
-from maia.types.validity_stream import (
-    STATEMENT,
-    VALIDITY_TYPE,
-    is_validity_stream,
-    statement_in,
-    statement_to_event,
-    validity_definition,
-    validity_type_id,
-    validity_type_name,
-)
 from maia.types.verification import (
     ChangeNotGranted,
     DefinitionExpired,
@@ -81,6 +71,8 @@ from maia.types.verification import (
     verify_definition,
 )
 from maia.types.verified import (
+    STATEMENT,
+    VALIDITY_TYPE,
     AnotherType,
     TypeDowngrade,
     TypeFork,
@@ -89,6 +81,12 @@ from maia.types.verified import (
     VerifiedType,
     VerifiedTypeCache,
     VersionsInACircle,
+    is_validity_stream,
+    statement_in,
+    statement_to_event,
+    validity_definition,
+    validity_type_id,
+    validity_type_name,
 )
 
 __all__ = [

@@ -35,22 +35,23 @@ from maia.canonical import (
     write_canonical,
 )
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.encoding.authority import (
-    owner_from_expression,
-    owner_to_expression,
-    principal_from_expression,
-    principal_to_expression,
-    text_from_atom,
-)
 from maia.credentials.encoding.certificates import (
     CERTIFICATE_LIMITS,
     certificate_from_expression,
     certificate_to_expression,
 )
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
-from maia.credentials.keys import SignedKind, SigningKey
-from maia.credentials.names import TypeName, Version
+from maia.credentials.keys import (
+    BadCertificate,
+    SignedKind,
+    SigningKey,
+    document_to_bytes,
+    document_with_signer,
+    owner_from_expression,
+    owner_to_expression,
+    principal_from_expression,
+    principal_to_expression,
+)
+from maia.credentials.names import TypeName, Version, text_from_atom
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
 from maia.types.definition import (

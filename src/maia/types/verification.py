@@ -17,14 +17,13 @@ from hashlib import sha256
 from typing import Final, TypeAlias
 
 from maia.credentials.authority import ALL_ATTRIBUTES, MANAGE_ACTIONS, Action, covers_request
-from maia.credentials.certificate import SignedCertificate
+from maia.credentials.certificate import UNBOUNDED, SignedCertificate, Validity
 from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import find_chains
-from maia.credentials.chains.errors import Budget, NoChain
 from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.chains.reduction import Budget, NoChain
 from maia.credentials.keys import Principal, SignedKind, verify_signature
 from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BrokenCredential
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS

@@ -8,10 +8,13 @@ never sees a batch would otherwise take twice as long to start.
 
 from typing import TYPE_CHECKING, Final
 
-from maia.views.plan import EXPANDED_NODES_MAX, WINDOWS_MAX, ViewSummarises, ViewTooLarge
-from maia.views.schema import (
+from maia.views.plan import (
+    EXPANDED_NODES_MAX,
     POSTGRES_TYPES,
+    WINDOWS_MAX,
     StoredMismatch,
+    ViewSummarises,
+    ViewTooLarge,
     spark_schema,
     spark_type,
 )

@@ -24,14 +24,16 @@ from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attrib
 from maia.views.plan import (
     Algebra,
     KeyName,
+    StoredMismatch,
     ViewPlan,
+    checked_delivered,
+    checked_stored,
     columns_of,
     compiled,
     plan,
     transformed,
     transforms,
 )
-from maia.views.schema import StoredMismatch, checked_delivered, checked_stored
 
 # Which Arrow type holds which kind of value? Apart from `schema.py`, because Arrow takes long to load.
 

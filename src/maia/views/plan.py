@@ -10,11 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from maia.credentials.authority import Transformation
 from maia.errors import BadInput
-from maia.events import AttributeUid, Kind, Kinds, PresentValue, attribute_uid
+from maia.events import (
+    Attribute,
+    AttributeUid,
+    Kind,
+    Kinds,
+    PresentValue,
+    attribute_uid,
+    routed_uid,
+    vocabulary_of,
+)
 from maia.expressions.syntax import (
     Arithmetic,
     ArithmeticSign,
@@ -26,7 +35,7 @@ from maia.expressions.syntax import (
     assigned_kinds,
     checked_rules,
 )
-from maia.policy.view import WINDOWS_MAX, View, Window, is_among, parts_of, shows, window_size
+from maia.policy.view import WINDOWS_MAX, View, Window, is_among, shows, window_size
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import (
     ALWAYS,
@@ -43,8 +52,88 @@ from maia.predicates.syntax import (
     TextTest,
     atoms,
     checked_size,
+    size_of,
 )
-from maia.views.schema import StoredMismatch, checked_stored
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+# Which column type holds which kind of value?
+#
+# The executors, the log and the tests all ask here, so that a table written by one of them is read by all
+# of them. Each kind has exactly one type per system; a column of any other type is refused, because
+# comparing it would need a coercion and Maia has none.
+
+
+POSTGRES_TYPES: Final[dict[Kind, str]] = {
+    Kind.STRING: "text",
+    Kind.INT: "bigint",
+    Kind.FLOAT: "double precision",
+    Kind.BOOL: "boolean",
+    Kind.TIMESTAMP: "timestamptz",
+    Kind.BYTES: "bytea",
+}
+
+
+class StoredMismatch(BadInput):
+    """A table or batch does not have the columns that it was said to have."""
+
+    code = "INPUT-STORED-COLUMNS"
+
+
+def spark_type(kind: Kind) -> DataType:
+    """Return the Spark type of a kind. Strings have the binary collation, the default."""
+    from pyspark.sql import types as t
+
+    match kind:
+        case Kind.STRING:
+            return t.StringType()
+        case Kind.INT:
+            return t.LongType()
+        case Kind.FLOAT:
+            return t.DoubleType()
+        case Kind.BOOL:
+            return t.BooleanType()
+        case Kind.TIMESTAMP:
+            return t.TimestampType()
+        case Kind.BYTES:
+            return t.BinaryType()
+
+
+def spark_schema(stored: Kinds) -> StructType:
+    """Return the schema of a data frame whose columns are called by uid."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(uid, spark_type(kind)) for uid, kind in stored.items()])
+
+
+def checked_stored(stored: Kinds) -> Kinds:
+    """Return `stored`, refused if a uid could be taken for anything but a column's name.
+
+    A predicate's attribute becomes a column only if it is stored, so no text
+    of a policy or a subscriber reaches a query as an identifier.
+    """
+    for uid in stored:
+        routed_uid(uid)
+    return stored
+
+
+def checked_delivered(delivered: tuple[Attribute, ...], stored: Kinds) -> tuple[Attribute, ...]:
+    """Return `delivered`, refused if two share a uid or a name, or one is stored as another kind.
+
+    No two versions of a type give one uid two kinds, so the caller has mixed
+    up two types; null would hide that.
+    """
+    vocabulary_of(delivered)
+    for attribute in delivered:
+        kind = stored.get(attribute.uid, attribute.kind)
+        if kind is not attribute.kind:
+            raise StoredMismatch(
+                f"`{attribute.name}` is of kind {attribute.kind.value}, and is stored as {kind.value}"
+            )
+    return delivered
+
 
 EXPANDED_NODES_MAX: Final = 100_000
 
@@ -114,7 +203,7 @@ def checked_view(view: View) -> View:
             checked_size(step.restriction)
             for rule in checked_rules(step.rules):
                 attribute_uid(rule.uid)
-    size = parts_of(checked_size(view.interest)) + sum(window_size(window) for window in view.windows)
+    size = size_of(checked_size(view.interest)) + sum(window_size(window) for window in view.windows)
     if size > NODES_MAX:
         raise ViewTooLarge(f"the predicates of a view have at most {NODES_MAX} parts together")
     return view
@@ -123,7 +212,7 @@ def checked_view(view: View) -> View:
 def _check_expansion(resolved: ViewPlan) -> None:
     # The planners of Spark and PostgreSQL put the definition of a column wherever it is used, so
     # an attribute that some windows show costs the size of those windows each time.
-    sizes = [parts_of(window) for window in resolved.windows]
+    sizes = [size_of(window) for window in resolved.windows]
     cost = {
         uid: sum(sizes[i] for i in windows)
         for uid, windows in resolved.shown_by.items()

@@ -33,15 +33,18 @@ from maia.views.arrow_executor import ARROW_TYPES
 from maia.views.plan import (
     Algebra,
     KeyName,
+    StoredMismatch,
     ViewPlan,
+    checked_delivered,
+    checked_stored,
     columns_of,
     compiled,
     either,
     plan,
+    spark_type,
     transformed,
     transforms,
 )
-from maia.views.schema import StoredMismatch, checked_delivered, checked_stored, spark_type
 
 if TYPE_CHECKING:
     from maia.views.plan import KeyName

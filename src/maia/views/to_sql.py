@@ -23,9 +23,11 @@ from maia.policy.view import View, split
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, TextTest
 from maia.views.plan import (
+    POSTGRES_TYPES,
     Algebra,
     KeyName,
     ViewPlan,
+    checked_delivered,
     columns_of,
     compiled,
     either,
@@ -33,7 +35,6 @@ from maia.views.plan import (
     transformed,
     transforms,
 )
-from maia.views.schema import POSTGRES_TYPES, checked_delivered
 
 Operand: TypeAlias = (
     str | int | float | bool | bytes | datetime | list[str | int | float | bool | bytes | datetime]

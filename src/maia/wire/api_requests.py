@@ -24,8 +24,7 @@ from typing import Final, final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
-from maia.credentials.encoding.authority import principal_from_expression
-from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
+from maia.credentials.keys import document_to_bytes, document_with_signer, principal_from_expression
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, SECOND, Instant

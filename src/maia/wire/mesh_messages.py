@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from maia.canonical import write_canonical
 from maia.credentials import NetworkName, SignedKind, SigningKey, principal_from_bytes, verify_signature
-from maia.credentials.encoding.authority import principal_to_expression
+from maia.credentials.keys import principal_to_expression
 from maia.errors import BrokenCredential
 from maia.wire.broker_messages import SealedWanted
 from maia.wire.message_fields import AnyMessage, Credentials, Digest, Key, Moment, Number, Signature, Small

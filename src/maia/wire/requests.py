@@ -39,8 +39,7 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
-from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
+from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, document_to_bytes, document_with_signer
 from maia.credentials.proof import Proof
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal

@@ -27,9 +27,9 @@ from maia.expressions.summary_text import (
     summary_to_expression,
 )
 from maia.expressions.syntax import expressions_in
-from maia.policy.restrictions import mistyped
 from maia.policy.view import PublicationRefused, View, Window, kinds_shown, see, shape, shows, summarised
 from maia.predicates import ALWAYS, Comparison, Operator, admits
+from maia.predicates.syntax import mistyped
 from maia.views import to_python
 from maia.views.plan import ViewSummarises
 from support.summary_cases import (
@@ -227,8 +227,7 @@ def test_what_a_window_shows_is_what_it_says_it_shows(random: Random) -> None:
 
 
 def test_a_blanket_resource_takes_no_transformation() -> None:
-    from maia.credentials.encoding.authority import authority_to_expression
-    from maia.credentials.encoding.errors import BadAuthority
+    from maia.credentials.encoding.authority import BadAuthority, authority_to_expression
 
     steps = (random_transformation(Random(1)),)  # noqa: S311 - a test case
     actions = frozenset({Action.SUBSCRIBE})

@@ -9,11 +9,10 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern
-from maia.credentials.certificate import AuthorisationCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Validity
 from maia.credentials.chains.chain import verify_chain
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.names import parse_name_pattern
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BrokenCredential
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import (

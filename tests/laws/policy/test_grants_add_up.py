@@ -11,10 +11,9 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority
-from maia.credentials.certificate import AuthorisationCertificate, NameCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, NameCertificate, Validity
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import LocalName
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import (
     Bound,

@@ -25,7 +25,7 @@ from maia.predicates import (
     verdict,
 )
 from maia.predicates.covering.normal_form import clauses_of, is_true_formula, satisfies
-from maia.predicates.steps import Steps
+from maia.predicates.syntax import Steps
 from support.predicates import KINDS, conjunctions, events, predicates
 
 pytestmark = pytest.mark.laws

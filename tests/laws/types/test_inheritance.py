@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from maia.credentials.certificate import Validity
 from maia.credentials.names import FIRST_VERSION, TypeName
-from maia.credentials.validity.period import Validity
 from maia.errors import MaiaError
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.types import (

@@ -24,7 +24,7 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIME
 from maia.events import AttributeUid, Instant, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import validity_type_id
-from maia.types.validity_stream import STATEMENT, statement_to_event
+from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received, Send

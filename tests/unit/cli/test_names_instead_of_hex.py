@@ -12,7 +12,7 @@ from maia.clock import system_now
 from maia.config.input_files import read_principal
 from maia.profile.address_book import load_book
 from maia.types.definition import type_id
-from maia.types.validity_stream import validity_type_id
+from maia.types.verified import validity_type_id
 from support.processes import maia
 
 WHOLE = re.compile(r"ed25519:[0-9a-f]{64}")

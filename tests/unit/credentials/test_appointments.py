@@ -36,7 +36,7 @@ from maia.credentials.appointments import (
     verify_appointment,
 )
 from maia.credentials.authority import ALL_ACTIONS, AnyResource
-from maia.credentials.validity.period import OnlineTest, TestKind
+from maia.credentials.certificate import OnlineTest, TestKind
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 from support.types import NOON, key

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import Action, BadSignature, TypePattern, ValidityState, exact_name
-from maia.credentials.validity.period import OnlineTest, TestKind
+from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.validity.statements import CertificateRevoked
 from maia.domain.access.refusals import (
     ActivationRefused,

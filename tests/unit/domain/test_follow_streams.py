@@ -27,8 +27,7 @@ from maia.domain.server.access import DomainIdentity, RunningAccess, access_runn
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.events import Instant
 from maia.policy import GrantStale
-from maia.spark.governed.periods import slices_of
-from maia.spark.governed.reader import GrantEnded, Reader
+from maia.spark.governed.reader import GrantEnded, Reader, slices_of
 from maia.spark.governed.right_watch import HeldRight, RightWatch, follow_streams, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import verify_definition

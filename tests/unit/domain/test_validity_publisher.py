@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import ValidityState
-from maia.credentials.chains.errors import BrokenChain
+from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.validity.statements import OneTimeAnswer, Revalidation, RevocationList, check_statement
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.settings import AccessLimits, AccessSettings

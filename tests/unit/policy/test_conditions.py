@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.validity.period import Validity
+from maia.credentials.certificate import Validity
 from maia.events import AttributeUid, Instant
 from maia.events.zones import UnknownZone, local_time
 from maia.policy import Facts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
+from maia.credentials.certificate import Validity
 from maia.credentials.names import TopicName
-from maia.credentials.validity.period import Validity
 from maia.events import AttributeUid
 from maia.policy import (
     NO_FACTS,

@@ -16,7 +16,7 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.credentials.chains.errors import NoChain as NoChainFound
+from maia.credentials.chains.reduction import NoChain as NoChainFound
 from maia.policy import NO_FACTS, Audience, GrantRevoked, GrantStale, NoChain, decide, gather_evidence
 from support.policy import (
     BILLING,

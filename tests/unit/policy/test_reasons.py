@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.validity.period import UNBOUNDED
+from maia.credentials.certificate import UNBOUNDED
 from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.policy import Audience, Denial, Facts, NoChain, Reason

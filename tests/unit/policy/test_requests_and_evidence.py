@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials.authority import Action
+from maia.credentials.certificate import Validity
 from maia.credentials.names import FIRST_VERSION, TopicName, TypeName
-from maia.credentials.validity.period import Validity
 from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.policy import (
@@ -23,8 +23,17 @@ from maia.policy import (
 )
 from maia.policy.decision import resources_needed
 from maia.policy.evidence import BOUNDS_MAX, CERTIFICATES_MAX, CHAINS_COUNTED, CHAINS_MAX
-from maia.predicates.constraints import NotAConstraintFilter
-from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Exists, Membership, Operator
+from maia.predicates.syntax import (
+    ALWAYS,
+    NODES_MAX,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    NotAConstraintFilter,
+    Operator,
+)
 from maia.views.plan import checked_view
 from support.policy import (
     CCS,

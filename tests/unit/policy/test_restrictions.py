@@ -6,8 +6,20 @@ import pytest
 
 from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Kind
-from maia.policy.restrictions import conjuncts, forced_values, mistyped, unmeetable
-from maia.predicates.syntax import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
+from maia.policy.restrictions import forced_values, unmeetable
+from maia.predicates.syntax import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    conjuncts,
+    mistyped,
+)
 
 A, B = AttributeUid("a"), AttributeUid("b")
 KINDS = {A: Kind.INT, B: Kind.STRING}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from maia.events import AttributeUid, Instant
-from maia.predicates.constraints import NotAConstraintFilter
 from maia.predicates.merging.measure import BadDomain, Choices, Span
 from maia.predicates.merging.merge import BadMerge, merge
 from maia.predicates.syntax import (
@@ -15,6 +14,7 @@ from maia.predicates.syntax import (
     Comparison,
     Exists,
     Membership,
+    NotAConstraintFilter,
     Operator,
     Predicate,
     TextMatch,

@@ -9,8 +9,7 @@ import pytest
 from maia.events import Kind
 from maia.predicates.covering.ordered_sets import FULL, edges_of, edges_with_prefix
 from maia.predicates.covering.string_automata import TextClaim, claim_holds, implies, string_satisfying
-from maia.predicates.steps import OutOfSteps, Steps
-from maia.predicates.syntax import TextTest
+from maia.predicates.syntax import OutOfSteps, Steps, TextTest
 from reference.covering_by_enumeration import texts_up_to
 
 ANY = FULL[Kind.STRING]

@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials import ALL_ATTRIBUTES, Action
 from maia.credentials.appointments import ParameterKind
-from maia.credentials.validity.period import TestKind
+from maia.credentials.certificate import TestKind
 from maia.errors import BadInput
 from maia.roles import BadPolicy, parse_policy
 from maia.roles.policy import (

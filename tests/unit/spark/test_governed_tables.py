@@ -13,7 +13,6 @@ from maia.log.disk.reader import LogView
 from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
 from maia.policy.facts import during
 from maia.predicates import parse_predicate
-from maia.spark.governed.periods import slices_of
 from maia.spark.governed.reader import (
     BadMoments,
     FactPeriod,
@@ -23,6 +22,7 @@ from maia.spark.governed.reader import (
     RightsCut,
     TooManyPeriods,
     UnknownTerms,
+    slices_of,
 )
 from maia.spark.governed.table import META_COLUMNS, governed
 from maia.types import SealingLevel

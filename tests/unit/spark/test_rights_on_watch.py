@@ -25,8 +25,7 @@ from maia.credentials import (
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.policy import GrantRevoked, GrantStale
-from maia.spark.governed.periods import accepted_signers, slices_of
-from maia.spark.governed.reader import GrantEnded
+from maia.spark.governed.reader import GrantEnded, accepted_signers, slices_of
 from maia.spark.governed.right_watch import (
     HeldRight,
     RightsOnWatch,

@@ -21,8 +21,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce
 from maia.spark.governed import right_watch as testers_watch
-from maia.spark.governed.periods import slices_of
-from maia.spark.governed.reader import GrantEnded, Reader
+from maia.spark.governed.reader import GrantEnded, Reader, slices_of
 from maia.spark.governed.right_watch import ONCE_S, Asking, HeldRight, RightWatch, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import verify_definition

@@ -3,10 +3,9 @@
 import pytest
 
 from maia.credentials.authority import Action, Authority
-from maia.credentials.certificate import AuthorisationCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, OnlineTest, TestKind, Validity
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.names import FIRST_VERSION, TypeName
-from maia.credentials.validity.period import UNBOUNDED, OnlineTest, TestKind, Validity
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.predicates.syntax import Exists

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials.authority import Action, Authority
-from maia.credentials.certificate import AuthorisationCertificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Validity
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import BadSignature
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import AttributeUid, Instant, Kind
 from maia.predicates.syntax import Exists
 from maia.types import (

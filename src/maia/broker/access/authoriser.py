@@ -48,9 +48,9 @@ from maia.credentials import (
     steady_period,
 )
 from maia.credentials.chains.discovery import read_from_owner
-from maia.credentials.chains.errors import BYTES_PER_STEP
-from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor, one_time_tests
-from maia.credentials.validity.validity_state import Once
+from maia.credentials.chains.reduction import BYTES_PER_STEP
+from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor
+from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import (

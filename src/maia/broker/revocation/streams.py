@@ -46,7 +46,7 @@ from maia.predicates import ALWAYS
 from maia.sessions.session import Session
 from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
-from maia.types.validity_stream import STATEMENT
+from maia.types.verified import STATEMENT
 from maia.wire.codec import decode
 from maia.wire.effects import Count, Effect, Note
 from maia.wire.messages import Carried, StateFrame

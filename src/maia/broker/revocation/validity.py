@@ -27,9 +27,9 @@ from maia.credentials import (
     SignedCertificate,
     TestKind,
 )
-from maia.credentials.validity.one_time import one_time_tests
 from maia.credentials.validity.series import SeriesKind
 from maia.credentials.validity.statements import OneTimeAnswer
+from maia.credentials.validity.validity_state import one_time_tests
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.sessions.statements import StatementIntake

@@ -51,7 +51,7 @@ from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
 from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
-from maia.credentials.chains.errors import BYTES_PER_STEP
+from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.types import definition_to_bytes

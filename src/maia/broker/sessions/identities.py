@@ -45,7 +45,7 @@ from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.recheck import decide_again
 from maia.broker.timers import IdentityExpires
 from maia.credentials import SignedCertificate
-from maia.credentials.chains.errors import BYTES_PER_STEP, STEPS_PER_CHECK
+from maia.credentials.chains.reduction import BYTES_PER_STEP, STEPS_PER_CHECK
 from maia.credentials.identity import (
     IdentityNotInForce,
     SignedIdentity,

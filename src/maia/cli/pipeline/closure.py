@@ -344,7 +344,7 @@ def print_outcomes(
         from maia.credentials import ASSUMED_GOOD, Action
         from maia.policy import Request
         from maia.spark.closure.what_if import affected, compare, readable_by
-        from maia.spark.governed.periods import slices_of
+        from maia.spark.governed.reader import slices_of
 
         changed, besides = affected(event_type, pools, at=moment(None), since=since, until=until)
         mine = slices_of(

@@ -37,42 +37,41 @@ from typing import Final, final
 
 from maia.bounded_map import BoundedMap
 from maia.credentials.authority import Authority
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chains.errors import (
+from maia.credentials.certificate import (
+    UNBOUNDED,
+    AuthorisationCertificate,
+    SignedCertificate,
+    Validity,
+    signed_kind,
+)
+from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits, Rules, certificates_of, flow_search
+from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.chains.reduction import (
     BrokenChain,
     Budget,
     CertificateExpired,
     CertificateNotYetValid,
     ChainTooLong,
     DuplicateCertificate,
-    LoopNotClosed,
-    NameUnresolved,
-    QuorumNotReached,
-    SuperfluousCertificate,
-    UnknownQuorum,
-    WrongRoot,
-    shown_id,
-)
-from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits, Rules, certificates_of, flow_search
-from maia.credentials.chains.quorum import VerifiedConstitution
-from maia.credentials.chains.reduction import (
     FiveTuple,
+    LoopNotClosed,
     Meaning,
     NameBook,
+    NameUnresolved,
+    QuorumNotReached,
     Reducible,
+    SuperfluousCertificate,
     Terminal,
+    UnknownQuorum,
+    WrongRoot,
     checked_owned_part,
     full_authority,
     name_book,
     owned_part,
     reduce_chain,
+    shown_id,
 )
-from maia.credentials.encoding.certificates import (
-    certificate_body,
-    certificate_from_bytes,
-    signed_kind,
-    signed_part,
-)
+from maia.credentials.encoding.certificates import certificate_body, certificate_from_bytes, signed_part
 from maia.credentials.keys import (
     BadSignature,
     LocalName,
@@ -84,7 +83,6 @@ from maia.credentials.keys import (
     verify_signature,
 )
 from maia.credentials.proof import Proof
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BrokenCredential
 from maia.events import Instant
 

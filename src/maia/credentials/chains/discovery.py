@@ -33,16 +33,6 @@ from maia.credentials.chains.chain import (
     root_terminal,
     verify_chain,
 )
-from maia.credentials.chains.errors import (
-    BrokenChain,
-    Budget,
-    NoChain,
-    SearchTooLarge,
-    SuperfluousCertificate,
-    UnknownQuorum,
-    WrongRoot,
-    shown_id,
-)
 from maia.credentials.chains.flows import (
     DEFAULT_LIMITS,
     Flow,
@@ -54,7 +44,17 @@ from maia.credentials.chains.flows import (
     flow_search,
 )
 from maia.credentials.chains.quorum import VerifiedConstitution, leaves
-from maia.credentials.chains.reduction import Terminal
+from maia.credentials.chains.reduction import (
+    BrokenChain,
+    Budget,
+    NoChain,
+    SearchTooLarge,
+    SuperfluousCertificate,
+    Terminal,
+    UnknownQuorum,
+    WrongRoot,
+    shown_id,
+)
 from maia.credentials.encoding.certificates import signed_part
 from maia.credentials.keys import BadSignature, LocalName, Owner, Principal, Subject, Threshold
 from maia.credentials.names import ResourceName

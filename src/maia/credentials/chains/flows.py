@@ -23,12 +23,19 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from maia.credentials.authority import Authority, AuthorityTooLarge, composed, intersect, terms_in
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chains.errors import Budget, SearchTooLarge
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices
-from maia.credentials.chains.reduction import Meaning, NameBook, Terminal, includes, name_book, terms_of
+from maia.credentials.chains.reduction import (
+    Budget,
+    Meaning,
+    NameBook,
+    SearchTooLarge,
+    Terminal,
+    includes,
+    name_book,
+    terms_of,
+)
 from maia.credentials.keys import Principal, Threshold
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BadInput
 
 

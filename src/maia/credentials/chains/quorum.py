@@ -25,18 +25,10 @@ from hashlib import sha256
 from typing import Final, TypeVar, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
-from maia.credentials.chains.errors import (
-    BadQuorum,
-    BadThreshold,
-    BrokenSuccession,
-    QuorumNotReached,
-    StaleConstitution,
-    shown_id,
-)
+from maia.credentials.chains.reduction import QuorumNotReached, shown_id
 from maia.credentials.encoding.authority import (
     MEMBERS_MAX,
     THRESHOLD_DEPTH_MAX,
-    principal_to_expression,
     subject_from_expression,
     subject_to_expression,
 )
@@ -51,10 +43,36 @@ from maia.credentials.keys import (
     Subject,
     Threshold,
     principal_from_bytes,
+    principal_to_expression,
     verify_signature,
 )
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential
+
+
+class BadThreshold(BadInput):
+    """A threshold requires too many, counts a principal twice, or nests too deeply."""
+
+    code = "INPUT-THRESHOLD"
+
+
+class BadQuorum(BrokenCredential):
+    """A constitution, or a change of one, is not written as it must be."""
+
+    code = "CREDENTIAL-CONSTITUTION"
+
+
+class BrokenSuccession(BrokenCredential):
+    """A change of constitution does not follow from the one before."""
+
+    code = "CREDENTIAL-SUCCESSION"
+
+
+class StaleConstitution(BrokenCredential):
+    """A constitution is older than one that this verifier already knows."""
+
+    code = "CREDENTIAL-CONSTITUTION-STALE"
+
 
 # When have k of n agreed, and who was counted?
 

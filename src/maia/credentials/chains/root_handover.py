@@ -21,7 +21,7 @@ from maia.credentials.authority import (
     TopicPattern,
     TypePattern,
 )
-from maia.credentials.certificate import AuthorisationCertificate, Certificate
+from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Certificate
 from maia.credentials.chains.reduction import full_authority
 from maia.credentials.keys import Principal
 from maia.credentials.names import (
@@ -33,7 +33,6 @@ from maia.credentials.names import (
     exact_name,
     is_reserved,
 )
-from maia.credentials.validity.period import UNBOUNDED
 from maia.predicates.syntax import ALWAYS
 
 

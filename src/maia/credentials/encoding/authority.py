@@ -40,16 +40,18 @@ from maia.credentials.authority import (
     Transformation,
     TypePattern,
 )
-from maia.credentials.encoding.errors import BadAuthority, BadCertificate
 from maia.credentials.keys import (
-    KEY_BYTES,
+    BadCertificate,
     LocalName,
     Owner,
     Principal,
-    QuorumId,
     Subject,
     Threshold,
+    owner_from_expression,
+    owner_to_expression,
     principal_from_bytes,
+    principal_from_expression,
+    principal_to_expression,
 )
 from maia.credentials.names import (
     NAME_MAX,
@@ -59,6 +61,7 @@ from maia.credentials.names import (
     checked_topic_path,
     checked_version,
     pattern_of_parts,
+    text_from_atom,
 )
 from maia.events import ATTRIBUTES_MAX, AttributeUid, attribute_uid
 from maia.expressions.encoding import rules_from_expressions, rules_to_expressions
@@ -66,45 +69,21 @@ from maia.expressions.summary_text import summary_from_expression, summary_to_ex
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate
 
+
+class BadAuthority(BadCertificate):
+    """A certificate grants something that means nothing."""
+
+    code = "CREDENTIAL-AUTHORITY"
+
+
 # Which S-expression names a key, an owner or a subject?
 
 
 MEMBERS_MAX: Final = 64
 THRESHOLD_DEPTH_MAX: Final = 4
 LINKED_NAMES_MAX: Final = 16
-TEXT_MAX: Final = 1024
 
 _COUNT: Final = re.compile(rb"[1-9][0-9]?")
-
-
-def principal_to_expression(principal: Principal) -> SExpression:
-    """Return `(ed25519 KEY)`."""
-    return (b"ed25519", principal.key)
-
-
-def principal_from_expression(expression: SExpression) -> Principal:
-    """Read `(ed25519 KEY)`, strictly."""
-    match expression:
-        case (b"ed25519", bytes(key)):
-            return principal_from_bytes(key)
-    raise BadCertificate("a principal must be written `(ed25519 KEY)`")
-
-
-def owner_to_expression(owner: Owner) -> SExpression:
-    """Return the expression of a principal or a quorum."""
-    return (b"quorum", owner.digest) if isinstance(owner, QuorumId) else principal_to_expression(owner)
-
-
-def owner_from_expression(expression: SExpression) -> Owner:
-    """Read a principal or a quorum, strictly."""
-    match expression:
-        case (b"quorum", bytes(digest)):
-            if len(digest) != KEY_BYTES:
-                raise BadCertificate(
-                    f"the digest of a quorum has {KEY_BYTES} bytes, and {len(digest)} were given"
-                )
-            return QuorumId(digest)
-    return principal_from_expression(expression)
 
 
 def subject_to_expression(subject: Subject, depth: int = 0) -> SExpression:
@@ -137,13 +116,6 @@ def subject_from_expression(expression: SExpression, depth: int = 0) -> Subject:
                 raise BadCertificate(f"thresholds nest deeper than {THRESHOLD_DEPTH_MAX} levels")
             return _threshold(needed, count, members, depth)
     raise BadCertificate("a subject must be a key, a `name` or a `k-of-n`")
-
-
-def text_from_atom(expression: SExpression, length_max: int = TEXT_MAX) -> str:
-    """Return a string as ASCII text; every text in a certificate but its comment is ASCII."""
-    if not isinstance(expression, bytes) or not expression.isascii() or len(expression) > length_max:
-        raise BadCertificate(f"plain ASCII text of at most {length_max} characters was expected")
-    return expression.decode("ascii")
 
 
 def _local_name(space: Principal, words: list[SExpression]) -> LocalName:

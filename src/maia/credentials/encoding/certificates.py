@@ -27,7 +27,7 @@ the full reader, which alone decides and explains.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -41,9 +41,9 @@ from maia.credentials.certificate import (
     CertificateFrame,
     NameCertificate,
     SignedCertificate,
+    Validity,
     as_signed,
-    comment_from_expressions,
-    comment_to_expressions,
+    signed_kind,
 )
 from maia.credentials.encoding.authority import (
     Terms,
@@ -54,30 +54,29 @@ from maia.credentials.encoding.authority import (
     authority_from_expression,
     authority_to_expression,
     checked_sense,
-    principal_from_expression,
-    principal_to_expression,
     resource_from_expression,
     resource_to_expression,
     subject_from_expression,
     subject_to_expression,
     terms_from_expressions,
     terms_to_expressions,
-    text_from_atom,
 )
-from maia.credentials.encoding.errors import BadCertificate
-from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
 from maia.credentials.keys import (
     KEY_BYTES,
     SIGNATURE_BYTES,
+    BadCertificate,
     Principal,
     SignedKind,
     SigningKey,
     Subject,
+    document_from_expression,
+    document_to_bytes,
     principal_from_bytes,
+    principal_from_expression,
+    principal_to_expression,
 )
-from maia.credentials.names import checked_label
-from maia.credentials.validity.period import Validity
+from maia.credentials.names import checked_label, text_from_atom
 from maia.errors import BadInput, BrokenCredential
 
 # Together these bound the memory: some thousands of pieces, of some thousands of bytes each.
@@ -317,13 +316,6 @@ class NotTheIssuer(BadInput):
     code = "INPUT-NOT-THE-ISSUER"
 
 
-def signed_kind(certificate: Certificate) -> SignedKind:
-    """Return the kind that a certificate is signed as."""
-    if isinstance(certificate, AuthorisationCertificate):
-        return SignedKind.CERTIFICATE
-    return SignedKind.NAME_CERTIFICATE
-
-
 def issue(certificate: Certificate, key: SigningKey) -> SignedCertificate:
     """Sign a certificate with its issuer's key; refuse one that could not be read back."""
     if key.principal != certificate.issuer:
@@ -493,3 +485,37 @@ def _authorisation(
                 comment_from_expressions(comment),
             )
     raise BadCertificate("a certificate must state a `tag` and a `valid`")
+
+
+# What may an issuer remark in a certificate, for people? A comment is signed and decides nothing. It is one
+# printable line, so that it cannot forge another line in a log or hide text on a screen.
+
+
+COMMENT_BYTES_MAX: Final = 1024
+
+
+def comment_to_expressions(comment: str) -> tuple[SExpression, ...]:
+    """Return `(comment TEXT)`, or nothing where there is nothing to say."""
+    return ((b"comment", _checked_comment(comment).encode()),) if comment else ()
+
+
+def comment_from_expressions(fields: Sequence[SExpression]) -> str:
+    """Read what follows the last field of a certificate: one comment or nothing."""
+    match fields:
+        case []:
+            return ""
+        case [(b"comment", bytes(comment))] if comment:
+            try:
+                return _checked_comment(comment.decode("utf-8"))
+            except UnicodeDecodeError:
+                raise BadCertificate("the comment is not UTF-8") from None
+    raise BadCertificate("after `valid` a certificate may have one `comment`, and nothing else")
+
+
+def _checked_comment(comment: str) -> str:
+    """Refuse what would garble a log line or a screen; a lone surrogate is unprintable too."""
+    if not comment.isprintable():
+        raise BadCertificate("a comment must consist of printable characters on one line")
+    if len(comment.encode()) > COMMENT_BYTES_MAX:
+        raise BadCertificate(f"a comment has at most {COMMENT_BYTES_MAX} bytes")
+    return comment

@@ -17,9 +17,8 @@ from functools import lru_cache
 from typing import Final
 
 from maia.canonical import SExpression
-from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
-from maia.credentials.encoding.errors import BadValidity
-from maia.credentials.validity.period import OnlineTest, TestKind, Validity, united_tests
+from maia.credentials.certificate import OnlineTest, TestKind, Validity, united_tests
+from maia.credentials.keys import BadCertificate, principal_from_expression, principal_to_expression
 from maia.events import SECOND, Instant
 
 TESTS_MAX: Final = 8
@@ -34,6 +33,12 @@ _REMEMBERED_DATES: Final = 4096
 _KINDS: Final = {kind.value.encode(): kind for kind in TestKind}
 # One printable ASCII word: it is shown in terminals, and nothing in it can end a line or a field.
 _LOCATION: Final = re.compile(rb"[!-~]{1,%d}" % LOCATION_BYTES_MAX)
+
+
+class BadValidity(BadCertificate):
+    """A certificate does not say clearly from when to when it holds."""
+
+    code = "CREDENTIAL-VALIDITY"
 
 
 def validity_to_expression(validity: Validity) -> SExpression:

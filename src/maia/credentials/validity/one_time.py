@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from maia.canonical import Limits, read_canonical, write_canonical
-from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.errors import BrokenChain
-from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
-from maia.credentials.keys import Principal, SigningKey
-from maia.credentials.validity.period import TestKind, Validity
+from maia.credentials.certificate import SignedCertificate, Validity
+from maia.credentials.chains.reduction import BrokenChain
+from maia.credentials.keys import Principal, SigningKey, principal_from_expression, principal_to_expression
 from maia.credentials.validity.statements import (
     ID_BYTES,
     NONCE_BYTES,
@@ -31,7 +29,7 @@ from maia.credentials.validity.statements import (
     check_statement,
     sign_statement,
 )
-from maia.credentials.validity.validity_state import Once, Tester, Witness
+from maia.credentials.validity.validity_state import Once, Tester, Witness, one_time_tests
 from maia.errors import BadInput, BrokenCredential
 from maia.events import INSTANT_MAX, SECOND, Instant
 
@@ -204,12 +202,6 @@ class VouchedFor:
     def serves(self) -> Validity:
         """Return the period in which it counts; a clock that goes back does not extend it."""
         return Validity(self.since, self.until)
-
-
-def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
-    """Return the testers that must confirm a certificate anew for each request."""
-    tests = signed.certificate.validity.tests
-    return frozenset([(signed.id, test.by) for test in tests if test.kind is TestKind.ONE_TIME])
 
 
 @dataclass(frozen=True, slots=True)

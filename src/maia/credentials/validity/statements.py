@@ -38,19 +38,21 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
-from maia.credentials.chains.errors import BrokenChain
-from maia.credentials.encoding.authority import principal_from_expression, principal_to_expression
+from maia.credentials.certificate import Validity
+from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.signed_documents import document_from_expression, document_to_bytes
 from maia.credentials.keys import (
     SIGNATURE_BYTES,
     BadSignature,
     Principal,
     SignedKind,
     SigningKey,
+    document_from_expression,
+    document_to_bytes,
+    principal_from_expression,
+    principal_to_expression,
     verify_signature,
 )
-from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import (
     AttributeUid,

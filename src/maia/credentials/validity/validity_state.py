@@ -40,11 +40,10 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
-from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chains.errors import BrokenChain, shown_id
+from maia.credentials.certificate import OnlineTest, SignedCertificate, TestKind
+from maia.credentials.chains.reduction import BrokenChain, shown_id
 from maia.credentials.chains.root_handover import is_for_good
 from maia.credentials.keys import Principal
-from maia.credentials.validity.period import OnlineTest, TestKind
 from maia.credentials.validity.series import (
     HOLDS_MAX,
     SAID_MAX,
@@ -521,3 +520,9 @@ def _not_asked(signed: SignedCertificate, test: OnlineTest) -> CertificateTested
         certificate=signed.id,
         field=_FIELD,
     )
+
+
+def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
+    """Return the testers that must confirm a certificate anew for each request."""
+    tests = signed.certificate.validity.tests
+    return frozenset([(signed.id, test.by) for test in tests if test.kind is TestKind.ONE_TIME])

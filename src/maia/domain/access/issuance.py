@@ -43,7 +43,7 @@ from maia.credentials import (
     issue,
     verify_chain,
 )
-from maia.credentials.validity.period import OnlineTest, TestKind
+from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.cascade import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull

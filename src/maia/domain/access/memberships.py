@@ -25,7 +25,7 @@ from maia.credentials.appointments import (
     argument_to_expression,
     verify_appointment,
 )
-from maia.credentials.chains.errors import BrokenChain, shown_id
+from maia.credentials.chains.reduction import BrokenChain, shown_id
 from maia.credentials.validity.statements import CertificateRevoked
 from maia.credentials.validity.validity_state import Once, ValidityState
 from maia.domain.access.refusals import DomainStoreUnavailable

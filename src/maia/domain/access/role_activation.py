@@ -25,7 +25,7 @@ from maia.credentials.appointments import (
     issue_appointment,
     verify_appointment,
 )
-from maia.credentials.validity.period import OnlineTest, TestKind
+from maia.credentials.certificate import OnlineTest, TestKind
 from maia.domain.access.cascade import MEMBERSHIP, keep_dependencies
 from maia.domain.access.memberships import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.access.refusals import ServiceFull, TooManyShown

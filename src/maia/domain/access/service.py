@@ -25,7 +25,7 @@ from maia.credentials.appointments import (
     appointment_from_bytes,
     read_word,
 )
-from maia.credentials.validity.period import TestKind
+from maia.credentials.certificate import TestKind
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access import unit_of_work as remembering
 from maia.domain.access.attestations import AccessAttestations

@@ -7,7 +7,7 @@ from typing import Final
 
 from maia.credentials import Principal, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
-from maia.credentials.validity.period import TestKind
+from maia.credentials.certificate import TestKind
 from maia.credentials.validity.statements import (
     AuditHead,
     OneTimeAnswer,

@@ -34,7 +34,6 @@ from maia.predicates.covering.normal_form import (
 )
 from maia.predicates.covering.value_sets import ANYTHING
 from maia.predicates.meaning import admits
-from maia.predicates.steps import OutOfSteps, Steps
 from maia.predicates.syntax import (
     ALWAYS,
     NEVER,
@@ -43,7 +42,9 @@ from maia.predicates.syntax import (
     Comparison,
     Membership,
     Operator,
+    OutOfSteps,
     Predicate,
+    Steps,
     attributes_of,
     checked_size,
 )

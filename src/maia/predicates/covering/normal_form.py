@@ -21,7 +21,6 @@ from maia.events import AttributeUid, Event, Kind
 from maia.predicates.covering.ordered_sets import FULL, successor
 from maia.predicates.covering.string_automata import TextClaim
 from maia.predicates.covering.value_sets import ANYTHING, ValueSet
-from maia.predicates.steps import OutOfSteps, Steps
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -31,7 +30,9 @@ from maia.predicates.syntax import (
     Membership,
     Not,
     Operator,
+    OutOfSteps,
     Predicate,
+    Steps,
     TextMatch,
     attributes_of,
     checked_size,

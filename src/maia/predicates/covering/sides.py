@@ -37,7 +37,6 @@ from maia.events import (
     PresentValue,
     kind_of,
 )
-from maia.predicates.constraints import Constraint, Constraints, direct_constraint, unnegated
 from maia.predicates.covering.covers import covers, provably_empty
 from maia.predicates.meaning import atom_holds_for
 from maia.predicates.path_patterns import parse_path_pattern
@@ -45,6 +44,8 @@ from maia.predicates.syntax import (
     AllOf,
     AnyOf,
     Comparison,
+    Constraint,
+    Constraints,
     Exists,
     Membership,
     Not,
@@ -53,6 +54,8 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
     checked_size,
+    direct_constraint,
+    unnegated,
 )
 
 # How are values of every ordered kind compared by the thousand, as 64-bit integers?

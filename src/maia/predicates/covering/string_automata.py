@@ -21,8 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from maia.predicates.covering.ordered_sets import Edges
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
-from maia.predicates.steps import Steps
-from maia.predicates.syntax import TextTest
+from maia.predicates.syntax import Steps, TextTest
 
 State: TypeAlias = Any
 # Any: each automaton has its own kind of state, hashable, and no one else looks into it.

@@ -37,8 +37,17 @@ from maia.predicates.covering.ordered_sets import (
 )
 from maia.predicates.covering.string_automata import TextClaim, claim_holds, implies, string_satisfying
 from maia.predicates.path_patterns import parse_path_pattern
-from maia.predicates.steps import OutOfSteps, Steps
-from maia.predicates.syntax import Atom, Comparison, Exists, Membership, Operator, TextMatch, TextTest
+from maia.predicates.syntax import (
+    Atom,
+    Comparison,
+    Exists,
+    Membership,
+    Operator,
+    OutOfSteps,
+    Steps,
+    TextMatch,
+    TextTest,
+)
 
 _ANSWERS_MAX: Final = 16_384
 _COMPARED_MAX: Final = 64

@@ -17,9 +17,8 @@ from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind, PresentValue, Value, kind_of
-from maia.predicates.constraints import Constraint, unnegated
 from maia.predicates.covering.sides import Asked, Side, code_of, code_range, holds_for, value_of
-from maia.predicates.syntax import Comparison, Membership, TextMatch
+from maia.predicates.syntax import Comparison, Constraint, Membership, TextMatch, unnegated
 
 CHOICES_MAX: Final = 100_000
 _NUMBERS: Final = (Kind.INT, Kind.TIMESTAMP, Kind.FLOAT)

@@ -21,12 +21,20 @@ from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind
-from maia.predicates.constraints import Constraint, constraints_of
 from maia.predicates.covering.sides import Asked, Side, asked_of, code_range, is_faithful, value_of
 from maia.predicates.merging.measure import Domains, Geometry, derived_domains
 from maia.predicates.merging.pairing import grouped, join_order
 from maia.predicates.merging.spill import boxes_of, spill_bound
-from maia.predicates.syntax import AllOf, Comparison, Exists, Membership, Operator, Predicate
+from maia.predicates.syntax import (
+    AllOf,
+    Comparison,
+    Constraint,
+    Exists,
+    Membership,
+    Operator,
+    Predicate,
+    constraints_of,
+)
 
 # What is the tightest collection of constraints that covers all of these?
 #

@@ -20,8 +20,8 @@ from typing import Final
 
 from maia.canonical import write_canonical
 from maia.credentials import Principal, SignedCertificate, ValidityState
-from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor, one_time_tests
-from maia.credentials.validity.validity_state import Once
+from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
+from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import ManagerStore

@@ -26,8 +26,8 @@ from maia.credentials import (
     steady_period,
 )
 from maia.credentials import ValidityState as Statements
-from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor, one_time_tests
-from maia.credentials.validity.validity_state import Once
+from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor
+from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.policy import (

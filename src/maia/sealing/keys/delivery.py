@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from maia.canonical import write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
-from maia.credentials.encoding.authority import principal_to_expression
+from maia.credentials.keys import principal_to_expression
 from maia.errors import BrokenCredential, ProtocolViolation
 
 ENCRYPTION_KEY_BYTES: Final = 32

@@ -26,7 +26,7 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, same_secret, verify_signature
-from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
+from maia.credentials.keys import document_to_bytes, document_with_signer
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.events.values import attribute_uid

@@ -21,7 +21,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials.authority import Action, Authority, AuthorityTooLarge, composed, covers_request
-from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
+from maia.credentials.certificate import (
+    UNBOUNDED,
+    AuthorisationCertificate,
+    NameCertificate,
+    SignedCertificate,
+    Validity,
+)
 from maia.credentials.chains.chain import (
     VerificationCache,
     VerifiedChain,
@@ -29,7 +35,6 @@ from maia.credentials.chains.chain import (
     root_terminal,
     verify_chain,
 )
-from maia.credentials.chains.errors import Budget, SearchTooLarge, SuperfluousCertificate, UnknownQuorum
 from maia.credentials.chains.flows import (
     DEFAULT_LIMITS,
     Flow,
@@ -39,9 +44,18 @@ from maia.credentials.chains.flows import (
     flow_search,
 )
 from maia.credentials.chains.quorum import VerifiedConstitution, leaves
-from maia.credentials.chains.reduction import Meaning, NameBook, includes, name_book, terms_of
+from maia.credentials.chains.reduction import (
+    Budget,
+    Meaning,
+    NameBook,
+    SearchTooLarge,
+    SuperfluousCertificate,
+    UnknownQuorum,
+    includes,
+    name_book,
+    terms_of,
+)
 from maia.credentials.keys import Principal, Threshold
-from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.expressions.language import format_rule

@@ -36,11 +36,10 @@ from maia.policy import PolicyRefusal, Request
 from maia.policy.view import asks_of, keeps
 from maia.predicates.syntax import ALWAYS
 from maia.spark.closure.reach import Grant, Reach
-from maia.spark.governed.periods import Slice, slices_of
-from maia.spark.governed.reader import Reader
+from maia.spark.governed.reader import Reader, Slice, slices_of
 from maia.types import VerifiedType
 from maia.views import ViewSummarises
-from maia.views.schema import spark_type
+from maia.views.plan import spark_type
 from maia.views.to_spark import to_spark
 
 PRINCIPALS_MAX: Final = 1000

@@ -29,8 +29,7 @@ from maia.log.format.segments import BadRow, column_name
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.sealing.frames.blocks import array_header
 from maia.sealing.keys.blinding import Inside, read_envelope
-from maia.spark.governed.periods import Signers
-from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled
+from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled, Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
 from maia.types.definition import ENVELOPE_UID

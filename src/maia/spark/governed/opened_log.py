@@ -164,7 +164,7 @@ def _end_of_right(watch: RightWatch) -> Iterator[None]:
 
 def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType, hint: str) -> None:
     """Refuse, before any other process is asked, a reader without any right to the type."""
-    from maia.spark.governed.periods import slices_of
+    from maia.spark.governed.reader import slices_of
 
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
     tested = watch.tested(reader, request)

@@ -29,7 +29,7 @@ from pyspark.sql import types as t
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.clock import system_now
 from maia.credentials import Action, Principal, SignedCertificate
-from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement, parse_requirement
+from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.ledger.files import LedgerFiles
 from maia.ledger.records import (
@@ -50,8 +50,8 @@ from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.private_files import make_private_folder
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
-from maia.spark.governed.periods import PERIODS_MAX, Signers, Slice, accepted_signers, slices_of
 from maia.spark.governed.reader import (
+    PERIODS_MAX,
     FrameRequirements,
     NameTaken,
     NoKeys,
@@ -59,17 +59,21 @@ from maia.spark.governed.reader import (
     Reader,
     ReadingNotOnRecord,
     ShownAsAnother,
+    Signers,
+    Slice,
     SummaryOfFrames,
     TooManyPeriods,
     UnknownTerms,
+    accepted_signers,
     frame_requirements,
+    slices_of,
 )
 from maia.spark.governed.recorded_log import BYTES_AT_ONCE, Recorded, between
 from maia.spark.governed.right_watch import HeldRight, Watch
 from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
 from maia.types import VerifiedType
 from maia.types.definition import strongest
-from maia.views.schema import spark_type
+from maia.views.plan import spark_type
 from maia.views.to_spark import SparkView, TransformationKeySource, to_spark, to_spark_summary
 from maia.wire.effects import Disclose
 
@@ -313,9 +317,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
         raise SummaryOfFrames(
             "your right shows summaries: they are a table that does not grow, without frames"
         )
-    required = parse_requirement(requires) if isinstance(requires, str) else checked_requirement(requires)
-    requirements = frame_requirements(reader.principal, reader.identity, required)
-    requirements = replace(requirements, for_all_alone=is_summary)
+    requirements = replace(frame_requirements(reader, requires), for_all_alone=is_summary)
     table = _Table(
         spark, event_type, tuple(versions), reader, keys, with_meta, requirements, transformation_keys
     )

@@ -39,7 +39,7 @@ from maia.spark.matching.tables import (
     table_of_members,
     tables,
 )
-from maia.views.schema import StoredMismatch, checked_stored, spark_type
+from maia.views.plan import StoredMismatch, checked_stored, spark_type
 from maia.views.to_spark import to_spark_test
 
 __all__ = [

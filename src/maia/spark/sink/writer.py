@@ -27,7 +27,7 @@ from maia.client.entries import Numbering
 from maia.errors import BadInput
 from maia.spark.source.options import BadOption, JobOptions, told_to_spark
 from maia.types import VerifiedType
-from maia.views.schema import spark_type
+from maia.views.plan import spark_type
 
 if TYPE_CHECKING:
     from maia.client.api.blocking_client import BlockingPublisher

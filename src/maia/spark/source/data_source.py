@@ -25,7 +25,7 @@ from pyspark.sql.types import StructField, StructType
 
 from maia.spark.source.options import JobOptions, job_options, told_to_spark
 from maia.types import VerifiedType
-from maia.views.schema import spark_type
+from maia.views.plan import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import pytest
 from maia.credentials import Action
 from maia.policy import Request, see
 from maia.spark.closure.what_if import BlindQuestion, Pools, affected, compare, readable_by, supposed
-from maia.spark.governed.periods import slices_of
+from maia.spark.governed.reader import slices_of
 from maia.spark.governed.table import governed
 from support.governed import (
     NOON,
