@@ -211,7 +211,9 @@ def verify_signature(principal: Principal, kind: SignedKind, body: bytes, signat
     try:
         _verifier(principal.key).verify(signature, kind.prefix + body)
     except InvalidSignature:
-        raise BadSignature(f"the signature is not one by `{principal}` over this {_named(kind)}") from None
+        raise BadSignature(
+            f"the signature is not one by `{principal}` over this {kind.value.decode().replace('-', ' ')}"
+        ) from None
 
 
 def same_secret(one: bytes, other: bytes) -> bool:
@@ -223,10 +225,6 @@ def same_secret(one: bytes, other: bytes) -> bool:
 def _verifier(key: bytes) -> Ed25519PublicKey:
     principal_from_bytes(key)
     return Ed25519PublicKey.from_public_bytes(key)
-
-
-def _named(kind: SignedKind) -> str:
-    return kind.value.decode().replace("-", " ")
 
 
 # How are keys, and documents that a key has signed, written?

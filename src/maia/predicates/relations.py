@@ -18,7 +18,7 @@ from __future__ import annotations
 from maia.events import Event
 from maia.predicates.covering.covers import covers, provably_empty
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import AllOf, AnyOf, Constraint, Constraints, Predicate, constraints_of
+from maia.predicates.syntax import AllOf, AnyOf, Constraints, Predicate, constraints_of
 
 
 def filter_covers_notification(*, filter: Predicate, notification: Event) -> bool:
@@ -70,7 +70,9 @@ def advertisement_strictly_covers_notification(*, advertisement: Predicate, noti
 def advertisement_covers_advertisement(*, wide: Predicate, narrow: Predicate) -> bool:
     """Say whether `wide` covers every notification that `narrow` covers (definition 6)."""
     outer, inner = constraints_of(wide), constraints_of(narrow)
-    return all(_some_within(outer.get(uid, ()), offered) for uid, offered in inner.items())
+    return all(
+        covers(wide=AnyOf(outer.get(uid, ())), narrow=AnyOf(offered)) for uid, offered in inner.items()
+    )
 
 
 def advertisement_strictly_covers_advertisement(*, wide: Predicate, narrow: Predicate) -> bool:
@@ -97,12 +99,4 @@ def _contradictory(constraints: Constraints) -> bool:
 
 def _each_within(outer: Constraints, inner: Constraints) -> bool:
     """Say whether `outer` asks for no less than `inner` does, attribute by attribute."""
-    return all(_within(outer[uid], inner[uid]) for uid in outer)
-
-
-def _within(outer: tuple[Constraint, ...], inner: tuple[Constraint, ...]) -> bool:
-    return covers(wide=AllOf(outer), narrow=AllOf(inner))
-
-
-def _some_within(outer: tuple[Constraint, ...], inner: tuple[Constraint, ...]) -> bool:
-    return covers(wide=AnyOf(outer), narrow=AnyOf(inner))
+    return all(covers(wide=AllOf(outer[uid]), narrow=AllOf(inner[uid])) for uid in outer)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, final
 
@@ -42,7 +43,7 @@ from maia.types.definition import (
     strongest,
     type_id,
 )
-from maia.types.encoding import sign_definition
+from maia.types.encoding import definition_from_bytes, definition_to_bytes, sign_definition
 
 TYPES_MAX: Final = 4096
 """How many verified types a cache remembers by default."""
@@ -139,6 +140,8 @@ class _Remembered:
     until: Instant
     verified: VerifiedType
     rests_on_quorums: bool
+    digest: bytes
+    """Of its bytes, signature and all."""
     was_used: bool = False
 
 
@@ -150,18 +153,23 @@ class VerifiedTypeCache:
     a hit costs no more than setting a flag.
     """
 
-    __slots__ = ("_remembered", "_turns", "certificates", "types_max")
+    __slots__ = ("_by_bytes", "_remembered", "_turns", "certificates", "types_max")
 
     def __init__(self, types_max: int = TYPES_MAX, certificates: VerificationCache | None = None) -> None:
         """Remember at most `types_max` types, and the certificates inside them in `certificates`."""
         self.types_max = types_max
         self.certificates = VerificationCache() if certificates is None else certificates
         self._remembered: dict[bytes, _Remembered] = {}
+        self._by_bytes: dict[bytes, SignedDefinition] = {}
         self._turns: deque[bytes] = deque()  # every digest once: who is asked next whether it may stay
 
     def __len__(self) -> int:
         """Return how many types are remembered."""
         return len(self._remembered)
+
+    def read(self, data: bytes) -> SignedDefinition:
+        """Return the definition that these bytes are: that of a proof, if one of these very bytes is here."""
+        return self._by_bytes.get(sha256(data).digest()) or definition_from_bytes(data)
 
     def find(
         self,
@@ -191,9 +199,14 @@ class VerifiedTypeCache:
 
     def keep(self, verified: VerifiedType) -> None:
         """Remember a proof, and forget one that was not used for long if there are too many."""
-        if verified.id not in self._remembered:
+        before = self._remembered.get(verified.id)
+        if before is None:
             self._turns.append(verified.id)
+        else:
+            del self._by_bytes[before.digest]
         since, until = verified.validity.not_before, verified.validity.not_after
+        digest = sha256(definition_to_bytes(verified.signed)).digest()
+        self._by_bytes[digest] = verified.signed
         self._remembered[verified.id] = _Remembered(
             verified.signed,
             verified.network,
@@ -201,6 +214,7 @@ class VerifiedTypeCache:
             Instant(INSTANT_MAX) if until is None else until,
             verified,
             rests_on_quorums=bool(verified.constitutions),
+            digest=digest,
         )
         while len(self._remembered) > self.types_max:
             self._take_turn()
@@ -213,7 +227,7 @@ class VerifiedTypeCache:
             known.was_used = False
             self._turns.append(digest)
         else:
-            del self._remembered[digest]
+            del self._remembered[digest], self._by_bytes[known.digest]
 
 
 def _same_grounds(
@@ -293,7 +307,9 @@ class TypeHistory:
         Among equal levels the latest word on the manager counts: of a version
         and one that was made from it, the later one.
         """
-        by_depth = sorted(self.sealings, key=lambda version: (self._depth(version), version))
+        by_depth = sorted(
+            self.sealings, key=lambda version: (sum(1 for _ in self._ancestors(version)), version)
+        )
         return strongest(self.sealings[version] for version in by_depth)
 
     def remember(self, verified: VerifiedType) -> TypeHistory:
@@ -343,9 +359,6 @@ class TypeHistory:
         while parent is not None:
             yield parent
             parent = self.parents.get(parent)
-
-    def _depth(self, version: Version) -> int:
-        return sum(1 for _ in self._ancestors(version))
 
     def _check_same_type(self, verified: VerifiedType) -> None:
         if verified.type_id != self.type_id:

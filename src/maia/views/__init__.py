@@ -9,7 +9,6 @@ never sees a batch would otherwise take twice as long to start.
 from typing import TYPE_CHECKING, Final
 
 from maia.views.plan import (
-    EXPANDED_NODES_MAX,
     POSTGRES_TYPES,
     WINDOWS_MAX,
     StoredMismatch,
@@ -22,17 +21,15 @@ from maia.views.to_python import See, Test, to_python, to_python_test
 from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql, to_sql_summary
 
 if TYPE_CHECKING:
-    from maia.views.arrow_executor import ARROW_TYPES, SeeBatch, arrow_schema, to_arrow
+    from maia.views.arrow_executor import ARROW_TYPES, arrow_schema, to_arrow
 
 __all__ = [
     "ARROW_TYPES",
-    "EXPANDED_NODES_MAX",
     "POSTGRES_TYPES",
     "WINDOWS_MAX",
     "BadIdentifier",
     "Query",
     "See",
-    "SeeBatch",
     "StoredMismatch",
     "TableName",
     "Test",

@@ -8,7 +8,6 @@ limited, for one View and for all together. What has no room is left out and cou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -111,7 +110,7 @@ class OpenPeriods:
             shown, rows = self._behind(frame_of([event for event, _ in found], summary.kinds))
             if shown is not None:
                 ends = Instant(start + summary.every_s * SECOND)
-                closed.append(ClosedPeriod(start, ends, shown, _counted(found, rows)))
+                closed.append(ClosedPeriod(start, ends, shown, sum(found[row][1] for row in rows)))
         return closed
 
     def drop(self) -> None:
@@ -129,7 +128,3 @@ class OpenPeriods:
 def _values(item: tuple[GroupKey, Group]) -> tuple[PresentValue, ...]:
     """Return the values of a group: in their order nothing is left of the order in which events came."""
     return tuple(value for _, value in item[0])
-
-
-def _counted(found: Sequence[tuple[object, int]], rows: Sequence[int]) -> int:
-    return sum(found[row][1] for row in rows)

@@ -27,6 +27,7 @@ from maia.types import (
     VerifiedType,
     VerifiedTypeCache,
     WrongPreviousVersion,
+    definition_to_bytes,
     sign_definition,
     type_id,
     verify_definition,
@@ -322,6 +323,20 @@ def test_a_second_look_is_one_look_into_the_cache():
     again = sign_definition(numberplate(), PITO)
     assert again is not FIRST.signed
     assert verify_definition(again, at=NOON, cache=cache) is verified
+
+
+def test_bytes_of_a_known_type_are_not_read_again_and_other_bytes_of_it_are():
+    cache = VerifiedTypeCache(types_max=1)
+    signed = FIRST.signed
+    data = definition_to_bytes(signed)
+    verify_definition(signed, at=NOON, cache=cache)
+    assert cache.read(data) is signed
+    forged = bytes(64)
+    read = cache.read(definition_to_bytes(replace(signed, signature=forged)))
+    assert (read.body, read.signature) == (signed.body, forged)
+    verify_definition(later(signer=PITO), at=NOON, previous=FIRST, cache=cache)
+    assert cache.read(data) is not signed, "it was forgotten with its proof"
+    assert cache.read(data) == signed
 
 
 def test_the_cache_never_extends_a_right():

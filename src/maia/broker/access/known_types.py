@@ -27,7 +27,6 @@ from maia.types import (
     TypeHistory,
     VerifiedType,
     VerifiedTypeCache,
-    definition_from_bytes,
     definition_to_bytes,
     is_weaker,
     strongest,
@@ -160,7 +159,7 @@ class KnownTypes:
         for data in shown:
             budget.spend_check()
             budget.spend_reading(len(data))
-            verified.append(self._verify(definition_from_bytes(data), verified, now, budget))
+            verified.append(self._verify(self._cache.read(data), verified, now, budget))
         self.check([one for version in verified for one in (*reversed(version.super_types), version)])
         return verified[-1] if verified else None
 
@@ -263,7 +262,7 @@ class KnownTypes:
     def _verified(self, definitions: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
         verified: list[VerifiedType] = []
         for data in definitions:
-            verified.append(self._verify(definition_from_bytes(data), verified, now))
+            verified.append(self._verify(self._cache.read(data), verified, now))
         return tuple(verified)
 
     def _verify(

@@ -247,7 +247,9 @@ def check_signature(signed: SignedCertificate) -> None:
     object whose parts were not read together has them compared here first.
     """
     certificate = signed.certificate
-    if not signed.is_as_signed and not _says_what_was_signed(signed):
+    if not signed.is_as_signed and not (
+        sha256(signed.body).digest() == signed.id and certificate_body(signed.certificate) == signed.body
+    ):
         raise BadSignature(f"certificate {shown_id(signed.id)} does not say what was signed")
     try:
         verify_signature(certificate.issuer, signed_kind(certificate), signed.body, signed.signature)
@@ -261,10 +263,6 @@ def _is_same(kept: SignedCertificate, signed: SignedCertificate) -> bool:
         return False
     # What was read from equal bytes is equal; anything else is compared field by field.
     return (kept.is_as_signed and signed.is_as_signed) or kept.certificate == signed.certificate
-
-
-def _says_what_was_signed(signed: SignedCertificate) -> bool:
-    return sha256(signed.body).digest() == signed.id and certificate_body(signed.certificate) == signed.body
 
 
 _SEAL: Final = object()

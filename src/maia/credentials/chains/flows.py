@@ -260,7 +260,9 @@ class FlowSearch:
             said = self.said.meanings(certificate.subject, self.budget)
             if all(meaning.subject not in on_the_way for meaning in said) or not self.rules.trusts(signed):
                 continue
-            is_delegable = not self.rules.needs_delegation or _may_delegate(signed)
+            is_delegable = not self.rules.needs_delegation or (
+                isinstance(signed.certificate, AuthorisationCertificate) and signed.certificate.may_delegate
+            )
             for meaning in self.book.meanings(certificate.subject, self.budget):
                 if meaning.subject in on_the_way:
                     self._lay_edge(signed, meaning)
@@ -564,10 +566,6 @@ def _is_sound(threshold: Threshold) -> bool:
     except BadInput:
         return False
     return True
-
-
-def _may_delegate(signed: SignedCertificate) -> bool:
-    return isinstance(signed.certificate, AuthorisationCertificate) and signed.certificate.may_delegate
 
 
 def _continued(first: Authority, rest: Authority | None) -> Authority | None:

@@ -63,7 +63,6 @@ from maia.types import (
     SignedDefinition,
     VerifiedType,
     VerifiedTypeCache,
-    definition_from_bytes,
     definition_to_bytes,
     verify_definition,
 )
@@ -115,7 +114,7 @@ class TypeRegistry:
         found: dict[TypeName, VerifiedType] = {}
         for row in (row for rows in tables.every(TYPES, order=TYPES.c.number) for row in rows):
             try:
-                verified = self._verified(tables, definition_from_bytes(row.definition), now)
+                verified = self._verified(tables, self._cache.read(row.definition), now)
             except MaiaError:
                 continue
             found[verified.name] = verified
@@ -139,7 +138,7 @@ class TypeRegistry:
             row = tables.get(TYPES, identifier)
             if row is None:
                 raise UnknownType(f"the version of type `{name}` that the policy was read with is gone")
-            found[name] = self._verified(tables, definition_from_bytes(row.definition), at)
+            found[name] = self._verified(tables, self._cache.read(row.definition), at)
         return found
 
     def named(self, tables: Tables, name: TypeName, at: Instant) -> VerifiedType:
@@ -153,7 +152,7 @@ class TypeRegistry:
         )
         if not rows:
             raise UnknownType(f"type `{name.name}` of `{name.owner}`, version `{name.version}`, is unknown")
-        return self._verified(tables, definition_from_bytes(rows[0].definition), at)
+        return self._verified(tables, self._cache.read(rows[0].definition), at)
 
     def _verified(self, tables: Tables, signed: SignedDefinition, at: Instant) -> VerifiedType:
         """Verify a version, after those that it was made from."""
@@ -164,7 +163,7 @@ class TypeRegistry:
             rows = tables.find(TYPES, *same, columns.version == lineage[-1].definition.previous, limit=1)
             if not rows:
                 break
-            lineage.append(definition_from_bytes(rows[0].definition))
+            lineage.append(self._cache.read(rows[0].definition))
         for one in reversed(lineage):
             verified = verify_definition(
                 one, at=at, previous=verified, constitutions=self._constitutions, cache=self._cache

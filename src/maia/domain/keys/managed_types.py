@@ -37,7 +37,6 @@ from maia.types import (
     TypeHistory,
     VerifiedType,
     VerifiedTypeCache,
-    definition_from_bytes,
     definition_to_bytes,
     verify_definition,
 )
@@ -169,7 +168,7 @@ class Definitions:
         """Verify what was handed over; all of it must be versions of one type that agree with each other."""
         found: list[VerifiedType] = []
         for data in given:
-            found.append(self._verify(definition_from_bytes(data), found, now))
+            found.append(self._verify(self._cache.read(data), found, now))
         if len({one.type_id for one in found}) != 1:
             raise BadJoin("a request to join hands over versions of exactly one type")
         self._remembered(found)
@@ -202,7 +201,7 @@ class Definitions:
             is_moving = False
             for name, data in list(waiting.items()):
                 try:
-                    self.remember([self._verify(definition_from_bytes(data), [], now)])
+                    self.remember([self._verify(self._cache.read(data), [], now)])
                 except MaiaError:
                     continue
                 is_moving = True

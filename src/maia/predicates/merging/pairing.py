@@ -97,7 +97,7 @@ def _blocks(boxes: Boxes) -> list[_Indexes]:
     """Cut the boxes at the median of their widest dimension until each block is small."""
     done: list[_Indexes] = []
     pending = [np.arange(len(boxes))]
-    centres = np.concatenate([(boxes.low + boxes.high) / 2, _bit_centres(boxes)])
+    centres = np.concatenate([(boxes.low + boxes.high) / 2, (boxes.bits.astype(np.float64) / 2.0**BITS)])
     while pending:
         block = pending.pop()
         if len(block) <= _BLOCK_MAX or not len(centres):
@@ -107,10 +107,6 @@ def _blocks(boxes: Boxes) -> list[_Indexes]:
         order = np.argsort(centres[int(np.argmax(spread)), block], kind="stable")
         pending += [block[order[len(order) // 2 :]], block[order[: len(order) // 2]]]
     return done
-
-
-def _bit_centres(boxes: Boxes) -> _Floats:
-    return boxes.bits.astype(np.float64) / 2.0**BITS
 
 
 def _side_by_side(parts: list[Boxes]) -> Boxes:

@@ -149,17 +149,15 @@ def _records(
 # Any: rows of Spark have no type.
 def _frames(rows: DataFrame, delivered: Sequence[Attribute]) -> Iterator[Any]:
     """Yield, for each frame, rows that show the same attributes; a partition at a time."""
-    shown = F.array_compact(F.array(*(F.when(_column(one).isNotNull(), F.lit(one.uid)) for one in delivered)))
+    shown = F.array_compact(
+        F.array(*(F.when(F.col(f"`{one.name}`").isNotNull(), F.lit(one.uid)) for one in delivered))
+    )
     return (
         rows.select(*_FRAME, "_row", shown.alias("shown"))
         .groupBy(*_FRAME, "shown")
         .agg(F.collect_set("_row").alias("rows"))
         .toLocalIterator()
     )
-
-
-def _column(attribute: Attribute) -> Column:
-    return F.col(f"`{attribute.name}`")
 
 
 def _certificates(request: Request, reader: Reader, at: Instant) -> tuple[bytes, ...]:
@@ -307,7 +305,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     """
     _check_on_record((*versions, event_type), ledger, is_stream=is_stream)
     named = event_type if shown_as is None else shown_as
-    wanted = _parsed(filter, named)
+    wanted = parse_predicate(filter, named.vocabulary) if isinstance(filter, str) else filter
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
     reader = reader if watch is None else watch.tested(reader, request)
     slices = slices_of(request, reader, since=since, until=until)
@@ -362,10 +360,6 @@ def _check_result(slices: Sequence[Slice], shown_as: VerifiedType | None) -> Non
         if result != (None if shown_as is None else shown_as.name):
             named = "its own" if result is None else f"`{result.name}`"
             raise ShownAsAnother(f"your right shows events of this type as {named}: name that one")
-
-
-def _parsed(wanted: Predicate | str, event_type: VerifiedType) -> Predicate:
-    return parse_predicate(wanted, event_type.vocabulary) if isinstance(wanted, str) else wanted
 
 
 def _delivered(
@@ -445,7 +439,12 @@ class _Table:
             names |= known & interest
             asks = frozenset(uid for uid in asks if uid in known or uid not in _assigned(transforms))
         # What a transformation shows it has made of what it reads, which is among what is asked.
-        shown = {uid for uid in names for window in windows if _is_stored_for(window, uid)}
+        shown = {
+            uid
+            for uid in names
+            for window in windows
+            if (shows(window, uid) if not window.transformations else keeps(window, uid))
+        }
         return _Plan(one, self._kinds(asks | interest | shown), asks | interest)
 
     def of(self, frames: DataFrame, plan: _Plan, delivered: tuple[Attribute, ...]) -> DataFrame:
@@ -544,10 +543,6 @@ class _Table:
 
 def _assigned(windows: Sequence[Window]) -> frozenset[AttributeUid]:
     return frozenset(rule.uid for window in windows for step in window.transformations for rule in step.rules)
-
-
-def _is_stored_for(window: Window, uid: AttributeUid) -> bool:
-    return shows(window, uid) if not window.transformations else keeps(window, uid)
 
 
 def _outer(slices: Sequence[Slice]) -> tuple[Instant, Instant]:
