@@ -17,7 +17,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,8 @@ class Target:
 
     sign: str
     bound: float
+    is_of_floor: bool = False
+    """Whether the bound is a part of the ratio that is possible at all, which is measured with the rest."""
 
     def is_met_by(self, ratio: float) -> bool:
         """Say whether `ratio` is on the good side, the bound included."""
@@ -82,6 +84,8 @@ class Race:
     peer: Side
     ratio: Ratio
     target: Target
+    floor: Side | None = None
+    """What no way could go below: the ratio that it would reach is measured in the same rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +214,38 @@ def run_case(
         return _result(case, bench=bench, ratios=list(case.values), ours_s=ours_s, peer_s=peer_s)
     ours_calls = case.ours.calls or _calls_filling(case.ours, effort.slice_s)
     peer_calls = case.peer.calls or _calls_filling(case.peer, effort.slice_s)
+    floor = case.floor
+    floor_calls = 0 if floor is None else floor.calls or _calls_filling(floor, effort.slice_s)
     ours_s = []
     peer_s = []
+    floor_s = []
     for _ in range(effort.rounds):
         gc.collect()  # the garbage of one round is not paid for in the next
         ours_s.append(_seconds_per_operation(case.ours, ours_calls))
         peer_s.append(_seconds_per_operation(case.peer, peer_calls))
+        if floor is not None:
+            floor_s.append(_seconds_per_operation(floor, floor_calls))
         on_round()
-    ratios = [
-        ours / peer if case.ratio is Ratio.OURS_OVER_PEER else peer / ours
+    ratios = _ratios(case.ratio, ours_s, peer_s)
+    note, target = "", case.target
+    if floor is not None:
+        best = statistics.median(_ratios(case.ratio, floor_s, peer_s))
+        reached = statistics.median(ratios) / best
+        reached = 1 / reached if case.ratio is Ratio.OURS_OVER_PEER else reached
+        floor_us = statistics.median(floor_s) * 1e6
+        note = f"the floor is {_rounded(floor_us):g} µs, or {best:.3g}: this is {reached:.2g} of it"
+        if target.is_of_floor:
+            target = Target(target.sign, _rounded(target.bound * best))
+    return _result(
+        replace(case, target=target), bench=bench, ratios=ratios, ours_s=ours_s, peer_s=peer_s, note=note
+    )
+
+
+def _ratios(ratio: Ratio, ours_s: Sequence[float], peer_s: Sequence[float]) -> list[float]:
+    return [
+        ours / peer if ratio is Ratio.OURS_OVER_PEER else peer / ours
         for ours, peer in zip(ours_s, peer_s, strict=True)
     ]
-    return _result(case, bench=bench, ratios=ratios, ours_s=ours_s, peer_s=peer_s)
 
 
 def _result(
@@ -231,6 +255,7 @@ def _result(
     ratios: list[float],
     ours_s: Sequence[float] = (),
     peer_s: Sequence[float] = (),
+    note: str = "",
 ) -> Result:
     ratio = statistics.median(ratios)
     return Result(
@@ -243,7 +268,7 @@ def _result(
         ours_us=statistics.median(ours_s) * 1e6 if ours_s else None,
         peer_us=statistics.median(peer_s) * 1e6 if peer_s else None,
         rounds=len(ratios),
-        note=case.note if isinstance(case, Figure) else "",
+        note=case.note if isinstance(case, Figure) else note,
     )
 
 

@@ -9,11 +9,16 @@ link does so as bytes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from hashlib import sha256
 from itertools import count
 from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker_row import REF, Row, world_of
 from maia.broker.sealed import publication
@@ -22,6 +27,7 @@ from maia.events import Column, Frame, Kind
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import OpenedFrame, Sealer, SignatureChecks
 from maia.sealing.frames import runs, sealer
+from maia.sealing.frames.content import event_plaintext, whole_plaintexts
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode_known
 from maia.wire.columns import columns_to_frame, frame_to_columns
@@ -146,4 +152,50 @@ def side(setting: Setting) -> Callable[[], object]:
     assert len(delivered) == setting.together
     if setting.filter is ALWAYS:
         assert all(frame == line.frame for frame in delivered)
+    return run
+
+
+_SAID_BYTES = 300
+"""About what is said in the clear of a frame and its keys: bound to each cipher, and signed."""
+
+
+def floor(setting: Setting) -> Callable[[], object]:
+    """Return one turn in the clear with all that no sealed one can be without, and nothing else.
+
+    That are the ciphers of what is sealed as one, at either end; and where there is a proof, hashes of
+    all of it at either end, the signature, and its check.
+    """
+    plain, columns = side(replace(setting, level=None)), frame_to_columns(Line(setting).frame)
+    contents = list(whole_plaintexts([(one.kind, one.data) for one in columns]))
+    if setting.level is SealingLevel.EVENT:
+        contents = [event_plaintext(columns)]
+    ciphers = [AESGCM(os.urandom(32)) for _ in contents]
+    key, said, numbers = Ed25519PrivateKey.generate(), os.urandom(_SAID_BYTES), count(1)
+    public, signed_together = key.public_key(), 1 if setting.proof is Proof.EACH else setting.together
+
+    def sealed_and_opened() -> tuple[Sequence[bytes], Sequence[bytes]]:
+        number = next(numbers).to_bytes(12, "big")
+        sealed = [cipher.encrypt(number, one, said) for cipher, one in zip(ciphers, contents, strict=True)]
+        return sealed, [
+            cipher.decrypt(number, one, said) for cipher, one in zip(ciphers, sealed, strict=True)
+        ]
+
+    def hashed(sealed: Sequence[bytes], opened: Sequence[bytes]) -> bytes:
+        if setting.rows == 1:  # of a single event the ciphertext is hashed
+            return sha256(b"".join((said, *sealed))).digest()
+        return sha256(b"".join((said, *[sha256(one).digest() for one in opened]))).digest()
+
+    def run() -> object:
+        delivered = plain()
+        done = [sealed_and_opened() for _ in range(setting.together)]
+        if setting.proof is Proof.NONE:
+            return delivered
+        made, checked = [hashed(*one) for one in done], [hashed(*one) for one in done]
+        for at in range(0, setting.together, signed_together):
+            for roots in (made, checked):
+                for root in roots[at : at + signed_together - 1]:
+                    sha256(root + root).digest()  # a tree over so many has one node less
+            public.verify(key.sign(made[at]), checked[at])
+        return delivered
+
     return run

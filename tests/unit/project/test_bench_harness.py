@@ -65,6 +65,19 @@ def test_the_peers_time_over_our_time(harness, ticking):
     assert result.met
 
 
+def test_a_floor_is_measured_with_the_rest_and_a_target_may_be_a_part_of_it(harness, ticking):
+    wanted = harness.Target(">=", 0.8, is_of_floor=True)
+    case = replace(
+        race(harness, ticking, harness.Ratio.PEER_OVER_OURS),
+        target=wanted,
+        floor=harness.Side(run=ticking(200)),
+    )
+    result = run(harness, case)
+    assert (result.target, result.met) == (">= 0.4", False)
+    assert result.note == "the floor is 0.2 µs, or 0.5: this is 0.67 of it"
+    assert run(harness, replace(case, ours=harness.Side(run=ticking(240)))).met
+
+
 def test_a_call_that_does_many_operations_is_divided_among_them(harness, ticking):
     case = race(harness, ticking, harness.Ratio.OURS_OVER_PEER, ours=3000, operations=10)
     assert run(harness, case).ratio == pytest.approx(3)

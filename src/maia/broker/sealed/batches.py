@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from maia.broker.publication.transit import Transit, check_kinds
 from maia.broker.sealed.publication import check_sealed_size, may_publish, sealing_keys
@@ -58,7 +59,7 @@ def keys_for_events(
     if sealing is None:
         return None
     try:
-        check_sealed_size([column for one in columns for column in one])
+        check_sealed_size(chain.from_iterable(columns))
         keys = sealing_keys(state, whole, sealing, now)
     except MaiaError:
         return None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -62,6 +63,7 @@ from maia.wire.messages import Column, OpenContent, Publish, Sealed, SealedWithP
 
 SEALED_BYTES_MAX: Final = 12 << 20
 """A sealed frame is longer than what is in it, and has to fit into a message all the same."""
+_data_of: Final = attrgetter("data")
 _EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
 
@@ -210,7 +212,7 @@ def sealing_keys(state: BrokerState, transit: Transit, sealing: Sealing, now: In
 
 def check_sealed_size(columns: Iterable[Column]) -> None:
     """Refuse a frame that is too long to be sealed."""
-    if sum([len(column.data) for column in columns]) > SEALED_BYTES_MAX:
+    if sum(map(len, map(_data_of, columns))) > SEALED_BYTES_MAX:
         raise FrameTooLarge(f"a frame of a sealed type has at most {SEALED_BYTES_MAX} bytes")
 
 

@@ -8,7 +8,7 @@ what is signed. Sealed as a whole, an event's columns are in one list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -127,15 +127,17 @@ def event_plaintext(columns: Sequence[Column]) -> bytes:
     return plaintext_of(OpenPart("", [OpenColumn(column) for column in columns]))
 
 
-def whole_plaintexts(columns: Iterable[tuple[int, bytes]]) -> list[bytes]:
-    """Return the same for columns of one block, each given by its kind and bytes."""
-    written, head, size, padding = [], _LENGTH_AND_KIND.pack, -1, b""
+def whole_plaintexts(columns: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Yield the same for columns of one block, each given by its kind and bytes.
+
+    One is written when the one before is sealed: a long one then lies where that was, and close by.
+    """
+    known, size, front, padding = -1, -1, b"", b""
     for kind, data in columns:
-        if len(data) != size:  # many have the length of the one before
-            size = len(data)
-            padding = _padding(1 + size)
-        written.append(b"".join((head(1 + size, kind), data, padding)))
-    return written
+        if len(data) != size or kind != known:  # many are as long as the one before
+            known, size = kind, len(data)
+            front, padding = _LENGTH_AND_KIND.pack(1 + size, kind), _padding(1 + size)
+        yield b"".join((front, data, padding))
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -146,19 +148,18 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
     return read_content(uid, plaintext[_LENGTH_BYTES:end], blocks=blocks, rows=rows)
 
 
-def read_whole_columns(columns: Iterable[tuple[str, bytes]], rows: int) -> list[Column]:
+def read_whole_columns(uids: Iterable[str], plaintexts: Iterable[bytes], rows: int) -> list[Column]:
     """Read columns that were sealed as one each, in frames of so many rows that were signed as one block."""
-    starts, kind_end = column_starts(rows)
-    read, number, end, whole, padding = [], int.from_bytes, -1, -1, b""
-    for uid, plaintext in columns:
-        if (found := 4 + number(plaintext[:4], "big")) != end:  # many have the length of the one before
-            end, padding = found, _padding(found - 4) if found <= len(plaintext) else b""
-            whole = end + len(padding)
-        if len(plaintext) != whole or plaintext[end:] != padding:
+    starts, stop = column_starts(rows)
+    read, start, size, kind, end, padding = [], b"", -1, 0, 0, b""
+    for uid, plaintext in zip(uids, plaintexts):  # noqa: B905 - the uid may be one for all
+        if plaintext[:stop] != start or len(plaintext) != size:  # many begin, and end, as the one before
+            start, size, end = plaintext[:stop], len(plaintext), _end_of_content(plaintext)
+            kind, padding = starts.get(start[_LENGTH_BYTES:], 0), plaintext[end:]
+            if not kind:
+                raise BadContent("what was sealed is no column of its frame")
+        elif plaintext[end:] != padding:
             raise BadContent("what was sealed is not padded in its one form")
-        kind = starts.get(plaintext[4:kind_end])
-        if kind is None:
-            raise BadContent("what was sealed is no column of its frame")
         read.append(Column(uid, kind, plaintext[5:end]))
     return read
 

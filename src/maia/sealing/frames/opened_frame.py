@@ -185,7 +185,7 @@ def open_further(
             if blocks or not uid:
                 parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
             else:
-                (column,) = read_whole_columns([(uid, plaintext)], rows)
+                (column,) = read_whole_columns([uid], [plaintext], rows)
                 parts[uid] = OpenPart(uid, [OpenColumn(column)])
     return replace(opened, parts=parts)
 

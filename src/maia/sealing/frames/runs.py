@@ -8,9 +8,10 @@ in which any frame is refused is refused as a whole: one by one, they say which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import InitVar, dataclass
-from operator import attrgetter
+from itertools import repeat
+from operator import add, attrgetter, itemgetter
 from typing import Final, final
 
 from cryptography.exceptions import InvalidTag
@@ -59,6 +60,8 @@ from maia.wire.messages import Column, Sealed, SealedColumn
 
 _SEAL: Final = object()
 _uid_and_kind: Final = attrgetter("uid", "kind")
+_data_of: Final = attrgetter("data")
+_sealed_of: Final = attrgetter("sealed")
 _label_of: Final = attrgetter("sequence", "published_at")
 _parts_of: Final = attrgetter("uid", "sealed", "commitment", "path")
 _said_of: Final = attrgetter("uid", "commitment", "path")
@@ -103,13 +106,12 @@ def seal_run(
     layout = list(map(_uid_and_kind, columns[0]))
     if any(list(map(_uid_and_kind, one)) != layout for one in columns):
         raise BadBatch("frames of a run have other columns than the first")
+    contents: dict[str, Iterable[bytes]] = {}
     if level is SealingLevel.EVENT:
-        contents = {"": list(map(event_plaintext, columns))}
+        contents[""] = map(event_plaintext, columns)
     else:
-        contents = {
-            uid: whole_plaintexts([(kind, one[at].data) for one in columns])
-            for at, (uid, kind) in enumerate(layout)
-        }
+        for (uid, kind), same in zip(layout, zip(*columns, strict=True), strict=True):
+            contents[uid] = whole_plaintexts(zip(repeat(kind), map(_data_of, same)))
     marks, uids = sealer.next_marks(len(labels)), tuple(contents)
     held = keys.held(uids, marks[0].instance)
     if held is None:
@@ -117,28 +119,21 @@ def seal_run(
     whose = keys.type_id, about.publisher.key, sealer.principal.key, about.stream
     run = RunDescription(LEVEL_NUMBERS[level], *whose, epoch=keys.epoch)
     described, bindings = run.of(labels, marks)
-    numbers, by_column = list(map(nonce, marks)), []
-    for content, cipher, name in zip(contents.values(), held.ciphers, held.names, strict=True):
-        encrypt = cipher.encrypt
-        by_column.append(
-            [
-                encrypt(number, one, binding + name)
-                for number, one, binding in zip(numbers, content, bindings, strict=True)
-            ]
-        )
+    numbers = list(map(nonce, marks))
+    by_column = [
+        list(map(cipher.encrypt, numbers, content, map(add, bindings, repeat(name))))
+        for content, cipher, name in zip(contents.values(), held.ciphers, held.names, strict=True)
+    ]
     sealed = list(zip(*by_column, strict=True)) if uids else [()] * len(labels)
     head, key_names = held.head, held.key_names
     level_to_blocks = LEVEL_NUMBERS[level], keys.epoch, 1, 0
     roots = [event_root(head, said, one) for said, one in zip(described, sealed, strict=True)]
-    by_frame = [
-        [SealedColumn(uid, one, key, b"") for uid, one, key in zip(uids, own, key_names, strict=True)]
-        for own in sealed
-    ]
+    by_frame = [list(map(SealedColumn, uids, own, key_names, repeat(b""))) for own in sealed]
     frames = [
         Sealed(*whose, *label, *level_to_blocks, [], mark, mark, [], own, NOT_SIGNED, 0, [])
         for label, mark, own in zip(labels, marks, by_frame, strict=True)
     ]
-    return [Draft(*one) for one in zip(frames, described, roots, columns, strict=True)]
+    return list(map(Draft, frames, described, roots, columns))
 
 
 def open_run(
@@ -173,62 +168,53 @@ def open_run(
     described, bindings = run_description.of(map(_label_of, frames), marks)
     uids = tuple([uid for uid, _, _ in said])
     head = event_head(uids, [key for _, key, _ in said])
-    roots = [
-        event_root(head, one, [column.sealed for column in own])
-        for one, own in zip(described, columns, strict=True)
-    ]
+    sealed = [list(map(_sealed_of, own)) for own in columns]
+    roots = [event_root(head, one, own) for one, own in zip(described, sealed, strict=True)]
     signer = checks.check_run(frames, roots)
     nothing: Sequence[Sequence[Column]] = [()] * len(frames)
     if keys is None:
         return VerifiedRun(signer, nothing, frozenset(uids), _SEAL)
-    bound = list(zip(map(nonce, marks), bindings, strict=True))
     held = [(at, one) for at, one in enumerate(keys.ciphers(uids, marks[0].instance)) if one is not None]
     if only:
         held = [(at, one) for at, one in held if not uids[at] or uids[at] in only]
     if not held:
         raise KeyMissing(f"no attribute of a frame can be opened in epoch `{keys.epoch}`")
-    is_carried = only is not None and not only
+    is_carried, numbers = only is not None and not only, list(map(nonce, marks))
     if is_carried and uids != ("",):
-        _check_shortest(columns, bound, held)
+        _check_shortest(uids, sealed, list(zip(numbers, bindings, strict=True)), held)
         return VerifiedRun(signer, nothing, frozenset(uids), _SEAL)
     opened: list[list[Column]] = []
+    by_column = list(zip(*sealed, strict=True))
     for at, cipher in held:
-        sealed = [own[at] for own in columns]
-        if only is None and cipher.name != sealed[0].commitment:
-            raise not_what_was_signed(sealed[0])
-        plaintexts = _opened(sealed, bound, cipher)
+        if only is None and cipher.name != said[at][1]:
+            raise not_what_was_signed(first.columns[at])
+        plaintexts = _opened(uids[at], by_column[at], numbers, bindings, cipher)
         if not uids[at]:
             parts = [read_plaintext("", one, blocks=0, rows=1).columns for one in plaintexts]
             events = [[one.column for one in part] for part in parts]
             return VerifiedRun(signer, nothing if is_carried else events, frozenset(uids[:is_carried]), _SEAL)
-        opened.append(read_whole_columns([(uids[at], one) for one in plaintexts], 1))
+        opened.append(read_whole_columns(repeat(uids[at]), plaintexts, 1))
     closed = frozenset(uids).difference([uids[at] for at, _ in held])
     return VerifiedRun(signer, list(zip(*opened, strict=True)), closed, _SEAL)
 
 
 def _check_shortest(
-    columns: Sequence[Sequence[SealedColumn]],
+    uids: Sequence[str],
+    sealed: Sequence[Sequence[bytes]],
     bound: Sequence[tuple[bytes, bytes]],
     held: Sequence[tuple[int, Cipher]],
 ) -> None:
-    for own, one in zip(columns, bound, strict=True):
-        sizes = [(len(own[at].sealed), number) for number, (at, _) in enumerate(held)]
-        at, cipher = held[min(sizes)[1]]
-        (plaintext,) = _opened([own[at]], [one], cipher)
-        read_whole_columns([(own[at].uid, plaintext)], 1)
+    for own, (number, binding) in zip(sealed, bound, strict=True):
+        _, (at, cipher) = min([(len(own[at]), (at, one)) for at, one in held], key=itemgetter(0))
+        read_whole_columns([uids[at]], _opened(uids[at], [own[at]], [number], [binding], cipher), 1)
 
 
 def _opened(
-    sealed: Sequence[SealedColumn], bound: Sequence[tuple[bytes, bytes]], cipher: Cipher
+    uid: str, sealed: Sequence[bytes], numbers: Sequence[bytes], bindings: Sequence[bytes], cipher: Cipher
 ) -> list[bytes]:
     """Open columns of one attribute, each of a frame with its nonce and binding."""
-    decrypt, uid = cipher.decrypt, sealed[0].uid
-    name = uid.encode()
     try:
-        return [
-            decrypt(number, one.sealed, binding + name)
-            for one, (number, binding) in zip(sealed, bound, strict=True)
-        ]
+        return list(map(cipher.decrypt, numbers, sealed, map(add, bindings, repeat(uid.encode()))))
     except InvalidTag:
         raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
 
@@ -256,21 +242,21 @@ def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> Verif
         raise BadFrameProof("an event is sealed with other keys than its signer named")
     signer = checks.check(frame, root)
     binding, number = frame_binding(described, mark, []), nonce(mark)
+    start, counter = len(array_header(frame.rows)), counter_bytes(mark)
+    plaintexts = (
+        cipher.decrypt(number, one, binding + name)
+        for cipher, one, name in zip(held.ciphers, sealed, held.names, strict=True)
+    )
     try:
-        plaintexts = [
-            cipher.decrypt(number, one, binding + name)
-            for cipher, one, name in zip(held.ciphers, sealed, held.names, strict=True)
-        ]
+        if is_event:
+            part = read_plaintext("", next(plaintexts), blocks=0, rows=frame.rows)
+            opened, salt = [one.column for one in part.columns], held.ciphers[0].salt
+            commitments = leaves_of(part, salt, counter, blocks=(), start=start) if size else []
+        else:
+            opened = read_whole_columns(uids, plaintexts, frame.rows)
+            commitments = whole_commitments(opened, held.ciphers, counter, start) if size else []
     except InvalidTag:
         raise BrokenSeal("the seal of an attribute is broken") from None
-    start, counter = len(array_header(frame.rows)), counter_bytes(mark)
-    if is_event:
-        part = read_plaintext("", plaintexts[0], blocks=0, rows=frame.rows)
-        opened = [one.column for one in part.columns]
-        commitments = leaves_of(part, held.ciphers[0].salt, counter, blocks=(), start=start) if size else []
-    else:
-        opened = read_whole_columns(zip(uids, plaintexts, strict=True), frame.rows)
-        commitments = whole_commitments(opened, held.ciphers, counter, start) if size else []
     if size and list(said) != commitments:
         raise BadFrameProof("a frame is not what its signer published")
     return VerifiedRun(signer, [opened], frozenset(), _SEAL)

@@ -16,6 +16,7 @@ each, then `sign` them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter
 from typing import Final, NoReturn
 
@@ -199,15 +200,16 @@ class Sealer:
         if level is SealingLevel.ATTRIBUTE and not divided.numbers:
             # Most frames are one block. Their columns are sealed without a call for each step.
             uids = tuple(map(_uid, columns))
-            ciphers = ciphers_for(keys, uids, mark)
-            said = whole_commitments(columns, ciphers, counter, start)
+            held = keys.held(uids, mark.instance)
+            if held is None:
+                raise key_missing(keys, uids, mark)
+            said = whole_commitments(columns, held.ciphers, counter, start)
             content = whole_plaintexts(map(_kind_and_data, columns))
-            frame.columns.extend(
-                [
-                    SealedColumn(uid, cipher.encrypt(number, one, binding + uid.encode()), by, b"")
-                    for uid, one, cipher, by in zip(uids, content, ciphers, said, strict=True)
-                ]
-            )
+            sealed = [
+                cipher.encrypt(number, one, binding + name)
+                for cipher, one, name in zip(held.ciphers, content, held.names, strict=True)
+            ]
+            frame.columns.extend(map(SealedColumn, uids, sealed, said, repeat(b"")))
             return Draft(frame, described, frame_root(described, frame), columns)
         parts = parts_of(
             [column_to_seal(one, _values(values, one.uid), divided) for one in columns], level=level
@@ -215,8 +217,8 @@ class Sealer:
         ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
         blocks = leaves_of_parts(parts, ciphers, counter, blocks=divided.numbers, start=start)
         for part, cipher, leaves in zip(parts, ciphers, blocks, strict=True):
-            sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
-            frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
+            one = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
+            frame.columns.append(SealedColumn(part.uid, one, commitment_of(leaves), b""))
         return Draft(frame, described, frame_root(described, frame), columns, parts, blocks)
 
     def _draft_event(
@@ -226,7 +228,7 @@ class Sealer:
         mark = self.next_mark()
         if level is SealingLevel.EVENT:
             uids: tuple[str, ...] = ("",)
-            content = [event_plaintext(columns)]
+            content = iter([event_plaintext(columns)])
         else:
             uids = tuple(map(_uid, columns))
             content = whole_plaintexts(map(_kind_and_data, columns))
@@ -240,9 +242,7 @@ class Sealer:
             cipher.encrypt(number, one, binding + name)
             for cipher, one, name in zip(held.ciphers, content, held.names, strict=True)
         ]
-        frame.columns.extend(
-            [SealedColumn(*one, b"") for one in zip(uids, sealed, held.key_names, strict=True)]
-        )
+        frame.columns.extend(map(SealedColumn, uids, sealed, held.key_names, repeat(b"")))
         return Draft(frame, described, event_root(held.head, described, sealed), columns)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
