@@ -102,6 +102,7 @@ def _quantile(took: list[float], share: float) -> float:
 def _series_on(line: Line) -> Series:
     def series(length: int) -> list[float]:
         took = []
+        line.pack(length)
         for _ in range(length):
             started = perf_counter_ns()
             line.carry(1)
