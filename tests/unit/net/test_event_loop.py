@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from maia.net.event_loop import DirectLoop, run
+from maia.net.event_loop import ASKED_MAX, LUCK_MAX, TRIED_AGAIN, DirectLoop, DirectSelector, run
 
 
 @pytest.fixture
@@ -104,3 +105,36 @@ def test_a_reader_may_remove_another_one_that_is_as_ready(
 
     run(main())
     assert len(called) == 1
+
+
+def test_the_kernel_is_asked_before_a_sleep_as_long_as_that_finds_something() -> None:
+    """A server whose peers answer later than it asks gives up asking, and tries again once in a while."""
+    selector = DirectSelector(ASKED_MAX)
+    waits: list[float] = []
+    comes_at_once = False
+
+    def poll(wait_s: float, _most: int) -> list[tuple[int, int]]:
+        waits.append(wait_s)
+        asked = waits.count(0)
+        return [(7, select.EPOLLIN)] if wait_s or (comes_at_once and asked == ASKED_MAX) else []
+
+    def asked(selects: int) -> list[int]:
+        found = []
+        for _ in range(selects):
+            waits.clear()
+            selector.select(1)
+            found.append(waits.count(0))
+            assert waits[waits.count(0) :] in ([], [1])
+        return found
+
+    selector.poll, selector.readers[7] = poll, lambda: None
+    assert sum(asked(1 + 2 * TRIED_AGAIN)) == 2 * ASKED_MAX
+    comes_at_once = True
+    assert asked(TRIED_AGAIN)[-1] == ASKED_MAX
+    assert asked(2 * LUCK_MAX) == [ASKED_MAX] * (2 * LUCK_MAX)
+    comes_at_once = False
+    assert sum(asked(TRIED_AGAIN - 1)) <= (LUCK_MAX // 2 + 1) * ASKED_MAX
+    waits.clear()
+    selector.select(0)
+    assert waits == [0], "with something ready to run, nothing is waited for"
+    selector.close()
