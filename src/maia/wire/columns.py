@@ -280,6 +280,11 @@ def frame_to_columns(frame: Frame) -> list[WireColumn]:
     ]
 
 
+def value_to_column(uid: AttributeUid, kind: Kind, value: Value) -> WireColumn:
+    """Return the column of an event that leaves alone, as `frame_to_columns` does."""
+    return WireColumn(_known_uid(uid), _NUMBERS[kind], _encode_value(kind, (value,)))
+
+
 def columns_to_frame(
     columns: Sequence[WireColumn],
     rows: int,
@@ -387,6 +392,11 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
     layout = layout_of(tuple(map(_uid_and_kind, columns)))
     if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
         return None
+    if rows == 1:
+        event = single_event(columns, layout)
+        if event is None:
+            return None
+        return Frame(1, {uid: Column(kind, (event[uid],)) for uid, kind in layout.kinds.items()})
     data = [column.data for column in columns]
     whole = layout.header + b"".join(data)
     try:
