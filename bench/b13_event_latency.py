@@ -4,7 +4,9 @@ One event at a time: the next leaves when the last has arrived. Ours travels
 over mutual TLS 1.3 and through the same checks, filter and screening as in
 #12; events are sent in clear. Sides take turns in short series; each series gives
 one median and one 99th percentile, and a ratio belongs to two series that ran
-side by side. The last case measures what an application sees that uses our
+side by side. Beside us and each peer runs a relay over TLS in Python that passes bytes on and does nothing
+else (`bare_relay.py`): where its ratio is near a target, Python and TLS leave no room below it. The last case
+measures what an application sees that uses our
 Python client on both sides, which decodes and checks every value again.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from time import perf_counter_ns
 
@@ -29,16 +31,17 @@ from live_network import (
     maia_line,
     new_world,
 )
-from live_peers import MissingPeer, mosquitto_line, nats_line
+from live_peers import MissingPeer, bare_relay_line, mosquitto_line, nats_line
 from maia.credentials import Action
 from maia.types import definition_from_bytes
 
 Series = Callable[[int], list[float]]
 """Send so many events one by one, and return how many microseconds each took."""
-Played = list[tuple[list[float], list[float]]]
-"""The series of both sides, round by round."""
+Played = list[tuple[list[float], ...]]
+"""The series of all sides, round by round."""
 
 WITH_WHAT = "TLS, access control and filter, sent in clear"
+RELAY = "a relay over TLS in Python that does nothing"
 HALF, MOST = 0.50, 0.99
 PEERS: tuple[tuple[str, Callable[[], AbstractContextManager[Line]], float, Target], ...] = (
     ("nats-server", lambda: nats_line(rows=1), HALF, at_most(2.5)),
@@ -50,40 +53,39 @@ def cases(quick: bool) -> Iterator[Case]:
     """Yield the median against one peer, the 99th percentile against the other, and our own client."""
     length, rounds = (100, 3) if quick else (1000, 15)
     world = new_world()
-    with broker_process(world) as broker, maia_line(world, broker, rows=1) as line:
-        ours = _series_on(line)
+    with (
+        broker_process(world) as broker,
+        maia_line(world, broker, rows=1) as line,
+        bare_relay_line(rows=1) as bare,
+    ):
+        ours, relay = _series_on(line), _series_on(bare)
         for name, start, share, target in PEERS:
-            case = f"p{share * 100:.0f}, {WITH_WHAT}, against {name}"
-            yield _against(case, start, share, target, lambda peer: _played(ours, peer, length, rounds))
+            cases = [f"p{share * 100:.0f}, {what}, against {name}" for what in (WITH_WHAT, RELAY)]
+            with ExitStack() as stack:
+                try:
+                    peer = _series_on(stack.enter_context(start()))
+                except MissingPeer as missing:
+                    yield from (NotMeasured(case, str(missing), target) for case in cases)
+                    continue
+                played = _played([ours, relay, peer], length, rounds)
+            for at, case in enumerate(cases):
+                yield _figure(case, [(row[at], row[2]) for row in played], share, target)
+            case = f"p{share * 100:.0f}, {WITH_WHAT}, against {RELAY}"
+            yield _figure(case, [(row[0], row[1]) for row in played], share, at_most(2))
         with _client_series(world, broker) as client:
             yield _figure(
                 f"our Python client on both sides, p50, {WITH_WHAT}, against our raw connections",
-                _played(client, ours, length, rounds),
+                _played([client, ours], length, rounds),
                 HALF,
                 at_most(3),
             )
 
 
-def _against(
-    case: str,
-    start: Callable[[], AbstractContextManager[Line]],
-    share: float,
-    target: Target,
-    play: Callable[[Series], Played],
-) -> Case:
-    with ExitStack() as stack:
-        try:
-            peer = _series_on(stack.enter_context(start()))
-        except MissingPeer as missing:
-            return NotMeasured(case, str(missing), target)
-        return _figure(case, play(peer), share, target)
-
-
-def _played(ours: Series, peer: Series, length: int, rounds: int) -> Played:
-    """Let both sides take turns, once before anything counts."""
-    ours(length // 4)
-    peer(length // 4)
-    return [(ours(length), peer(length)) for _ in range(rounds)]
+def _played(sides: Sequence[Series], length: int, rounds: int) -> Played:
+    """Let all sides take turns, once before anything counts."""
+    for one in sides:
+        one(length // 4)
+    return [tuple(one(length) for one in sides) for _ in range(rounds)]
 
 
 def _figure(case: str, played: Played, share: float, target: Target) -> Figure:
@@ -100,6 +102,7 @@ def _quantile(took: list[float], share: float) -> float:
 def _series_on(line: Line) -> Series:
     def series(length: int) -> list[float]:
         took = []
+        line.pack(length)
         for _ in range(length):
             started = perf_counter_ns()
             line.carry(1)
@@ -150,4 +153,5 @@ BENCH = Benchmark(
     cases=cases,
     peer_lacks="nats-server and mosquitto as run here encrypt nothing, ask nobody who they are, check no "
     "value and filter by name alone",
+    floor="a relay over TLS in Python that does nothing, which is measured beside us",
 )

@@ -14,6 +14,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -370,3 +371,23 @@ def redis_line(*, rows: int = FRAME_ROWS) -> Iterator[Line]:
         publisher.publish_to(rows=rows)
         subscriber.subscribe(SUBJECT)
         yield stack.enter_context(closing(Line(publisher, [subscriber])))
+
+
+@contextmanager
+def bare_relay_line(*, rows: int) -> Iterator[Line]:
+    """Run a relay over TLS in Python that does nothing else, with a publisher and a reader."""
+    command = [sys.executable, str(Path(__file__).with_name("bare_relay.py"))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        port, context = int(process.stdout.readline()), dialling_context(SigningKey.from_seed(bytes(32)))
+        publisher, subscriber = RawConnection(port, context), RawConnection(port, context)
+        publisher.ready_to_send(lambda data: data, rows)
+        subscriber.ready_to_count(lambda data: data)
+        with closing(Line(publisher, [subscriber])) as line:
+            yield line
+    finally:
+        process.terminate()
+        process.wait(timeout=START_S)
+        assert process.stdout is not None
+        process.stdout.close()

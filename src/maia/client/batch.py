@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from maia.errors import BadInput
-from maia.events import AttributeUid, Column, Frame, Kind, PresentValue, Value
+from maia.events import ATTRIBUTES_MAX, AttributeUid, Column, Frame, Kind, PresentValue, Value
 from maia.types import VerifiedType
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import frame_to_columns, value_to_column
 from maia.wire.messages import Column as WireColumn
 
 ROWS_PER_FRAME: Final = 1024
@@ -78,6 +78,15 @@ def columns_of(
     rows: int, columns: Mapping[AttributeUid, Sequence[Value]], kinds: Mapping[AttributeUid, Kind]
 ) -> list[WireColumn]:
     """Return columns ready to travel, every value checked; those of nulls alone are left out."""
+    if rows == 1 and len(columns) <= ATTRIBUTES_MAX:
+        found: list[WireColumn] = []
+        for uid, values in columns.items():
+            if len(values) != 1:
+                break  # says what is wrong with it
+            if values[0] is not None:
+                found.append(value_to_column(uid, kinds[uid], values[0]))
+        else:
+            return found
     given = {
         uid: Column(kinds[uid], tuple(values)) for uid, values in columns.items() if values.count(None) < rows
     }

@@ -202,8 +202,10 @@ class JsonPayloads:
             columns: list[Sequence[Value]] = list(
                 zip(*[as_tuple(decode(payload)) for payload in payloads], strict=True)
             )
-            if any(0 in columns[at] for at in self._numbers) and any(
-                before[-1:] in _BEFORE_NUMBERS for before in together.split(b"-0")[:-1]
+            if (
+                b"-0" in together
+                and any(0 in columns[at] for at in self._numbers)
+                and any(before[-1:] in _BEFORE_NUMBERS for before in together.split(b"-0")[:-1])
             ):
                 return None  # minus zero has another form
             for at, kind in self._texts:

@@ -186,7 +186,7 @@ class NodeFailed(Unavailable):
 class Node(Protocol):
     """A broker or a client."""
 
-    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+    def handle(self, happened: Input, now: Instant, /) -> list[Effect]:
         """Take one input on; after a `Tick`, say again when to be woken next."""
         ...
 
@@ -246,7 +246,7 @@ class NodeRunner:
         exception: its state may be torn, and its store is not. `by_statement`
         says which of its links are statement links; the others are TLS.
         """
-        self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
+        self._take_on: Callable[[Input, Instant], list[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
         self._go_on: Callable[[Instant], list[Effect] | None] = lambda _now: None
         self._take_on_read: Callable[[LinkId, Sequence[bytes], Instant], list[Effect]] | None = None
@@ -343,36 +343,33 @@ class NodeRunner:
     # -------------------------------------------------------- inputs
 
     def give(self, *happened: Input) -> None:
-        """Tell the node what happened; while it is busy, later things wait for their turn."""
-        self._inputs.extend(happened)
+        """Tell the node what happened; while it is busy, later things wait for their turn.
+
+        What it left to do of its inputs is done once what it has said is on its way.
+        """
+        inputs = self._inputs
+        inputs.extend(happened)
         if self._is_busy:
             return
         self._is_busy = True
+        effects: list[Effect] | None
         try:
-            self._take_on_all()
+            while True:
+                if len(inputs) == 1:
+                    effects = self._handled(inputs.popleft(), ())
+                elif inputs:
+                    effects = self._several_handled()
+                elif self._unflushed:
+                    self._flush()  # which may report a lost link to the node
+                    continue
+                elif (effects := self._rest()) is None:
+                    break
+                self._perform(self._signed(effects))
         finally:
             self._is_busy = False
-        if self._unflushed:
-            self._flush()
         if self._uncounted:
             self._count()
         self._after_inputs()
-
-    def _take_on_all(self) -> None:
-        """Let the node take all inputs on, and what it left of them once what it has said is on its way."""
-        inputs, effects = self._inputs, None
-        while True:
-            if not inputs and self._unflushed:
-                self._flush()  # which may report a lost link to the node
-            if not inputs:
-                effects = self._rest()
-                if effects is None:
-                    return
-            elif len(inputs) == 1:
-                effects = list(self._handled(inputs.popleft(), ()))
-            else:
-                effects = self._several_handled()
-            self._perform(self._signed(effects))
 
     def _several_handled(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -412,7 +409,7 @@ class NodeRunner:
         if not was_busy:
             self.give()  # what happened meanwhile
 
-    def _handled(self, happened: Input, data: Sequence[bytes]) -> Sequence[Effect]:
+    def _handled(self, happened: Input, data: Sequence[bytes]) -> list[Effect]:
         """Let the node take an input on, or all messages of one read."""
         now = self._now = self._clock()
         try:
@@ -439,8 +436,9 @@ class NodeRunner:
     # -------------------------------------------------------- effects
 
     def _perform(self, effects: Sequence[Effect]) -> None:
-        kinds = set(map(type, effects))
-        if Keep in kinds and not self._kept([effect for effect in effects if type(effect) is Keep]):
+        if Keep in map(type, effects) and not self._kept(
+            [effect for effect in effects if type(effect) is Keep]
+        ):
             return
         if self._ledger is not None and not self._put_on_record(
             [effect for effect in effects if type(effect) is Disclose], self._ledger
@@ -545,10 +543,8 @@ class NodeRunner:
 
     def received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Tell the node what was said."""
-        number, inputs = link.id, self._inputs
-        for data in messages:
-            inputs.append(Received(number, data))
-        self.give()
+        number = link.id
+        self.give(*[Received(number, data) for data in messages])
 
     def closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Tell the node who is gone; why goes to the log."""

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, repeat
+from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Annotated, Final, TypeAlias, cast, get_args
 
@@ -280,6 +280,11 @@ def frame_to_columns(frame: Frame) -> list[WireColumn]:
     ]
 
 
+def value_to_column(uid: AttributeUid, kind: Kind, value: Value) -> WireColumn:
+    """Return the column of an event that leaves alone, as `frame_to_columns` does."""
+    return WireColumn(_known_uid(uid), _NUMBERS[kind], _encode_value(kind, (value,)))
+
+
 def columns_to_frame(
     columns: Sequence[WireColumn],
     rows: int,
@@ -387,6 +392,11 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
     layout = layout_of(tuple(map(_uid_and_kind, columns)))
     if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
         return None
+    if rows == 1:
+        event = single_event(columns, layout)
+        if event is None:
+            return None
+        return Frame(1, {uid: Column(kind, (event[uid],)) for uid, kind in layout.kinds.items()})
     data = [column.data for column in columns]
     whole = layout.header + b"".join(data)
     try:
@@ -435,12 +445,13 @@ def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[Attribut
         texts = b"".join(layout.texts_of(data))
         if b"\0" in texts or len(texts) > STRING_BYTES_MAX:
             return None
-    event = dict(zip(layout.kinds, chain.from_iterable(decoded)))  # noqa: B905 - as many: counted
-    for at, kind in layout.perhaps_odd:
-        if kind is Kind.BYTES and len(data[at]) > STRING_BYTES_MAX:
-            return None
+    event = {uid: value for uid, (value,) in zip(layout.kinds, decoded)}  # noqa: B905 - as many: counted
+    for at, _ in layout.perhaps_odd:
         (value,) = decoded[at]
-        if type(value) is float and (not math.isfinite(value) or data[at].endswith(_MINUS_ZERO)):
+        if type(value) is float:
+            if not math.isfinite(value) or data[at].endswith(_MINUS_ZERO):
+                return None
+        elif len(data[at]) > STRING_BYTES_MAX:  # of bytes; nil is short
             return None
     for _, uid in layout.moments:
         if (moment := event[uid]) is not None:

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from maia.client.batch import columns_of as columns_of_events
 from maia.errors import ProtocolViolation
 from maia.events import (
     STRING_BYTES_MAX,
     AttributeUid,
+    BadFrame,
     BadValue,
     Column,
     Frame,
@@ -35,6 +37,8 @@ from maia.wire.messages import Publish
 from support.wire import columns_of, frames, messages, mutated, plate_is, signed
 
 pytestmark = pytest.mark.laws
+
+SPEED = AttributeUid("speed")
 
 
 def exactly(values):
@@ -130,7 +134,7 @@ def test_a_column_takes_exactly_the_values_that_enter_one_by_one(kind, values):
 @example(Kind.BYTES, b"a" * (STRING_BYTES_MAX + 1))
 @example(Kind.BOOL, [])
 def test_one_value_is_written_as_any_column_is(kind, value):
-    alone = Frame(1, {AttributeUid("speed"): Column(kind, (value,))})
+    alone = Frame(1, {SPEED: Column(kind, (value,))})
 
     def outcome(write):
         try:
@@ -140,6 +144,14 @@ def test_one_value_is_written_as_any_column_is(kind, value):
 
     written = outcome(lambda: encode_column(kind, (value,)))
     assert outcome(lambda: frame_to_columns(alone)[0].data) == written
+    # What a client gives alone needs no frame: a null is left out, and what is no column of one is refused.
+    published = outcome(lambda: columns_of_events(1, {SPEED: [value]}, {SPEED: kind}))
+    if value is None:
+        assert published == []
+    else:
+        assert outcome(lambda: frame_to_columns(alone)) == published
+        with pytest.raises(BadFrame):
+            columns_of_events(1, {SPEED: [value, value]}, {SPEED: kind})
 
 
 @given(frames())

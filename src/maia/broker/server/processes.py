@@ -45,6 +45,7 @@ from maia.credentials.encoding.certificates import certificate_to_text
 from maia.errors import MaiaError, Unavailable
 from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key
 from maia.net.addresses import bind, host_and_port
+from maia.net.event_loop import run
 from maia.net.process import one_of, own_folder, stop_process, until_told_to_stop
 from maia.net.telemetry import Telemetry
 
@@ -286,7 +287,7 @@ def main() -> None:
         config = read_config(file, flags=order.flags, environment=os.environ)
         prepared = prepare(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
-        asyncio.run(_serve_part(prepared, telemetry, order))
+        run(_serve_part(prepared, telemetry, order))
     except MaiaError as problem:
         sys.stderr.write(f"maia: {problem.message} [{problem.code}]\n")
         sys.exit(1)

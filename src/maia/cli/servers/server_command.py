@@ -77,8 +77,7 @@ _Serve = Callable[[_Prepared, "Telemetry", Callable[[_Listening], None]], Corout
 
 def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *, as_json: bool) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
-    import asyncio
-
+    from maia.net.event_loop import run
     from maia.net.telemetry import Telemetry
 
     telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
@@ -101,7 +100,7 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
         }
         answer(lines, record, as_json=as_json)
 
-    asyncio.run(serve(prepared, telemetry, ready))
+    run(serve(prepared, telemetry, ready))
 
 
 def prepared_lines(prepared: _OfNetwork, *, what: str) -> list[str]:

@@ -24,6 +24,7 @@ from maia.client.entries import Numbering
 from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError
+from maia.net.event_loop import new_event_loop
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
 
@@ -246,7 +247,7 @@ def _blocking(connecting: Callable[_P, AbstractAsyncContextManager[Client]]) -> 
 @contextmanager
 def blocking(connecting: Callable[[], AbstractAsyncContextManager[Client]]) -> Iterator[BlockingClient]:
     """Connect in a thread of its own, for as long as the body runs."""
-    loop = asyncio.new_event_loop()
+    loop = new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="maia-client", daemon=True)
     thread.start()
 
