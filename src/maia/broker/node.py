@@ -133,7 +133,10 @@ class Broker:
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
-        return self.signed([*self.take_on(happened, now), *self._all_the_rest(now)])
+        effects = self.take_on(happened, now)
+        if self._state.rest:
+            effects += self._all_the_rest(now)
+        return self.signed(effects)
 
     def signed(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of a turn: what it sealed under one signature, what it delivers on record."""

@@ -126,7 +126,8 @@ def _run(  # noqa: PLR0912 - a case for each timer
         case Upkeep():
             effects = [*state.router.maintain(now), *maintain_keys(state, now), *send_due_slots(state, now)]
             effects += recheck_own_interests(state, now)
-            if state.keep_at is not None and state.keep_at <= now:
+            # What is to be kept soon goes along, so that a broker wakes once for both.
+            if state.keep_at is not None and state.keep_at <= seconds_after(now, state.settings.lease_s / 4):
                 state.keep_at = None
                 effects += [*keep_what_changed(state), *unsubscribe_from_issuers(state, now)]
             return effects

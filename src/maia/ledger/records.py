@@ -1,7 +1,8 @@
 """What does a ledger of disclosures say, and how is a change of it found?
 
 A broker writes one record for each frame and group of subscribers that see the same,
-however many events and subscribers these are. What repeats is written once and
+however many events and subscribers these are; single events that it delivers in one turn
+share a record, as the events of a frame do. What repeats is written once and
 referred to by its number: who received on which certificates (`Ground`), which of them
 together (`Audience`), which attributes (`Shown`). Numbers count from one again after each `Begin`.
 
@@ -29,6 +30,8 @@ from maia.events import AttributeUid, Instant
 FORMAT: Final = 1
 CHECK_BYTES: Final = 32
 ENTRY_BYTES_MAX: Final = 64 << 20
+EVENTS_MAX: Final = 1 << 20
+"""Single events in one record; more than one read of a link can have."""
 
 
 class BadLedger(BadInput):
@@ -119,7 +122,21 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=7):
     source: str
 
 
-LedgerRecord: TypeAlias = Begin | Ground | Audience | Shown | Disclosed | Summarised | Opened | Closed
+class DisclosedEvents(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Frames of one event each are delivered: what single events of one turn have in common, once."""
+
+    at: int
+    audience: int
+    shown: int
+    publisher: bytes
+    stream: bytes
+    sequences: list[int]
+    """Pairs: the number of the first frame, and how many follow it."""
+
+
+LedgerRecord: TypeAlias = (
+    Begin | Ground | Audience | Shown | Disclosed | Summarised | Opened | Closed | DisclosedEvents
+)
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[LedgerRecord])
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -248,6 +265,8 @@ class LedgerReader:
                     self._close(record.recipient, record.source, Instant(record.at))
                 case Disclosed():
                     yield from self._disclosures(record)
+                case DisclosedEvents():
+                    yield from self._single_events(record)
 
     def _open(self, record: Opened) -> None:
         try:
@@ -270,6 +289,14 @@ class LedgerReader:
             is_open = one.until is None or one.until > at
             if (one.recipient, one.source) == (recipient, source) and is_open:
                 self.standing[number] = replace(one, until=at)
+
+    def _single_events(self, record: DisclosedEvents) -> Iterator[Disclosure]:
+        pairs = record.sequences
+        if len(pairs) % 2 or any(one < 0 for one in pairs) or sum(pairs[1::2]) >= EVENTS_MAX:
+            raise BadLedger("a disclosure is not as a broker writes it")
+        common = record.at, record.audience, record.shown, record.publisher, record.stream
+        for sequence in from_ranges(pairs):
+            yield from self._disclosures(Disclosed(*common, sequence, (0, 0)))
 
     def _disclosures(self, record: Disclosed) -> Iterator[Disclosure]:
         try:

@@ -67,6 +67,9 @@ _ROUNDS_UNASKED: Final = 2
 _ROUNDS_SILENT: Final = 4
 """A silent peer is asked in the third round and again in the fourth, and given up in the fifth."""
 _STATEMENTS_SHOWN_MAX: Final = 64
+_PING: Final = encode(Ping(0))
+"""As nodes of ours ask; a message has one form, so the bytes say what it is."""
+_PONG: Final = encode(Pong(0))
 
 
 class OutOfTurn(ProtocolViolation):
@@ -193,7 +196,7 @@ class Session:
             return []
         if self.silent_rounds > _ROUNDS_SILENT:
             raise PeerSilent("the peer sent nothing for a whole lease")
-        return [Send(self.id, encode(Ping(0)))]
+        return [Send(self.id, _PING)]
 
 
 _SessionT = TypeVar("_SessionT", bound=Session)
@@ -270,6 +273,10 @@ class Endpoint(ABC, Generic[_SessionT]):
         """
         session.heard_at, session.silent_rounds = now, 0
         if session.stage is Stage.READY:
+            if data == _PING:
+                return [Send(session.id, _PONG)], None
+            if data == _PONG:
+                return [], None
             message = decode(data)
             if type(message) is Ping:
                 return [Send(session.id, encode(Pong(message.nonce)))], None

@@ -22,7 +22,7 @@ from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
-from maia.ledger.records import Disclosed, records_from_bytes
+from maia.ledger.records import DisclosedEvents, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing.frames import proof
 from maia.sealing.frames.content import whole_plaintexts
@@ -210,6 +210,8 @@ def with_examples(test: Callable[..., None]) -> Callable[..., None]:
     read = [("event", plate) for plate in PLATES[:2]] * 6
     for kind in ("narrow", "narrow attributes"):
         test = example(kind, [(True, ALWAYS), (False, ALWAYS)], [[*read, ("elsewhere", PLATES[0])]], [])(test)
+    some = [(True, FILTERS[2]), (True, ALWAYS), (True, FILTERS[1]), (False, FILTERS[1])]
+    test = example("on record", some, [read[1:], [("event", PLATES[0])]], [])(test)
     for kind in ("plain", "attributes", "events", "no keys"):
         for trouble in ("again", "swapped", "altered"):
             test = example(kind, [(False, ALWAYS)], [read], [(trouble, 5, 400)])(test)
@@ -430,6 +432,7 @@ def test_events_of_one_read_whose_signer_may_not_publish_are_delivered_to_nobody
 
 def test_the_right_behind_deliveries_is_on_record_once() -> None:
     world = World("on record", [(True, ALWAYS)])
+    first = world.next
     for left in (
         one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])] * 3)),
         in_one_read(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])] * 3)),
@@ -437,7 +440,9 @@ def test_the_right_behind_deliveries_is_on_record_once() -> None:
         records = [
             one for effect in left if isinstance(effect, Disclose) for one in records_from_bytes(effect.data)
         ]
-        assert [type(one) for one in records] == [Disclosed] * 3
+        ((kind, sequences),) = [(type(one), one.sequences) for one in records]
+        assert (kind, sequences) == (DisclosedEvents, [first, 2]), "three events in one record"
+        first += 3
 
 
 def test_a_right_that_still_holds_is_not_registered_again() -> None:

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, verify_ledger
 from maia.ledger.parquet import export_ledger, roll_ledger
 from maia.ledger.records import (
+    EVENTS_MAX,
     Audience,
     BadLedger,
     Begin,
     Disclosed,
+    DisclosedEvents,
     Ground,
+    LedgerReader,
     Shown,
     from_ranges,
     records_from_bytes,
@@ -64,6 +67,21 @@ def test_any_bytes_are_read_or_refused(data):
     except BadLedger:
         return
     assert records_from_bytes(records_to_bytes(records)) == records
+
+
+def test_single_events_of_one_record_are_read_one_by_one_and_no_more_than_there_can_be():
+    known = [Begin(1, KEY, b"r" * 16, 1000), Ground(1, KEY, b"t" * 32, b"v" * 32, b"w" * 16, ())]
+    known += [Audience(2, (1,)), Shown(3, ("3265",))]
+
+    def read(record):
+        return list(LedgerReader().read([*known, record]))
+
+    together = read(DisclosedEvents(1000, 2, 3, KEY, STREAM, [4, 1, 9, 0]))
+    alone = [read(Disclosed(1000, 2, 3, KEY, STREAM, number, (0, 0))) for number in (4, 5, 9)]
+    assert [[one] for one in together] == alone
+    for wrong in ([4], [4, -1], [0, EVENTS_MAX]):
+        with pytest.raises(BadLedger):
+            read(DisclosedEvents(1000, 2, 3, KEY, STREAM, wrong))
 
 
 def test_what_was_written_is_read_in_order_across_files(tmp_path):

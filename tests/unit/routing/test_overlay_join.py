@@ -241,8 +241,30 @@ def test_a_tick_reconnects_leaves_at_rest_and_a_refresh_asks_the_nearest():
     assert any(isinstance(step, Ask) for step in steps)
 
 
+def test_where_nobody_comes_or_goes_refreshes_are_rare_until_somebody_does():
+    node = connected(1, 2, 3)
+    node.start(0)
+
+    def has_asked(at: int) -> bool:
+        asks = [step for step in node.tick(at * SECOND) if isinstance(step, Ask)]
+        for ask in asks:  # what an answer leads to is answered as well
+            asks += [
+                step for step in node.reply(ask.node, ask.number, [], at * SECOND) if isinstance(step, Ask)
+            ]
+        return bool(asks)
+
+    def refreshes(since: int, upto: int) -> list[int]:
+        return [at for at in range(since, upto, 10) if has_asked(at)]
+
+    assert refreshes(10, 500) == [30, 60, 120, 240, 360, 480]
+    node.confirmed(contact(1), 500 * SECOND)
+    assert refreshes(500, 620) == [600], "it was known already"
+    node.lost(id_of(1), 620 * SECOND)
+    assert refreshes(630, 720) == [650, 680]
+
+
 def test_a_split_network_is_found_again_through_a_seed():
-    node = OverlayMembership(OWN, seeds=[contact(9).address], limits=MembershipLimits(seed_every=2))
+    node = OverlayMembership(OWN, seeds=[contact(9).address], limits=MembershipLimits(seed_every_s=60))
     node.start(0)
     node.dial_failed(contact(9).address, 0)
     node.confirmed(contact(1), 0)

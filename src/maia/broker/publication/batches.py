@@ -197,6 +197,7 @@ def take_together(
         if not seen.are_new(publisher, stream, numbers, signer):
             return None
     readers: list[list[SubscriberGroup]] = [[] for _ in run]
+    given: list[tuple[SubscriberGroup, Sequence[int]]] = []
     audience = state.audiences.get(plan.type_id)
     if audience is not None and not read.is_unread:
         for key, rows in audience.matched(whole.frame).items():
@@ -205,6 +206,7 @@ def take_together(
                 continue
             if group.shown is None or group.summaries is not None:
                 return None
+            given.append((group, rows))
             for row in rows:
                 readers[row].append(group)
         if not state.routes.order.admit(publisher, stream, numbers[0], signer):
@@ -212,6 +214,7 @@ def take_together(
         state.routes.order.admit(publisher, stream, numbers[-1], signer)
     # From here on nothing is refused any more.
     seen.remember_all(publisher, stream, numbers, unjudged)
+    _put_on_record(state, plan, given, numbers, now)
     if plan.entry is not None:
         plan.entry.last_sequence = numbers[-1]
     hops: list[list[LinkId]] = [[] for _ in run]
@@ -222,6 +225,24 @@ def take_together(
             hops[row].append(link)
     leaving = list(zip(run, data, read.columns, readers, hops))  # noqa: B905 - there may be more data
     return _left(state, plan, read, leaving, now)
+
+
+def _put_on_record(
+    state: BrokerState,
+    plan: Plan,
+    given: Sequence[tuple[SubscriberGroup, Sequence[int]]],
+    numbers: Sequence[int],
+    now: Instant,
+) -> None:
+    """Put what groups are given of these events on record, group by group in the order of their first."""
+    ledger, _ = ledger_for(state, plan.type_id)
+    if ledger is None:
+        return
+    stream = plan.publisher.key, plan.stream
+    for group, rows in sorted(given, key=lambda one: one[1][0]):
+        assert group.shown is not None  # noqa: S101 - asked before
+        of_group = [numbers[row] for row in rows]
+        ledger.record_events(state.links, [group.members], stream, of_group, group.shown, now)
 
 
 class _Events(NamedTuple):
@@ -277,7 +298,6 @@ def _read(state: BrokerState, plan: Plan, run: Sequence[Event], now: Instant) ->
     return _Events(whole, columns, keys=keys)
 
 
-_ONE_ROW: Final = range(1)
 _Leaving: TypeAlias = tuple[Event, bytes, Sequence[Column], Sequence[SubscriberGroup], Sequence[LinkId]]
 """An event, its bytes as it came, its columns in the clear, and who gets it: subscribers, neighbours."""
 
@@ -288,7 +308,6 @@ def _left(
     """Return what leaves for each event: to subscribers, to neighbours, to its publisher."""
     effects: list[Effect] = []
     publisher, stream, _ = read.whole.identity
-    ledger, _ = ledger_for(state, plan.type_id)
     drafts = _drafts(state, plan, read, leaving)
     retained_from = len(leaving) - REMEMBERED
     for row, (message, data, columns, readers, hops) in enumerate(leaving):
@@ -297,9 +316,6 @@ def _left(
             for group in readers:
                 shown = group.shown
                 assert shown is not None  # noqa: S101 - asked before
-                if ledger is not None:
-                    identity = publisher, stream, message.sequence
-                    ledger.record(state.links, [group.members], identity, {shown: _ONE_ROW}, now)
                 seen = Seen(1, [column for column in columns if column.uid in shown], {})
                 effects += deliveries(labels, seen, [group.members])
         if isinstance(message, Publish):

@@ -1,8 +1,9 @@
 """What goes on record about a delivery, before it leaves?
 
-One record for each frame and group of subscribers. What repeats (recipients with their
-certificates, groups of them, attributes) is written once and then referred to by a number. The
-numbers begin anew from time to time, so that a file of the ledger can be read by itself.
+One record for each frame and group of subscribers; single events of a turn share one. What
+repeats (recipients with their certificates, groups of them, attributes) is written once and then
+referred to by a number. The numbers begin anew from time to time, so that a file of the ledger can
+be read by itself.
 The records of a turn make one entry, which is written before anything that the turn sends.
 
 The owner of a type may demand that every delivery of it is on record. A broker without a
@@ -25,6 +26,7 @@ from maia.ledger.records import (
     Audience,
     Begin,
     Disclosed,
+    DisclosedEvents,
     Ground,
     LedgerRecord,
     Shown,
@@ -63,6 +65,10 @@ class Disclosures:
     _last: int = 0
     _records: list[LedgerRecord] = field(default_factory=list, repr=False)
     """What goes on record with this turn."""
+    _events: dict[tuple[int, int, frozenset[AttributeUid], tuple[bytes, bytes]], list[int]] = field(
+        default_factory=dict, repr=False
+    )
+    """The numbers of single events among that."""
     _begins: bool = False
     """Whether numbers begin anew with it."""
     _single: BoundedMap[tuple[LinkId, int], tuple[Basis, bytes, int]] = field(
@@ -76,6 +82,7 @@ class Disclosures:
         if not records:
             return []
         self._records, begins, self._begins = [], self._begins, False
+        self._events = {}
         found: list[Effect] = []
         for at in range(0, len(records), _RECORDS_TOGETHER):
             data = records_to_bytes(records[at : at + _RECORDS_TOGETHER])
@@ -97,13 +104,45 @@ class Disclosures:
         `identity` says which frame it is, by publisher, stream and number.
         `source` says what the rows of a summary were made of.
         """
+        audience = self._members(links, members, now)
+        records = self._records
+        if source is not None:
+            records.append(source)
+        at = +now
+        for attributes, rows in shown.items():
+            if len(rows) == 1 and not rows[0] and source is None:
+                self._note_events(at, audience, attributes, identity[:2], (identity[2], 0))
+            else:
+                records.append(
+                    Disclosed(at, audience, self._number_of(attributes), *identity, to_ranges(rows))
+                )
+
+    def record_events(
+        self,
+        links: Mapping[LinkId, Link],
+        members: Sequence[Mapping[LinkId, Sequence[int]]],
+        stream: tuple[bytes, bytes],
+        numbers: Sequence[int],
+        shown: frozenset[AttributeUid],
+        now: Instant,
+    ) -> None:
+        """Put frames of one event each on record, as `record` would one by one.
+
+        `stream` says by publisher and stream what the frames with these numbers, which grow, are of.
+        """
+        self._note_events(+now, self._members(links, members, now), shown, stream, to_ranges(numbers))
+
+    def _members(
+        self, links: Mapping[LinkId, Link], members: Sequence[Mapping[LinkId, Sequence[int]]], now: Instant
+    ) -> int:
+        """Return the number of an audience, which is on record."""
         records = self._records
         if not records and self._written >= _FILE_BYTES:
             self._begins = True
             records.append(self._begin(now))
         (link, refs), *others = members[0].items()
         if others or len(refs) > 1 or len(members) > 1:
-            audience = self._audience(
+            return self._audience(
                 tuple(
                     [
                         self._ground(links[link].subscriptions[ref], records)
@@ -114,21 +153,32 @@ class Disclosures:
                 ),
                 records,
             )
+        entry, single = links[link].subscriptions[refs[0]], self._single.get((link, refs[0]))
+        if single is None or single[0] is not entry.basis or single[1] != entry.view_class:
+            number = self._audience((self._ground(entry, records),), records)
+            single = entry.basis, entry.view_class, number
+            self._single.put((link, refs[0]), single)
+        return single[2]
+
+    def _note_events(
+        self,
+        at: int,
+        audience: int,
+        shown: frozenset[AttributeUid],
+        stream: tuple[bytes, bytes],
+        ranges: tuple[int, ...],
+    ) -> None:
+        """Put single events into the record of this turn that has all the rest in common with them."""
+        key = at, audience, shown, stream
+        known = self._events.get(key)
+        if known is None:
+            self._events[key] = known = list(ranges)
+            self._records.append(DisclosedEvents(at, audience, self._number_of(shown), *stream, known))
+        elif ranges[0] == known[-2] + known[-1] + 1:
+            known[-1] += ranges[1] + 1
+            known += ranges[2:]
         else:
-            entry, single = links[link].subscriptions[refs[0]], self._single.get((link, refs[0]))
-            if single is None or single[0] is not entry.basis or single[1] != entry.view_class:
-                number = self._audience((self._ground(entry, records),), records)
-                single = entry.basis, entry.view_class, number
-                self._single.put((link, refs[0]), single)
-            audience = single[2]
-        if source is not None:
-            records.append(source)
-        at = +now
-        for attributes, rows in shown.items():
-            known = self._shown.get(attributes)
-            number = self._attributes(attributes, records) if known is None else known
-            ranges = (rows[0], 0) if len(rows) == 1 else to_ranges(rows)
-            records.append(Disclosed(at, audience, number, *identity, ranges))
+            known += ranges
 
     def _begin(self, now: Instant) -> Begin:
         self._grounds.clear()
@@ -158,11 +208,14 @@ class Disclosures:
             self._audiences.put(grounds, known)
         return known
 
-    def _attributes(self, uids: frozenset[AttributeUid], records: list[LedgerRecord]) -> int:
-        number = self._next()
-        records.append(Shown(number, tuple(sorted(uids))))
-        self._shown.put(uids, number)
-        return number
+    def _number_of(self, uids: frozenset[AttributeUid]) -> int:
+        """Return the number of attributes, which are on record."""
+        known = self._shown.get(uids)
+        if known is None:
+            known = self._next()
+            self._records.append(Shown(known, tuple(sorted(uids))))
+            self._shown.put(uids, known)
+        return known
 
     def _next(self) -> int:
         self._last += 1

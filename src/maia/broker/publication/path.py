@@ -316,7 +316,7 @@ def _published(state: BrokerState, link: Link, message: Publish, *, refused: int
 
 def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     """Work out what stays the same; None for what is never taken on here."""
-    if state.recording is not None or state.disclosures is not None or not state.router.asks_filters_alone:
+    if state.recording is not None or not state.router.asks_filters_alone:
         return None
     shaper, right = entry.shaper, entry.right
     is_special = entry.projections or entry.requires or entry.written is not None or right.terms.is_rated
@@ -361,7 +361,7 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
     if audience is not None and not state.routes.order.admit(publisher, stream, sequence):
         effects.append(Count("maia_late_frames_total"))
     elif readers:
-        effects = _deliveries_of_one(readers, message, event, publisher, stream)
+        effects = _deliveries_of_one(state, readers, message, event, (publisher, stream), now)
     carried = Carried(type_id, publisher, stream, sequence, message.published_at, 1, [], columns)
     if state.routes.book.is_wanted(type_id):
         effects += forward_single(state, carried, event, source=None)
@@ -370,18 +370,21 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
 
 
 def _deliveries_of_one(
+    state: BrokerState,
     readers: Sequence[SubscriberGroup],
     message: Publish | Carried,
     event: Mapping[AttributeUid, Value],
-    publisher: bytes,
-    stream: bytes,
+    stream: tuple[bytes, bytes],
+    now: Instant,
 ) -> list[Effect]:
     """Return what classes of subscribers get of an event, each the columns that it is shown."""
     effects: list[Effect] = []
-    label = frame_label(publisher, stream, message.sequence)
-    labels = publisher, stream_label(publisher, stream), label, message.published_at
+    ledger, sequence = state.disclosures, message.sequence
+    labels = stream[0], stream_label(*stream), frame_label(*stream, sequence), message.published_at
     for group in readers:
         shown, uids = message.columns, group.sort.shown
+        if ledger is not None and ledger.is_of_all_types and uids is not None:
+            ledger.record_events(state.links, [group.members], stream, (sequence,), uids, now)
         if uids is not None and not event.keys() <= uids:
             shown = [column for column in shown if column.uid in uids]
         if group.others is None and group.link is not None:
@@ -396,7 +399,7 @@ def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant)
     type_id, columns, types = message.type_id, message.columns, state.types
     if message.kept or not columns or not types.is_plain(type_id) or type_id in state.statements.streams:
         return None
-    if state.recording is not None or state.disclosures is not None or not state.router.asks_filters_alone:
+    if state.recording is not None or not state.router.asks_filters_alone:
         return None
     layout = layout_of(layout_key(columns))
     if layout is None or not layout.kinds.items() <= types.kinds(type_id).items():
@@ -418,7 +421,7 @@ def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant)
         effects.append(Count("maia_late_frames_total"))
         readers = []
     elif readers:
-        effects = _deliveries_of_one(readers, message, event, publisher, stream)
+        effects = _deliveries_of_one(state, readers, message, event, (publisher, stream), now)
     is_wanted = state.routes.book.is_wanted(type_id)
     further = forward_single(state, message, event, source=link.id) if is_wanted else []
     taken = int(bool(readers or further))

@@ -203,23 +203,21 @@ def _neighbours(state: BrokerState) -> list[Link]:
 
 def tune_aggregates(state: BrokerState, now: Instant) -> list[Effect]:
     """End a period: move budgets, merge what came in it, and report what neighbours sent for nothing."""
-    neighbours = _neighbours(state)
-    if not neighbours:
-        return []
+    routes = state.routes
     effects: list[Effect] = []
-    room = _FILTERS_IN_A_ROUND
-    for type_id, aggregate in sorted(state.routes.aggregates.items(), key=lambda one: one[1].tuned_at):
+    room = _FILTERS_IN_A_ROUND if routes.aggregates and _neighbours(state) else 0
+    for type_id, aggregate in sorted(routes.aggregates.items(), key=lambda one: one[1].tuned_at):
         if room <= 0:
             break  # those that have waited longest go first in the next round
         changes, merged = _tuned(state, type_id, aggregate)
         aggregate.tuned_at = now
         room -= merged
         if changes:
-            state.routes.mark_changed(now)
+            routes.mark_changed(now)
             effects += [*changes, Count("maia_aggregates_merged_total")]
-    for link in neighbours:
-        spilled = state.routes.spill.take_report(link.id)
-        if spilled:
+    for neighbour, spilled in routes.spill.take_reports():
+        link = state.links.get(neighbour)
+        if link is not None and link.is_ready:
             types = [SpilledType(one.type_id, one.rows, one.bytes) for one in spilled]
             effects.append(Send(link.id, encode(SpillReport(types))))
     return effects

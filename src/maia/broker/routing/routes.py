@@ -115,7 +115,7 @@ class Routes:
     order: StreamOrder
     replicas: ReplicaSender
     store: ReplicaStore
-    spill: SpillAccounts
+    spill: SpillAccounts[LinkId]
     aggregates: dict[bytes, TypeAggregate] = field(default_factory=dict)
     """By type; of sealed types nothing is merged."""
     to_announce: list[tuple[bytes, bytes]] | None = None

@@ -10,11 +10,13 @@ report changes what an operator reads, and no more than was really sent to it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from maia.bounded_map import BoundedMap
+
+Neighbour = TypeVar("Neighbour", bound=Hashable)
 
 REPORTED_MAX: Final = 256
 """Types in one report, those with most bytes first."""
@@ -57,7 +59,7 @@ class NeighbourSpill:
     reported_at: int | None = None
 
 
-class SpillAccounts:
+class SpillAccounts(Generic[Neighbour]):
     """Spill by type and by neighbour."""
 
     __slots__ = ("_by_neighbour", "_by_type", "_pace_us")
@@ -66,25 +68,25 @@ class SpillAccounts:
         """Begin with nothing; a neighbour's reports count no more often than `pace_us`."""
         self._pace_us = pace_us
         self._by_type: BoundedMap[bytes, Arrived] = BoundedMap(_TYPES_MAX)
-        self._by_neighbour: dict[Hashable, NeighbourSpill] = {}
+        self._by_neighbour: dict[Neighbour, NeighbourSpill] = {}
 
-    def of(self, neighbour: Hashable) -> NeighbourSpill:
+    def of(self, neighbour: Neighbour) -> NeighbourSpill:
         """Return the account of a neighbour, which begins when it is first asked for."""
         known = self._by_neighbour.get(neighbour)
         if known is None:
             known = self._by_neighbour[neighbour] = NeighbourSpill()
         return known
 
-    def forget(self, neighbour: Hashable) -> None:
+    def forget(self, neighbour: Neighbour) -> None:
         """A neighbour is gone."""
         self._by_neighbour.pop(neighbour, None)
 
-    def neighbours(self) -> Iterable[tuple[Hashable, NeighbourSpill]]:
+    def neighbours(self) -> Iterable[tuple[Neighbour, NeighbourSpill]]:
         """Return all accounts."""
         return self._by_neighbour.items()
 
     def note_arrival(
-        self, neighbour: Hashable, type_id: bytes, *, size: int, rows: int, spilled_rows: int
+        self, neighbour: Neighbour, type_id: bytes, *, size: int, rows: int, spilled_rows: int
     ) -> None:
         """A frame arrived, and so many of its rows went nowhere."""
         spilled = size * spilled_rows // rows if rows else 0
@@ -108,16 +110,15 @@ class SpillAccounts:
         """Return what arrived of a type since this was asked last."""
         return self._by_type.pop(type_id) or Arrived()
 
-    def take_report(self, neighbour: Hashable) -> list[Spilled]:
-        """Return what a neighbour has sent in vain since this was asked last."""
-        account = self.of(neighbour)
-        if not account.to_report:
-            return []  # nearly always, and all neighbours are asked in every round
-        found = sorted(account.to_report.values(), key=lambda one: -one.bytes)
-        account.to_report.clear()
-        return found[:REPORTED_MAX]
+    def take_reports(self) -> Iterator[tuple[Neighbour, list[Spilled]]]:
+        """Yield what neighbours have sent in vain since this was asked last."""
+        for neighbour, account in self._by_neighbour.items():
+            if account.to_report:
+                found = sorted(account.to_report.values(), key=lambda one: -one.bytes)
+                account.to_report.clear()
+                yield neighbour, found[:REPORTED_MAX]
 
-    def receive_report(self, neighbour: Hashable, spilled: Iterable[Spilled], now: int) -> int | None:
+    def receive_report(self, neighbour: Neighbour, spilled: Iterable[Spilled], now: int) -> int | None:
         """Return how many bytes a neighbour's report counts for; None if it came too early to count."""
         account = self.of(neighbour)
         last = account.reported_at

@@ -67,6 +67,10 @@ READINGS_MAX: Final = 512
 FEW_ROWS: Final = 4
 """Up to this many rows are matched one by one, which starts faster than a whole frame."""
 
+FEW_ROWS_OF_FEW: Final = 16
+FEW_FILTERS: Final = 2048
+"""Up to so many filters a row takes so little that more of them are matched one by one."""
+
 AHEAD: Final = 256
 """Once an index is asked at all, so many filters are built into a block before a caller waits for it."""
 
@@ -172,7 +176,9 @@ class MatchIndex(Generic[Key]):
         if frame.rows == 1:
             event = {uid: column.values[0] for uid, column in frame.columns.items()}
             return {key: [0] for key in self.match(event)}
-        if frame.rows <= FEW_ROWS:
+        if frame.rows <= FEW_ROWS or (
+            frame.rows <= FEW_ROWS_OF_FEW and sum(map(len, self._blocks)) <= FEW_FILTERS
+        ):
             return self._match_row_by_row(frame)
         self._settle(events=frame.rows)
         found: dict[Key, list[int]] = {}

@@ -4,7 +4,8 @@ A value without I/O: the broker hands in what happened and performs the steps
 that come back. To join, a node connects to a seed and asks the brokers nearest
 to its own id which brokers they know, until all of its leaves have answered
 and none knows a closer one. When a leaf is lost, the remaining leaves are
-asked in the same way. A periodic refresh asks again, and fills the table.
+asked in the same way. A periodic refresh asks again, and fills the table; while
+nobody comes, moves or goes, it comes less and less often.
 
 Promises. A node enters the overlay when a handshake has confirmed it and not
 before. The loss of a link takes it out at once; no report of others does. All
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from maia.back_off import doubled
 from maia.events import SECOND
 from maia.routing.overlay.table import (
     DIGIT_BITS,
@@ -79,12 +81,14 @@ class MembershipLimits:
     """How often a node asks, and how much it asks and says at a time."""
 
     refresh_s: int = 30
+    refresh_most_s: int = 120
+    """A refresh before which nothing changed is followed by one twice as late, up to this."""
     ask_timeout_s: int = 10
     asks_at_once: int = 8
     answer_max: int = 128
     """How many brokers one answer names, and how many names of one answer are read."""
-    seed_every: int = 16
-    """Every so many refreshes one seed is tried again, in case the network was split for long."""
+    seed_every_s: int = 480
+    """After so long one seed is tried again, in case the network was split for long."""
     candidates: CandidateLimits = field(default_factory=CandidateLimits)
 
 
@@ -113,6 +117,10 @@ class OverlayMembership:
         self._questions = 0
         self._refreshes = 0
         self._refresh_at: int | None = None
+        self._calm_refreshes = 0  # since a node came, moved or went
+        self._is_changed = False
+        self._seed_at = 0
+        self._seeds_tried = 0
         self._joined = not self._seeds
 
     # ------------------------------------------------------------ what the broker reads
@@ -160,6 +168,7 @@ class OverlayMembership:
     def start(self, now: int) -> list[Step]:
         """Begin: connect to the seeds."""
         self._refresh_at = now + self._limits.refresh_s * SECOND
+        self._seed_at = now + self._limits.seed_every_s * SECOND
         return self._advance(now)
 
     def confirmed(self, contact: Contact, now: int, *, dialled: str | None = None) -> list[Step]:
@@ -239,7 +248,10 @@ class OverlayMembership:
         for node in [node for node, (_, until) in self._asking.items() if until <= now]:
             del self._asking[node]
         if self._refresh_at is not None and self._refresh_at <= now:
-            self._refresh_at = now + self._limits.refresh_s * SECOND
+            self._calm_refreshes += 1
+            limits = self._limits
+            wait_s = doubled(limits.refresh_s, self._calm_refreshes, most=limits.refresh_most_s)
+            self._refresh_at = now + wait_s * SECOND
             steps += self._refresh(now)
         return [*steps, *self._advance(now)]
 
@@ -247,6 +259,9 @@ class OverlayMembership:
 
     def _advance(self, now: int) -> list[Step]:
         """Ask every leaf once, try the candidates that would be kept, and see whether we are done."""
+        if self._is_changed and self._refresh_at is not None:
+            self._is_changed, self._calm_refreshes = False, 0
+            self._refresh_at = min(self._refresh_at, now + self._limits.refresh_s * SECOND)
         leaves = self.overlay.leaf_set
         steps = [] if leaves else self._dial_seeds(now)
         if not leaves <= self._linked.keys():
@@ -304,12 +319,14 @@ class OverlayMembership:
         for target in self._empty_place():
             hop = self.overlay.next_hop(target)
             steps += [] if hop is None else self._ask(hop, target, now)
-        if self._seeds and self._refreshes % self._limits.seed_every == 0:
+        if self._seeds and self._seed_at <= now:
+            self._seed_at = now + self._limits.seed_every_s * SECOND
             steps += self._retry_seed(now)
         return steps
 
     def _retry_seed(self, now: int) -> list[Step]:
-        seed = self._seeds[self._refreshes // self._limits.seed_every % len(self._seeds)]
+        self._seeds_tried += 1
+        seed = self._seeds[self._seeds_tried % len(self._seeds)]
         known = any(contact.address == seed for contact in self._contacts.values())
         return [] if known else self._connect(seed, now)
 
@@ -344,6 +361,7 @@ class OverlayMembership:
     def _learn(self, contact: Contact) -> list[Step]:
         """Take in a confirmed node; a node that is pushed out, perhaps itself, is dropped."""
         self.overlay.learn(contact.node, contact.address)
+        self._is_changed |= self._contacts.get(contact.node) != contact
         self._contacts[contact.node] = contact
         self._answers.clear()
         gone = [node for node in self._contacts if node not in self.overlay]
@@ -366,6 +384,7 @@ class OverlayMembership:
         was_leaf = node in self.overlay.leaf_set
         kept = self.overlay.forget(node)
         self._contacts.pop(node, None)
+        self._is_changed = True
         self._answers.clear()
         self._asking.pop(node, None)
         self._asked.discard(node)

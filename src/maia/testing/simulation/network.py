@@ -330,7 +330,7 @@ class SimulatedNetwork:
 
     def _write_down(self, host: Host, happened: Input) -> None:
         now, what = self._schedule.now, type(happened).__name__
-        if isinstance(happened, Received):
+        if type(happened) is Received:
             self.trace.add(now, host.name, what, happened.link, happened.data)
         elif isinstance(happened, LinkOpened):
             self.trace.add(now, host.name, what, happened.link, happened.peer.key)
@@ -338,6 +338,10 @@ class SimulatedNetwork:
             self.trace.add(now, host.name, what, "")
 
     def _perform(self, host: Host, effects: Iterable[Effect]) -> None:
+        if host.effects_left is None:  # and nothing here sets it
+            for effect in effects:
+                self._performers[type(effect)](host, effect)
+            return
         for effect in effects:
             if host.effects_left is not None:
                 if host.effects_left == 0:

@@ -208,7 +208,8 @@ class Transport:
             return
         chaos = self._looked_up(end).chaos
         if chaos is NO_CHAOS or not chaos.concerns(data):
-            self._put(end, data)
+            end.lane.parcels.append(data)
+            self._schedule_arrival(end, len(data))
         else:
             self._put_in_chaos(end, data, chaos)
 
@@ -232,7 +233,8 @@ class Transport:
             parcels[-1], parcels[-2] = parcels[-2], parcels[-1]
 
     def _schedule_arrival(self, end: End, size: int) -> None:
-        lane, weather, schedule = end.lane, self._looked_up(end).weather, self._schedule
+        lane, schedule = end.lane, self._schedule
+        weather = (end if end.looked_up == self._places.changes else self._looked_up(end)).weather
         sent = schedule.now if schedule.now > lane.line_free_at else lane.line_free_at
         if weather.bytes_per_s is not None:
             sent += weather.passage(size)
@@ -250,11 +252,12 @@ class Transport:
         if not lane.parcels:  # what was under way died with its sender
             return
         parcel = lane.parcels.popleft()
-        if end.state is EndState.GONE or not end.is_alive:
+        host = end.host
+        if end.state is EndState.GONE or host.node is None or host.life != end.life:
             self._host_is_gone(sender, end)
         elif isinstance(parcel, bytes):
             if end.state is EndState.OPEN:
-                self._happen(end.host, Received(end.link, parcel))
+                self._happen(host, Received(end.link, parcel))
         elif parcel is Signal.OPEN:
             self._opened(end)
         else:

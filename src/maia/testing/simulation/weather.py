@@ -49,7 +49,7 @@ class Weather:
             seconds += -log(1.0 - chance.random()) / (1 / self.spread_s)
         if self.gust_chance and chance.random() < self.gust_chance:
             seconds += chance.random() * self.gust_s
-        return max(1, int(seconds * SECOND))
+        return int(seconds * SECOND) or 1
 
     def passage(self, size: int) -> int:
         """Return the microseconds for which a message of `size` bytes keeps the line busy."""
