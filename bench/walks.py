@@ -34,7 +34,7 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.events import frame_of
+from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import job_desk
@@ -42,7 +42,7 @@ from maia.types import SealingLevel, definition_to_bytes, validity_definition, v
 from maia.types.verified import STATEMENT
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
-from maia.wire.effects import LinkOpened
+from maia.wire.effects import LinkOpened, Tick
 from maia.wire.messages import (
     PROTOCOL_VERSION,
     Advertise,
@@ -116,13 +116,20 @@ class Town(Row):
         self.heard = heard
         return say
 
+    def wait(self, *, milliseconds: int) -> None:
+        """Let time pass, and each broker do what is due by then."""
+        self.now = Instant(self.now + milliseconds * 1000)
+        for number, broker in enumerate(self.brokers):
+            self._perform(number, broker.handle(Tick(), self.now))
+        self._settle()
+
 
 def walks(*, spark: bool) -> Iterator[Walk]:
     """Yield each walk when it has been walked."""
     yield _publish("publish", None)
     yield _subscribe("subscribe", covered=True)
     yield _subscribe("subscribe, at two brokers", covered=False)
-    yield _revoke_at_brokers()
+    yield from _revoke_at_brokers()
     yield _revoke_at_the_domain()
     yield _publish("sealed publish", SealingLevel.ATTRIBUTE)
     if spark:
@@ -176,8 +183,11 @@ def _asked(town: Town, action: Action, name: str, filter_: str, *, right: bytes)
     return Subscribe(7, signed, [right], [world.definition])
 
 
-def _revoke_at_brokers() -> Walk:
-    """Follow a revocation list from its issuer at one broker to a subscriber at the other."""
+def _revoke_at_brokers() -> Iterator[Walk]:
+    """Follow a revocation list from its issuer at one broker to a subscriber at the other.
+
+    The second walk is what comes a moment later: what the subscriber wanted is withdrawn.
+    """
     town = Town(world_of(3, None))
     world = town.world
     issuer = town.client(0, "owner")
@@ -201,7 +211,10 @@ def _revoke_at_brokers() -> Walk:
     with Walk("revoke, at two brokers") as walk:
         issuer(said[1])
     assert any(isinstance(one, Ended) for one in ended), ended
-    return walk
+    yield walk
+    with Walk("withdraw, after that") as walk:
+        town.wait(milliseconds=100)
+    yield walk
 
 
 def _list(town: Town, number: int, revoked: frozenset[bytes]) -> Publish:
@@ -252,6 +265,7 @@ AIMS = {
     "subscribe": 70,
     "subscribe, at two brokers": 70,
     "revoke, at two brokers": 50,
+    "withdraw, after that": 20,
     "revoke, at the domain": 27,
     "sealed publish": 35,
     "governed table": 15,

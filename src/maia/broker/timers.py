@@ -44,6 +44,11 @@ class AnnounceWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawEnded:
+    """Other brokers are sent what is not wanted any more since rights to it were taken back."""
+
+
+@dataclass(frozen=True, slots=True)
 class OneTimeAnswers:
     """The time for an answer to a one-time question is over."""
 
@@ -96,6 +101,7 @@ Timer: TypeAlias = (
     | Statements
     | SyncOverdue
     | AnnounceWaiting
+    | WithdrawEnded
     | OneTimeAnswers
     | ClosePeriods
     | CheckLink

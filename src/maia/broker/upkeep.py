@@ -33,7 +33,12 @@ from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
 from maia.broker.routing.aggregation import announce_waiting, tune_aggregates
-from maia.broker.routing.interests import recheck_own_interests, redecide_own_interests, verify_doubted
+from maia.broker.routing.interests import (
+    recheck_own_interests,
+    redecide_own_interests,
+    verify_doubted,
+    withdraw_ended,
+)
 from maia.broker.sealed.key_events import answer_waiting, maintain_keys, next_key_moment
 from maia.broker.sealed.publication import send_cover
 from maia.broker.sessions.close import close_link
@@ -56,6 +61,7 @@ from maia.broker.timers import (
     SyncOverdue,
     Timer,
     Upkeep,
+    WithdrawEnded,
 )
 from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
@@ -139,6 +145,8 @@ def _run(  # noqa: PLR0912 - a case for each timer
             return end_overdue_syncs(state, now)
         case AnnounceWaiting():
             return announce_waiting(state, now)
+        case WithdrawEnded():
+            return withdraw_ended(state, now)
         case OneTimeAnswers():
             return look_at_unanswered(state, now)
         case ClosePeriods():

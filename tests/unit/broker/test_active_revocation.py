@@ -401,6 +401,48 @@ def test_a_right_falls_at_every_broker() -> None:
     assert office.ended_with(ref) == "POLICY-REVOKED"
 
 
+def test_what_a_revoked_right_wanted_is_withdrawn_together_and_reaches_nobody_until_then() -> None:
+    """A35: its holder is informed first; what other brokers still send is given to nobody."""
+    net = city()
+    right, another = demanding(net), demanding(net, comment="another")
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    office = net.client(BILLING, "Met broker", credentials=pool_with(net, right))
+    office.subscribe()
+    net.advance(5)
+    wanted = [Comparison(NUMBERPLATE, Operator.EQ, plate) for plate in ("AE05 XYZ", "BD51 SMR")]
+    refs = [office.subscribe(filter_) for filter_ in wanted]
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+
+    def carried(seconds: float) -> tuple[int, list[int]]:
+        """Publish; return how many frames the office's broker got, and what it withdrew in each message."""
+        before = len(net.carried)
+        net.advance(seconds)
+        for plate in ("AE05 XYZ", "BD51 SMR"):
+            camera.publish(offer, sighting() | {NUMBERPLATE: plate})
+        seen = net.carried[before:]
+        removed = [
+            len(one.remove) for sender, _, one in seen if sender == "Met broker" and type(one) is Interest
+        ]
+        return sum(to == "Met broker" and type(one) is Carried for _, to, one in seen), removed
+
+    office.unsubscribe(refs[0] - 1)
+    assert carried(0.1) == (2, [])
+    events = len(office.events())
+    issuer.revoke(right)
+    assert [office.ended_with(ref) for ref in refs] == ["POLICY-REVOKED"] * 2
+    assert carried(0) == (2, []), "nothing is withdrawn yet"
+    assert len(office.events()) == events, "and nobody gets it"
+    # Another office comes to want one of them meanwhile, by a right of its own.
+    other = net.client(BILLING, "Met broker", credentials=pool_with(net, another))
+    ref = other.subscribe(wanted[0])
+    assert other.was_accepted(ref)
+    assert carried(0.1)[0] == 1, "what nobody wants any more is not sent"
+    assert carried(5) == (1, []), "what the other one wants rests on its own right"
+    assert (len(other.events()), len(office.events())) == (2, events)
+
+
 def test_an_older_list_that_a_client_brings_does_not_hide_a_newer_one() -> None:
     """A39: a revoked office goes to a broker that has never heard its issuer, with the list from before."""
     net = city()

@@ -67,9 +67,11 @@ def class_joined(
 ) -> list[Effect]:
     """Send others what a new group of subscribers here wants."""
     state.routes.mark_changed(now)
+    # One that was there a moment ago goes first: what it wanted was wanted on another's behalf.
+    effects = withdraw_ended(state, now) if (type_id, view_class.key) in state.routes.ended else []
     if state.types.sealing(type_id) is not None:
-        return place_sealed(state, type_id, view_class)
-    return announce(state, type_id, view_class)
+        return [*effects, *place_sealed(state, type_id, view_class)]
+    return [*effects, *announce(state, type_id, view_class)]
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
@@ -84,6 +86,21 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
     effects = withdraw(state, type_id, keys)
     for key in keys if state.sealed.placed else ():
         effects += take_back_sealed(state, type_id, key)
+    return effects
+
+
+def withdraw_ended(state: BrokerState, now: Instant) -> list[Effect]:
+    """Send others what is not wanted any more, all of it together, and what is wanted on another's behalf."""
+    ended, state.routes.ended = state.routes.ended, {}
+    gone: dict[bytes, list[bytes]] = {}
+    for (type_id, key), is_gone in ended.items():
+        if is_gone:
+            gone.setdefault(type_id, []).append(key)
+    effects = [one for type_id, keys in gone.items() for one in classes_gone(state, type_id, keys, now)]
+    for (type_id, key), is_gone in ended.items():
+        audience = state.audiences.get(type_id)
+        if not is_gone and audience is not None and key in audience.classes:
+            effects += send_proof_again(state, type_id, key, now)
     return effects
 
 

@@ -120,6 +120,9 @@ class Routes:
     """By type; of sealed types nothing is merged."""
     to_announce: list[tuple[bytes, bytes]] | None = None
     """Types and classes that are still to be announced, the next one last; None until the first neighbour."""
+    ended: dict[tuple[bytes, bytes], bool] = field(default_factory=dict)
+    """Types and classes that subscriptions left, of which others are to know: True if no member is left,
+    False if another one has to prove now what is wanted."""
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
     to_adopt_bytes: int = 0

@@ -16,7 +16,7 @@ is rechecked when it ends, renewed or not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -31,16 +31,16 @@ from maia.broker.routing.interests import (
     advertised,
     class_gone,
     class_joined,
-    classes_gone,
     kept_class,
     send_proof_again,
     unadvertised,
     unadvertised_as,
+    withdraw_ended,
 )
 from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription
-from maia.broker.state import BrokerState, Rest, just_after, seconds_after
+from maia.broker.state import BrokerState, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
-from maia.broker.timers import RecheckEntries
+from maia.broker.timers import RecheckEntries, WithdrawEnded
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.policy import PolicyRefusal
@@ -51,6 +51,8 @@ from maia.wire.messages import Accepted, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
 
 _MOMENTS_IN_A_LEASE: Final = 64
+_WITHDRAWN_AFTER_US: Final = 20_000
+"""How long other brokers go on sending what revoked subscriptions wanted, which nobody here is given."""
 
 
 def view_class_of(right: Authorisation, cursor: Cursor | None, requires: Predicate) -> bytes:
@@ -204,68 +206,42 @@ def end_subscriptions(
     state: BrokerState, link: Link, entries: Iterable[Subscription], now: Instant
 ) -> list[Effect]:
     """Take subscriptions of one link back, here and elsewhere; their holder asked for that, or is gone."""
-    return _send_removal(state, _taken_out(state, link, entries), now)
+    _take_out(state, link, entries)
+    return withdraw_ended(state, now)
 
 
 def end_revoked_subscriptions(
     state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
 ) -> list[Effect]:
-    """End subscriptions of one link for one reason, and notify their holder; other brokers are next."""
-    left = _taken_out(state, link, entries)
-    state.rest.append(Rest(link.id, lambda: _send_removal(state, left, now)))
+    """End subscriptions of one link for one reason, and notify their holder.
+
+    Other brokers are sent that in a moment, with all else that falls by then: until the last
+    holder knows, here and at neighbours, nothing else is done. What arrives meanwhile is for nobody.
+    """
+    _take_out(state, link, entries)
+    if state.routes.ended and WithdrawEnded() not in state.timers:
+        state.timers.add(WithdrawEnded(), Instant(now + _WITHDRAWN_AFTER_US))
     return ended_messages(link, [entry.ref for entry in entries], problem)
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What subscriptions that ended have left behind."""
-
-    gone: dict[bytes, list[bytes]] = field(default_factory=dict)
-    """Classes without members, by type."""
-    stood_for: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
-    """Types and classes that were sent on behalf of one of them, and that have other members."""
-
-
-def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> _Left:
+def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> None:
     """Take subscriptions out of their classes: nothing is delivered to them from here on."""
-    left, link.standing = _Left(), None
+    link.standing, ended = None, state.routes.ended
     for entry in entries:
         del link.subscriptions[entry.ref]
         link.warned.pop(entry.ref, None)
         state.one_time.drop(link.id, entry.ref)
         if entry.cursor is not None:
             let_go(state, entry.cursor)
-        type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)
+        type_id, view_class, member = entry.right.event_type.type_id, entry.view_class, (link.id, entry.ref)
         audience = state.audiences[type_id]
-        stood = audience.represents(entry.view_class, member)
-        if audience.leave(entry.view_class, member):
-            left.gone.setdefault(type_id, []).append(entry.view_class)
+        stood = audience.represents(view_class, member)
+        if audience.leave(view_class, member):
+            ended[type_id, view_class] = True
+            if not audience.classes:
+                del state.audiences[type_id]
         elif stood:
-            left.stood_for[type_id, entry.view_class] = None
-    for type_id in left.gone:
-        if not state.audiences[type_id].classes:
-            del state.audiences[type_id]
-    return left
-
-
-def _send_removal(state: BrokerState, left: _Left, now: Instant) -> list[Effect]:
-    """Send other brokers what is not wanted any more, and what is wanted on another's behalf."""
-    effects: list[Effect] = []
-    restated = list(left.stood_for)
-    for type_id, classes in left.gone.items():
-        # One that was left may have been joined again meanwhile, by a client whose right is another now.
-        gone = [one for one in classes if not _is_here(state, type_id, one)]
-        restated += [(type_id, one) for one in classes if _is_here(state, type_id, one)]
-        effects += classes_gone(state, type_id, gone, now)
-    for type_id, view_class in restated:
-        if _is_here(state, type_id, view_class):
-            effects += send_proof_again(state, type_id, view_class, now)
-    return effects
-
-
-def _is_here(state: BrokerState, type_id: bytes, view_class: bytes) -> bool:
-    audience = state.audiences.get(type_id)
-    return audience is not None and view_class in audience.classes
+            ended[type_id, view_class] = False
 
 
 def let_go(state: BrokerState, cursor: Cursor) -> None:
