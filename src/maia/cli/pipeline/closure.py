@@ -19,9 +19,10 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from maia.events import Instant
+    from maia.events import AttributeUid, Instant
     from maia.spark.closure.what_if import Outcome
     from maia.spark.closure.what_if import Pools as TwoPools
+    from maia.types import VerifiedType
 
 
 app = typer.Typer(
@@ -337,23 +338,13 @@ def print_outcomes(
 ) -> None:
     """Compare what principals see of a log with one pool and with the other; print who sees less, or more."""
     asked.check_log()
-    assert asked.key is not None  # noqa: S101 - checked with the log
-    event_type, own = asked.newest_type(), asked.reader(open_key(asked.key).principal)
+    event_type = asked.newest_type()
     with spark_for("maia-what-if", long_running=True) as spark:
         from maia.cli.pipeline.source import counted
-        from maia.credentials import ASSUMED_GOOD, Action
-        from maia.policy import Request
-        from maia.spark.closure.what_if import affected, compare, readable_by
-        from maia.spark.governed.periods import slices_of
+        from maia.spark.closure.what_if import affected, compare
 
         changed, besides = affected(event_type, pools, at=moment(None), since=since, until=until)
-        mine = slices_of(
-            Request(own.principal, Action.SUBSCRIBE, event_type.name, event_type),
-            own.tested(ASSUMED_GOOD, moment(None)),
-            since=since,
-            until=until,
-        )
-        readable = readable_by(mine, event_type)
+        readable = readable_of(asked, event_type, since=since, until=until)
         hidden = sorted(one.name for one in event_type.attributes if one.uid not in readable)
         period = {name: value for name, value in (("since", since), ("until", until)) if value is not None}
         with (
@@ -369,6 +360,21 @@ def print_outcomes(
         lines = [f"{len(changed)} principals whose rights differ, {besides} more not compared"]
         lines += [f"not compared, since you may not read them: {', '.join(hidden)}"] if hidden else []
         answer(lines, {}, as_json=False)
+
+
+def readable_of(
+    asked: LogOptions, event_type: VerifiedType, *, since: Instant | None = None, until: Instant | None = None
+) -> frozenset[AttributeUid]:
+    """Return the attributes that the holder of --key reads of every event in a log."""
+    from maia.credentials import ASSUMED_GOOD, Action
+    from maia.policy import Request
+    from maia.spark.closure.what_if import readable_by
+    from maia.spark.governed.periods import slices_of
+
+    assert asked.key is not None  # noqa: S101 - checked with the log
+    own = asked.reader(open_key(asked.key).principal).tested(ASSUMED_GOOD, moment(None))
+    request = Request(own.principal, Action.SUBSCRIBE, event_type.name, event_type)
+    return readable_by(slices_of(request, own, since=since, until=until), event_type)
 
 
 def _outcome_record(found: Outcome) -> dict[str, object]:

@@ -12,7 +12,7 @@ import typer
 
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
-from maia.cli.pipeline import closure, disclosures
+from maia.cli.pipeline import closure, disclosures, match
 from maia.cli.pipeline.source import EventOptions
 from maia.errors import BadInput
 
@@ -34,6 +34,7 @@ app = typer.Typer(no_args_is_help=True, help="Run the papers' applications over 
 app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
 app.command(name="what-if", epilog=closure.EXAMPLES)(closure.what_if)
+app.command(name="match", epilog=match.EXAMPLES)(match.match)
 
 
 class UnknownPipeline(BadInput):
