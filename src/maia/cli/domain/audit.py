@@ -12,12 +12,11 @@ import typer
 from maia.cli.domain.calls import (
     Caller,
     EntitledCaller,
-    every_item,
     published_line,
     revoked_lines,
     revoked_record,
 )
-from maia.cli.inputs import AsJson, BadFile, read_principal, read_text
+from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
@@ -25,11 +24,7 @@ if TYPE_CHECKING:
     from maia.domain.access.audit import AuditRecord
 
 
-audit_app = typer.Typer(
-    help="Read the audit log of a domain, and check that it was not changed.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+audit_app = command_group("Read the audit log of a domain, and check that it was not changed.")
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -60,8 +55,7 @@ def show(
 
     from maia.api.responses import AuditPage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/audit", AuditPage, {"after": after})
+    found = caller.every("/v1/audit", AuditPage, {"after": after})
     if out is not None:
         out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
     lines = [

@@ -72,6 +72,7 @@ HINTS: Final[Mapping[str, str]] = {
 PAGES_MAX: Final = 10_000
 _LOOKS_OTHERWISE: Final = re.compile(r"true|false|[+-]?\d+(?:\.\d+(?:[eE][+-]?\d{1,3})?)?")
 """Text that would be taken for a truth value or a number, and is shown in quotes."""
+_Answer = TypeVar("_Answer")
 _Item_co = TypeVar("_Item_co", covariant=True)
 
 Server: TypeAlias = Annotated[
@@ -145,6 +146,25 @@ class Caller:
                 if problem.code in HINTS:
                     problem.add_note(HINTS[problem.code])
                 raise
+
+    def ask(self, method: str, path: str, body: object | None = None, *, answer: type[_Answer]) -> _Answer:
+        """Make one call, which may be made again."""
+        with self.client() as client:
+            return client.call(method, path, body, answer=answer)
+
+    def change(self, method: str, path: str, body: object, *, answer: type[_Answer]) -> _Answer:
+        """Make one call that changes something; the domain does it once, however often it arrives."""
+        from maia.api.client import new_once
+
+        with self.client() as client:
+            return client.call(method, path, body, answer=answer, once=new_once())
+
+    def every(
+        self, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
+    ) -> list[_Item_co]:
+        """Return the items of all pages of a long answer."""
+        with self.client() as client:
+            return every_item(client, path, kind, query)
 
 
 @dataclass(frozen=True, slots=True)

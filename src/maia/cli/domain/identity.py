@@ -15,12 +15,11 @@ from maia.cli.domain.calls import (
     EntitledCaller,
     ReasonText,
     arguments_from_words,
-    every_item,
     record_of,
     shown_argument,
 )
 from maia.cli.domain.subject_load import EXAMPLES, load
-from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text, write_new
+from maia.cli.inputs import AsJson, BadFile, command_group, moment, read_principal, read_text, write_new
 from maia.cli.output import answer, fail
 from maia.cli.trust.key import Force
 from maia.errors import Refusal, Unavailable
@@ -36,14 +35,8 @@ _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 60.0
 _LEAST_S: Final = 0.5
 
-subjects = typer.Typer(
-    help="Register the subjects of the identity provider.", no_args_is_help=True, rich_markup_mode=None
-)
-trust = typer.Typer(
-    help="Trust the identity providers of other domains: their subjects can be guests here.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+subjects = command_group("Register the subjects of the identity provider.")
+trust = command_group("Trust the identity providers of other domains: their subjects can be guests here.")
 SubjectKey: TypeAlias = Annotated[str, typer.Argument(metavar="SUBJECT", help="Whom: key or .pub file.")]
 ProviderKey: TypeAlias = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="The other domain: key or .pub file.")
@@ -86,14 +79,12 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Register a subject, or replace all that is registered about it."""
-    from maia.api.client import new_once
     from maia.api.requests import SubjectBody
     from maia.api.responses import SubjectAnswer
 
     body = SubjectBody(identifier, _attributes(attribute or ()))
     path = f"/v1/subjects/{read_principal(subject)}"
-    with caller.client() as client:
-        found = client.call("PUT", path, body, answer=SubjectAnswer, once=new_once())
+    found = caller.change("PUT", path, body, answer=SubjectAnswer)
     answer(_subject_lines(found), record_of(found), as_json=as_json)
 
 
@@ -107,8 +98,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a subject; statements that it has end within one lifetime."""
-    with caller.client() as client:
-        _remove(client, "subjects", subject, reason, as_json=as_json)
+    _remove(caller, "subjects", subject, reason, as_json=as_json)
 
 
 @subjects.command(name="list", epilog="Example: maia domain subject list -k desk.key --credentials certs")
@@ -116,8 +106,7 @@ def list_subjects(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the subjects, with their attributes."""
     from maia.api.responses import SubjectPage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/subjects", SubjectPage)
+    found = caller.every("/v1/subjects", SubjectPage)
     lines = [f"{one.identifier}  {one.principal}  {_shown(one.attributes)}".rstrip() for one in found]
     answer(lines, {"subjects": [record_of(one) for one in found]}, as_json=as_json)
 
@@ -131,8 +120,7 @@ def show(
     """Show a subject: yourself, or any if you may read subjects."""
     from maia.api.responses import SubjectAnswer
 
-    with caller.client() as client:
-        found = client.call("GET", f"/v1/subjects/{read_principal(subject)}", answer=SubjectAnswer)
+    found = caller.ask("GET", f"/v1/subjects/{read_principal(subject)}", answer=SubjectAnswer)
     answer(_subject_lines(found), record_of(found), as_json=as_json)
 
 
@@ -152,14 +140,11 @@ def add_provider(
     as_json: AsJson = False,
 ) -> None:
     """Trust the provider of another domain; it need not trust this one."""
-    from maia.api.client import new_once
     from maia.api.requests import TrustBody
     from maia.api.responses import ProviderAnswer
 
     path = f"/v1/trusted-providers/{read_principal(provider)}"
-    with caller.client() as client:
-        body = TrustBody(identifier, until)
-        found = client.call("PUT", path, body, answer=ProviderAnswer, once=new_once())
+    found = caller.change("PUT", path, TrustBody(identifier, until), answer=ProviderAnswer)
     answer([_provider_line(found)], record_of(found), as_json=as_json)
 
 
@@ -175,17 +160,15 @@ def remove_provider(
     as_json: AsJson = False,
 ) -> None:
     """Trust a provider no more; guest statements on it end within one lifetime."""
-    with caller.client() as client:
-        _remove(client, "trusted-providers", provider, reason, as_json=as_json)
+    _remove(caller, "trusted-providers", provider, reason, as_json=as_json)
 
 
-def _remove(client: DomainClient, among: str, key: str, reason: str, *, as_json: bool) -> None:
-    from maia.api.client import new_once
+def _remove(caller: EntitledCaller, among: str, key: str, reason: str, *, as_json: bool) -> None:
     from maia.api.requests import Reason
     from maia.api.responses import News
 
     principal = read_principal(key)
-    client.call("POST", f"/v1/{among}/{principal}/removal", Reason(reason), answer=News, once=new_once())
+    caller.change("POST", f"/v1/{among}/{principal}/removal", Reason(reason), answer=News)
     answer([f"removed      {principal}"], {"removed": str(principal)}, as_json=as_json)
 
 
@@ -194,8 +177,7 @@ def list_providers(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the trusted providers: since when, until when, by whose act."""
     from maia.api.responses import ProviderPage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/trusted-providers", ProviderPage)
+    found = caller.every("/v1/trusted-providers", ProviderPage)
     lines = [_provider_line(one) for one in found]
     answer(lines, {"providers": [record_of(one) for one in found]}, as_json=as_json)
 

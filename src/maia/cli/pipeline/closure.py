@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, At, moment, read_certificates
+from maia.cli.inputs import AsJson, At, command_group, moment, read_certificates
 from maia.cli.output import answer
 from maia.cli.pipeline.source import LogOptions
 from maia.cli.trust.key import open_key
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from maia.types import VerifiedType
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="Compute, in Spark, who can see what by all certificates; and ask it."
-)
+app = command_group("Compute, in Spark, who can see what by all certificates; and ask it.")
 Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="CLOSURE", help="A folder that `build` made.")]
 Pools: TypeAlias = Annotated[
     list[Path] | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.pipeline import closure, disclosures, match
 from maia.cli.pipeline.source import EventOptions
@@ -30,7 +30,7 @@ _RUN: Final = (
     "maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json"
 )
 
-app = typer.Typer(no_args_is_help=True, help="Run the papers' applications over events, in Spark.")
+app = command_group("Run the papers' applications over events, in Spark.")
 app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
 app.command(name="what-if", epilog=closure.EXAMPLES)(closure.what_if)

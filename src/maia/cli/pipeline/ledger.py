@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.domain.calls import EntitledCaller
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import ANSWER_NO, answer
 from maia.config.input_files import read_definition, read_principal
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from maia.types import TypeDefinition
 
 
-app = typer.Typer(
-    help="Read and verify a broker's ledger of deliveries.", no_args_is_help=True, rich_markup_mode=None
-)
+app = command_group("Read and verify a broker's ledger of deliveries.")
 Folder = Annotated[Path, typer.Argument(help="The folder of the ledger.")]
 _CHECK_DIGITS: Final = 64
 
@@ -187,8 +185,7 @@ def witness(
 
     last = verify_ledger(folder).head
     body = LedgerHeadBody(last.entries, last.check.hex())
-    with caller.client() as client:
-        found = client.call("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
+    found = caller.ask("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
     lines = [
         f"head         {last.check.hex()}, of {last.entries} entries",
         f"witnessed    record {found.record} of the audit of {read_principal(caller.domain)}",

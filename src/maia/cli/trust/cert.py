@@ -13,6 +13,7 @@ from maia.cli.inputs import (
     AsJson,
     At,
     BadFile,
+    command_group,
     moment,
     read_certificates,
     read_owner,
@@ -51,9 +52,7 @@ if TYPE_CHECKING:
     )
 
 
-app = typer.Typer(
-    help="Issue, show, verify, reduce and find certificates.", no_args_is_help=True, rich_markup_mode=None
-)
+app = command_group("Issue, show, verify, reduce and find certificates.")
 
 Files: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Certificates in the order of the chain, owner first.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from maia.cli.domain.calls import Caller, EntitledCaller, record_of
-from maia.cli.inputs import AsJson, BadFile, read_text, write_new
+from maia.cli.inputs import AsJson, BadFile, command_group, read_text, write_new
 from maia.cli.output import answer
 from maia.cli.trust.key import Force
 
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from maia.keystore.tpm import Tpm2Tools
 
 
-app = typer.Typer(
-    help="Prove with a TPM 2.0 how a router has booted, and approve boots.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Prove with a TPM 2.0 how a router has booted, and approve boots.")
 _BYTES_MAX: Final = 1 << 20
 _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 60.0
@@ -233,8 +229,7 @@ def enrol(
     if secret is not None:
         if any(one is not None for one in first):
             raise typer.BadParameter("--secret is the second step: it goes with no other file")
-        with caller.client() as client:
-            client.call("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
+        caller.ask("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
         answer(["enrolled     the TPM has opened its credential"], {"enrolled": True}, as_json=as_json)
         return
     if endorsement is None or attestation_key is None or out is None:
@@ -244,8 +239,7 @@ def enrol(
     body = EnrolBody(
         _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
     )
-    with caller.client() as client:
-        found = client.call("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
+    found = caller.ask("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
     try:
         out.write_bytes(found.credential)
     except OSError as problem:
@@ -278,8 +272,7 @@ def quote(
     if nonce_out is not None:
         if nonce_out.exists() and not force:
             raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
-        with caller.client() as client:
-            given = client.call("POST", "/v1/tpm/nonce", answer=NonceAnswer)
+        given = caller.ask("POST", "/v1/tpm/nonce", answer=NonceAnswer)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
         registers = ",".join(map(str, given.pcrs))
         lines = [
@@ -292,8 +285,7 @@ def quote(
     if quoted is None or signature is None or log is None:
         raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
-    with caller.client() as client:
-        found = client.call("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
+    found = caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
     answer(_attested_lines(found), record_of(found), as_json=as_json)
 
 
@@ -324,7 +316,6 @@ def approve(
 
     import msgspec
 
-    from maia.api.client import new_once
     from maia.api.requests import ApprovedBody
     from maia.api.responses import ApprovedAnswer
 
@@ -333,8 +324,7 @@ def approve(
         body = msgspec.convert({**said, "roots": [_root(one) for one in root or ()]}, ApprovedBody)
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
-    with caller.client() as client:
-        found = client.call("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer, once=new_once())
+    found = caller.change("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer)
     answer(_approved_lines(found), record_of(found), as_json=as_json)
 
 
