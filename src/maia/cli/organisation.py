@@ -75,8 +75,7 @@ def new(
         str, typer.Option(help="Where its servers listen; free ports are chosen once.")
     ] = "127.0.0.1",
     processes: Annotated[
-        int,
-        typer.Option(min=1, max=64, help="How many processes its broker is; they share its types."),
+        int, typer.Option(min=1, max=64, help="How many processes its broker is; they share its types.")
     ] = 1,
     as_json: AsJson = False,
 ) -> None:

@@ -100,10 +100,7 @@ def install(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = 
 
     role = _in_database(url, role_of)
     _in_database(as_role or url, lambda connection: schema.install(connection, prepared, role=role))
-    stores, releases = (
-        [one.name for one in prepared.stores],
-        [one.name for one in prepared.releases],
-    )
+    stores, releases = ([one.name for one in prepared.stores], [one.name for one in prepared.releases])
     lines = [
         f"installed in schema {prepared.config.schema} for the role {role}",
         *(f"store        {one.name}: into {one.table}" for one in prepared.stores),

@@ -69,12 +69,7 @@ class Answering:
     """The answers that one client has received, and those that it waits for."""
 
     def __init__(
-        self,
-        wanted: Wanted,
-        renewing: Renewing,
-        principal: Principal,
-        wallet: Wallet,
-        authors: AuthorReader,
+        self, wanted: Wanted, renewing: Renewing, principal: Principal, wallet: Wallet, authors: AuthorReader
     ) -> None:
         """Wait for nothing yet."""
         self._authors = authors

@@ -36,12 +36,7 @@ class StoreTask:
     """One store: its subscription lives longer than a connection to the database."""
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        client: Callable[[], Client],
-        positions: Positions,
-        records: Records,
+        self, store: Store, *, client: Callable[[], Client], positions: Positions, records: Records
     ) -> None:
         """Subscribe through whichever client is connected."""
         self.name = f"store {store.name}"

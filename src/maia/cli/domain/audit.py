@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.domain.calls import (
-    Caller,
-    EntitledCaller,
-    published_line,
-    revoked_lines,
-    revoked_record,
-)
+from maia.cli.domain.calls import Caller, EntitledCaller, published_line, revoked_lines, revoked_record
 from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text
 from maia.cli.output import answer
 
@@ -74,8 +68,7 @@ def verify(
     log: Annotated[Path, typer.Argument(help="A file of `maia domain audit show -o`, from the start.")],
     of: Annotated[str, typer.Option("--of", help="Whose audit it is: key or .pub file.")],
     against: Annotated[
-        list[Path],
-        typer.Option("--against", help="Statements of that domain that you kept: files, folders."),
+        list[Path], typer.Option("--against", help="Statements of that domain that you kept: files, folders.")
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -92,10 +92,7 @@ def add(
     epilog="Example: maia domain subject remove anna.pub --reason 'went home' -k desk.key --credentials certs"
 )
 def remove(
-    subject: SubjectKey,
-    caller: EntitledCaller,
-    reason: ReasonText = "",
-    as_json: AsJson = False,
+    subject: SubjectKey, caller: EntitledCaller, reason: ReasonText = "", as_json: AsJson = False
 ) -> None:
     """Remove a subject; statements that it has end within one lifetime."""
     _remove(caller, "subjects", subject, reason, as_json=as_json)
@@ -112,11 +109,7 @@ def list_subjects(caller: EntitledCaller, as_json: AsJson = False) -> None:
 
 
 @subjects.command(epilog="Example: maia domain subject show anna.pub -k desk.key --credentials certs")
-def show(
-    subject: SubjectKey,
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
+def show(subject: SubjectKey, caller: EntitledCaller, as_json: AsJson = False) -> None:
     """Show a subject: yourself, or any if you may read subjects."""
     from maia.api.responses import SubjectAnswer
 
@@ -154,10 +147,7 @@ def add_provider(
     "-k desk.key --credentials certs",
 )
 def remove_provider(
-    provider: ProviderKey,
-    caller: EntitledCaller,
-    reason: ReasonText = "",
-    as_json: AsJson = False,
+    provider: ProviderKey, caller: EntitledCaller, reason: ReasonText = "", as_json: AsJson = False
 ) -> None:
     """Trust a provider no more; guest statements on it end within one lifetime."""
     _remove(caller, "trusted-providers", provider, reason, as_json=as_json)

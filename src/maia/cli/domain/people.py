@@ -171,12 +171,7 @@ app = command_group("Say what is so, and what no longer is.")
     name="assert",
     epilog="Example: maia domain fact assert on_duty smith.pub night -k desk.key --credentials certs",
 )
-def assert_(
-    name: FactName,
-    caller: EntitledCaller,
-    arguments: Words = None,
-    as_json: AsJson = False,
-) -> None:
+def assert_(name: FactName, caller: EntitledCaller, arguments: Words = None, as_json: AsJson = False) -> None:
     """Assert a fact."""
     from maia.api.requests import FactBody
     from maia.api.responses import News
@@ -190,12 +185,7 @@ def assert_(
 @app.command(
     epilog="Example: maia domain fact retract on_duty smith.pub night -k desk.key --credentials certs"
 )
-def retract(
-    name: FactName,
-    caller: EntitledCaller,
-    arguments: Words = None,
-    as_json: AsJson = False,
-) -> None:
+def retract(name: FactName, caller: EntitledCaller, arguments: Words = None, as_json: AsJson = False) -> None:
     """Retract a fact; the roles that depend on it end."""
     from maia.api.client import new_once
     from maia.api.requests import FactBody
@@ -239,11 +229,7 @@ def replace(
 
 
 @app.command(name="list", epilog="Example: maia domain fact list case_assignment -k desk.key")
-def list_(
-    name: FactName,
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
+def list_(name: FactName, caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the rows of a fact."""
     import msgspec
 

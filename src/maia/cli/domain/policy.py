@@ -131,12 +131,7 @@ def _replay(
 
 
 @app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")
-def load(
-    file: PolicyPath,
-    caller: EntitledCaller,
-    parent: Parents = None,
-    as_json: AsJson = False,
-) -> None:
+def load(file: PolicyPath, caller: EntitledCaller, parent: Parents = None, as_json: AsJson = False) -> None:
     """Put a policy in force; one with errors changes nothing. What it no longer grants ends."""
     from maia.api.client import new_once
     from maia.api.requests import PolicyBody

@@ -46,8 +46,7 @@ def declare(
     key: KeyFile,
     out: Out,
     text: Annotated[
-        list[str] | None,
-        typer.Option("--text", help="A text beside the payload of plain topics."),
+        list[str] | None, typer.Option("--text", help="A text beside the payload of plain topics.")
     ] = None,
     attributes: Annotated[
         list[str] | None,

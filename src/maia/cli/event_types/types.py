@@ -76,8 +76,7 @@ KeysAt: TypeAlias = Annotated[
 
 
 Blinded: TypeAlias = Annotated[
-    bool,
-    typer.Option("--blinded", help="Let the type travel under ids that change with its keys."),
+    bool, typer.Option("--blinded", help="Let the type travel under ids that change with its keys.")
 ]
 CoverTraffic: TypeAlias = Annotated[
     str | None,
@@ -445,9 +444,7 @@ def fetch(
     credentials: Annotated[
         list[Path] | None,
         typer.Option(
-            "--credentials",
-            "-c",
-            help="Files, or folders of *.cert, to ask a broker, and *.quorum.",
+            "--credentials", "-c", help="Files, or folders of *.cert, to ask a broker, and *.quorum."
         ),
     ] = None,
     network: Annotated[

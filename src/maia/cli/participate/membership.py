@@ -25,24 +25,16 @@ if TYPE_CHECKING:
     from maia.client import ClientSettings
     from maia.client.api.client import Client
     from maia.config.identity_file import IdentityFile
-    from maia.credentials import (
-        NetworkName,
-        Principal,
-        SignedCertificate,
-        SigningKey,
-        VerifiedConstitution,
-    )
+    from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
     from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition, VerifiedType
 
 
 Definition: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`."),
+    Path | None, typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`.")
 ]
 NamedType: TypeAlias = Annotated[
-    str | None,
-    typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file."),
+    str | None, typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file.")
 ]
 TypePlaces: TypeAlias = Annotated[
     list[Path] | None,

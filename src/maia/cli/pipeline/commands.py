@@ -170,12 +170,7 @@ def run(
 
 
 @app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
-def explain(
-    name: Name,
-    asked: EventOptions,
-    changes: Set = None,
-    as_json: AsJson = False,
-) -> None:
+def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJson = False) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:

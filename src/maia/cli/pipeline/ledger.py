@@ -105,8 +105,7 @@ def verify(
         typer.Option(help="A check that `maia ledger head` printed before: it has to be in the ledger."),
     ] = None,
     audit: Annotated[
-        Path | None,
-        typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of."),
+        Path | None, typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of.")
     ] = None,
     of: Annotated[str | None, typer.Option(help="With --audit: the broker, a key or .pub file.")] = None,
     as_json: AsJson = False,
@@ -170,11 +169,7 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
     epilog="Example: maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key "
     "--credentials broker"
 )
-def witness(
-    folder: Folder,
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> int:
+def witness(folder: Folder, caller: EntitledCaller, as_json: AsJson = False) -> int:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
 
     Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.

@@ -46,9 +46,7 @@ Log: TypeAlias = Annotated[
 TypeOf: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
-        "--definition",
-        "-d",
-        help="With --log: the type, after those it was made from; or its name.",
+        "--definition", "-d", help="With --log: the type, after those it was made from; or its name."
     ),
 ]
 KeyOf: TypeAlias = Annotated[

@@ -71,10 +71,7 @@ def _run(config: Path, flags: dict[str, object], *, mqtt: bool, check: bool, as_
     from maia.gateway.server.config import prepare, read_config
     from maia.gateway.server.process import serve
 
-    prepared = prepare(
-        read_config(config, flags=flags, environment=os.environ),
-        now=system_now(),
-    )
+    prepared = prepare(read_config(config, flags=flags, environment=os.environ), now=system_now())
     if not mqtt and prepared.config.http_listen is None:
         raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:

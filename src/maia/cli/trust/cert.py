@@ -67,8 +67,7 @@ To: TypeAlias = Annotated[
 Online: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--online",
-        help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable.",
+        "--online", help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
     ),
 ]
 OwnDomain: TypeAlias = Annotated[
@@ -248,8 +247,7 @@ def revoke(
     server: Server,
     key: CallerKey,
     domain: Annotated[
-        str | None,
-        typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer."),
+        str | None, typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer.")
     ] = None,
     credentials: Shown = None,
     reason: ReasonText = "",
