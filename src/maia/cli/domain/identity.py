@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.back_off import doubled
 from maia.cli.domain.calls import (
     BadArgumentWord,
     Caller,
@@ -16,13 +14,13 @@ from maia.cli.domain.calls import (
     ReasonText,
     arguments_from_words,
     record_of,
+    repeat,
     shown_argument,
 )
 from maia.cli.domain.subject_load import EXAMPLES, load
 from maia.cli.inputs import AsJson, BadFile, command_group, moment, read_principal, read_text, write_new
-from maia.cli.output import answer, fail
+from maia.cli.output import answer
 from maia.cli.trust.key import Force
-from maia.errors import Refusal, Unavailable
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from maia.credentials.identity import SignedIdentity
 
 
-_AGAIN_S: Final = 5.0
-_AGAIN_MOST_S: Final = 60.0
 _LEAST_S: Final = 0.5
 
 subjects = command_group("Register the subjects of the identity provider.")
@@ -204,31 +200,22 @@ def identity(
     for file in (out, home_out):
         if file is not None and file.exists() and not force and not watch:
             raise BadFile(f"`{file}` is already there; `--force` replaces it")
-    failures = 0
-    while True:
-        try:
-            with caller.client() as client:
-                signed, home = _asked_for(client, lifetime_s, guest)
-            _put(out, signed)
-            if home_out is not None and home is not None:
-                _put(home_out, home)
-            lines = [*_identity_lines(signed), f"written      {out}"]
-            answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
-            failures, wait_s = 0, _until_renewal(signed)
-        except (Refusal, Unavailable) as problem:
-            if not watch:
-                raise
-            # A subject may be registered again, and a server comes back: both are asked again.
-            fail(problem, as_json=as_json)
-            failures += 1
-            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
-        if not watch:
-            return
-        time.sleep(wait_s)
+
+    def once() -> float:
+        with caller.client() as client:
+            signed, home = identity_from(client, lifetime_s, guest)
+        write_identity(out, signed)
+        if home_out is not None and home is not None:
+            write_identity(home_out, home)
+        lines = [*_identity_lines(signed), f"written      {out}"]
+        answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
+        return _until_renewal(signed)
+
+    repeat(once, watch=watch, as_json=as_json)
 
 
-def _asked_for(
-    client: DomainClient, lifetime_s: int | None, guest: Path | None
+def identity_from(
+    client: DomainClient, lifetime_s: int | None = None, guest: Path | None = None
 ) -> tuple[SignedIdentity, SignedIdentity | None]:
     """Return a statement about the caller, and of a guest the one about its home provider."""
     from maia.api.requests import GuestBody, IdentityBody
@@ -244,7 +231,7 @@ def _asked_for(
     return identity_from_bytes(given.statement), identity_from_bytes(given.home)
 
 
-def _put(path: Path, signed: SignedIdentity) -> None:
+def write_identity(path: Path, signed: SignedIdentity) -> None:
     """Replace a file at once: who follows it reads the old statement or the new one, and no half."""
     from maia.credentials.identity import identity_to_text
 

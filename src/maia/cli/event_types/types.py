@@ -59,32 +59,9 @@ Extends: TypeAlias = Annotated[
         help="The super-type, after versions it was made from; embed the right to `extend` it with -c.",
     ),
 ]
-Level: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
-    ),
-]
 Keys: TypeAlias = Annotated[
     str | None,
     typer.Option("--keys", help="Who runs the key groups: key or .pub file. Default: the signing key."),
-]
-KeysAt: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
-]
-
-
-Blinded: TypeAlias = Annotated[
-    bool, typer.Option("--blinded", help="Let the type travel under ids that change with its keys.")
-]
-CoverTraffic: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--cover",
-        metavar="MILLISECONDS:BYTES",
-        help="Send one frame of this size in every slot of so many milliseconds, with an event or without.",
-    ),
 ]
 
 
@@ -104,11 +81,29 @@ Ledger = Annotated[
 class SealingOptions:
     """How events of a type travel."""
 
-    sealing: Level = None
+    sealing: Annotated[
+        str | None,
+        typer.Option(
+            "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
+        ),
+    ] = None
     keys: Keys = None
-    keys_at: KeysAt = None
-    blinded: Blinded = False
-    cover: CoverTraffic = None
+    keys_at: Annotated[
+        list[str] | None,
+        typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
+    ] = None
+    blinded: Annotated[
+        bool, typer.Option("--blinded", help="Let the type travel under ids that change with its keys.")
+    ] = False
+    cover: Annotated[
+        str | None,
+        typer.Option(
+            "--cover",
+            metavar="MILLISECONDS:BYTES",
+            help="Send one frame of this size in every slot of so many milliseconds, with an event or "
+            "without.",
+        ),
+    ] = None
 
     def chosen(
         self, *, before: Sealing | None, signer: Principal, least: Sealing | None = None

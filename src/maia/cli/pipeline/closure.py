@@ -35,14 +35,6 @@ Pools: TypeAlias = Annotated[
         "(*.json), or a *.parquet file. May be repeated.",
     ),
 ]
-Types: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
-]
-Statements: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--statements", help="Validity statements: what they revoke is left out. May be repeated."),
-]
 _SHOWN: Final = 1000
 _MANY: Final = 20_000
 """Certificates from which on it pays that Spark compiles thoroughly."""
@@ -55,8 +47,16 @@ _MANY: Final = 20_000
 def build(
     out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the closure.")],
     pool: Pools = None,
-    types: Types = None,
-    statements: Statements = None,
+    types: Annotated[
+        list[Path] | None,
+        typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
+    ] = None,
+    statements: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--statements", help="Validity statements: what they revoke is left out. May be repeated."
+        ),
+    ] = None,
     since: Annotated[
         Path | None,
         typer.Option(help="An earlier closure: only what depends on changed certificates is computed."),

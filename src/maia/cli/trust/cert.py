@@ -70,12 +70,6 @@ Online: TypeAlias = Annotated[
         "--online", help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
     ),
 ]
-OwnDomain: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--domain", envvar="MAIA_DOMAIN", help="If this is your key, it has a domain that publishes lists."
-    ),
-]
 By: TypeAlias = Annotated[
     str | None, typer.Option("--by", help="The tester: key or .pub file; default: you.")
 ]
@@ -144,7 +138,14 @@ def issue(
         list[str] | None,
         typer.Option(help="Group them by a value: 'area := first(place, 3)'; may be repeated."),
     ] = None,
-    domain: OwnDomain = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain",
+            envvar="MAIA_DOMAIN",
+            help="If this is your key, it has a domain that publishes lists.",
+        ),
+    ] = None,
     condition: Annotated[
         str | None,
         typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
