@@ -289,12 +289,7 @@ class DomainDoesNotUnderstand(_ToldByDomain, ProtocolViolation):
     code = "PROTOCOL-BY-DOMAIN"
 
 
-REFUSALS: Final = (
-    RefusedByDomain,
-    DomainDoesNotBelieve,
-    DomainWantsOtherInput,
-    DomainDoesNotUnderstand,
-)
+REFUSALS: Final = (RefusedByDomain, DomainDoesNotBelieve, DomainWantsOtherInput, DomainDoesNotUnderstand)
 """What a domain's server has decided: asking again, or elsewhere, changes nothing."""
 
 _FAMILIES: Final[tuple[tuple[str, Callable[[ApiProblem], MaiaError]], ...]] = (

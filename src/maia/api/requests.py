@@ -142,8 +142,7 @@ class LedgerHeadBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     entries: Annotated[int, Meta(ge=0, le=2**53)]
     head: Annotated[
-        str,
-        Meta(description="the check of the last entry", extra_json_schema={"pattern": "^[0-9a-f]{64}$"}),
+        str, Meta(description="the check of the last entry", extra_json_schema={"pattern": "^[0-9a-f]{64}$"})
     ]
 
 

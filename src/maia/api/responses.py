@@ -6,13 +6,21 @@ what a person or a script wants to read of them.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from maia.api.requests import ApiArgument, BootConfiguration, Period
 
 _Moment: TypeAlias = str | None
+_Item = TypeVar("_Item")
+
+
+class Page(msgspec.Struct, Generic[_Item], frozen=True):
+    """Some items of a long answer; `next` is what to ask `after`, if there are more."""
+
+    items: list[_Item]
+    next: str | None
 
 
 class DomainAnswer(msgspec.Struct, frozen=True):
@@ -50,11 +58,8 @@ class StatementAnswer(msgspec.Struct, frozen=True):
     statement: bytes
 
 
-class StatementPage(msgspec.Struct, frozen=True):
+class StatementPage(Page[StatementAnswer], frozen=True):
     """Some statements."""
-
-    items: list[StatementAnswer]
-    next: str | None
 
 
 class AppointmentAnswer(msgspec.Struct, frozen=True):
@@ -70,11 +75,8 @@ class AppointmentAnswer(msgspec.Struct, frozen=True):
     certificate: bytes
 
 
-class AppointmentPage(msgspec.Struct, frozen=True):
+class AppointmentPage(Page[AppointmentAnswer], frozen=True):
     """Some appointments."""
-
-    items: list[AppointmentAnswer]
-    next: str | None
 
 
 class MembershipAnswer(msgspec.Struct, frozen=True):
@@ -95,11 +97,8 @@ class ActivationAnswer(msgspec.Struct, frozen=True):
     certificate: AppointmentAnswer
 
 
-class MembershipPage(msgspec.Struct, frozen=True):
+class MembershipPage(Page[ActivationAnswer], frozen=True):
     """Some active roles."""
-
-    items: list[ActivationAnswer]
-    next: str | None
 
 
 class RightAnswer(msgspec.Struct, frozen=True):
@@ -173,11 +172,8 @@ class PolicyAnswer(msgspec.Struct, frozen=True):
     """Whether it was loaded once more, and had been in force already."""
 
 
-class FactPage(msgspec.Struct, frozen=True):
+class FactPage(Page[list[ApiArgument]], frozen=True):
     """Some rows of a fact."""
-
-    items: list[list[ApiArgument]]
-    next: str | None
 
 
 class EntryAnswer(msgspec.Struct, frozen=True):
@@ -197,11 +193,8 @@ class EntryAnswer(msgspec.Struct, frozen=True):
     certificate: bytes
 
 
-class EntryPage(msgspec.Struct, frozen=True):
+class EntryPage(Page[EntryAnswer], frozen=True):
     """Some lines of the register."""
-
-    items: list[EntryAnswer]
-    next: str | None
 
 
 class HolderAnswer(msgspec.Struct, frozen=True):
@@ -218,11 +211,8 @@ class HolderAnswer(msgspec.Struct, frozen=True):
     """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
 
 
-class HolderPage(msgspec.Struct, frozen=True):
+class HolderPage(Page[HolderAnswer], frozen=True):
     """Some of those who can."""
-
-    items: list[HolderAnswer]
-    next: str | None
 
 
 class AbilityAnswer(msgspec.Struct, frozen=True):
@@ -287,11 +277,8 @@ class TypeAnswer(msgspec.Struct, frozen=True):
     definition: bytes
 
 
-class TypePage(msgspec.Struct, frozen=True):
+class TypePage(Page[TypeAnswer], frozen=True):
     """Some types."""
-
-    items: list[TypeAnswer]
-    next: str | None
 
 
 class SubjectAnswer(msgspec.Struct, frozen=True):
@@ -304,11 +291,8 @@ class SubjectAnswer(msgspec.Struct, frozen=True):
     registered_at: str
 
 
-class SubjectPage(msgspec.Struct, frozen=True):
+class SubjectPage(Page[SubjectAnswer], frozen=True):
     """Some subjects."""
-
-    items: list[SubjectAnswer]
-    next: str | None
 
 
 class IdentityAnswer(msgspec.Struct, frozen=True):
@@ -334,11 +318,8 @@ class ProviderAnswer(msgspec.Struct, frozen=True):
     until: _Moment
 
 
-class ProviderPage(msgspec.Struct, frozen=True):
+class ProviderPage(Page[ProviderAnswer], frozen=True):
     """Some trusted providers."""
-
-    items: list[ProviderAnswer]
-    next: str | None
 
 
 class ApprovedAnswer(msgspec.Struct, frozen=True):

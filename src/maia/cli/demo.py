@@ -76,8 +76,7 @@ def demo(
         Path, typer.Option(help="Where Spark draws the traffic: a .png, .svg or .pdf file.")
     ] = Path("demo-output/traffic.png"),
     keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Leave the network running, with commands to try, until Ctrl-C."),
+        bool, typer.Option("--keep", help="Leave the network running, with commands to try, until Ctrl-C.")
     ] = False,
     details: Annotated[
         bool,

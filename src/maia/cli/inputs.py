@@ -31,6 +31,7 @@ __all__ = [
     "BadFile",
     "Described",
     "attribute_from_words",
+    "command_group",
     "moment",
     "read_appointments",
     "read_certificates",
@@ -50,6 +51,11 @@ At: TypeAlias = Annotated[
         "--at", metavar="TIME", help="Judge as of this moment, such as 2026-11-15T08:30:00Z; default: now."
     ),
 ]
+
+
+def command_group(about: str) -> typer.Typer:
+    """Return a command that has commands of its own, and prints its help where none is named."""
+    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
 def write_new(path: Path, text: str, *, overwrite: bool) -> None:

@@ -27,12 +27,12 @@ INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "org": "organisation.org.app",
-    "member": "organisation.member.app",
-    "grant": "organisation.grant.grant",
-    "revoke": "organisation.revoke.revoke",
-    "up": "organisation.up.up",
-    "profile": "organisation.profile.app",
+    "org": "organisation.org_app",
+    "member": "organisation.member_app",
+    "grant": "organisation.grant",
+    "revoke": "organisation.revoke",
+    "up": "organisation.up",
+    "profile": "organisation.profile_app",
     "login": "participate.login.login",
     "explain": "participate.explain.explain",
     "broker": "servers.broker.broker",
@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "subscribe": "participate.subscribe.subscribe",
     "status": "servers.status.status",
     "gateway": "servers.gateway.app",
-    "console": "console.commands.app",
+    "console": "console.app",
     "demo": "demo.demo",
     "bench": "benchmarks.bench",
     "key": "trust.key.app",
@@ -52,7 +52,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "domain": "domain.commands.app",
     "tpm": "trust.tpm.app",
     "pipeline": "pipeline.commands.app",
-    "postgres": "postgres.commands.app",
+    "postgres": "postgres.app",
     "log": "servers.log.app",
     "ledger": "pipeline.ledger.app",
 }
@@ -155,7 +155,8 @@ def _add(app: typer.Typer, name: str) -> None:
         expand_groups(command)
         app.add_typer(command, name=name)
     else:
-        app.command(name=name, epilog=module.EXAMPLES)(with_options(command))
+        epilog = module.EXAMPLES if isinstance(module.EXAMPLES, str) else module.EXAMPLES[name]
+        app.command(name=name, epilog=epilog)(with_options(command))
 
 
 def _run(words: list[str]) -> object:

@@ -80,14 +80,7 @@ def _read(
         about = Publishing(version.type_id, message.label, message.published_at, message.author.requires)
         by = authors.read(publisher, message.author, about, frame)
     return Delivered(
-        refs,
-        publisher,
-        message.stream,
-        message.label,
-        Instant(message.published_at),
-        frame,
-        position,
-        by,
+        refs, publisher, message.stream, message.label, Instant(message.published_at), frame, position, by
     )
 
 

@@ -38,10 +38,7 @@ class KnownVersion:
 
 
 def known_version(
-    history: Sequence[SignedDefinition],
-    *,
-    at: Instant,
-    constitutions: tuple[VerifiedConstitution, ...] = (),
+    history: Sequence[SignedDefinition], *, at: Instant, constitutions: tuple[VerifiedConstitution, ...] = ()
 ) -> KnownVersion:
     """Verify a version and those it was made from, oldest first; the last one is what is meant."""
     verified: VerifiedType | None = None

@@ -69,12 +69,7 @@ class Answering:
     """The answers that one client has received, and those that it waits for."""
 
     def __init__(
-        self,
-        wanted: Wanted,
-        renewing: Renewing,
-        principal: Principal,
-        wallet: Wallet,
-        authors: AuthorReader,
+        self, wanted: Wanted, renewing: Renewing, principal: Principal, wallet: Wallet, authors: AuthorReader
     ) -> None:
         """Wait for nothing yet."""
         self._authors = authors
@@ -158,16 +153,13 @@ class Answering:
         if entry.limit is not None:
             self._changed(entry.ref, until, entry.limit)
         if isinstance(entry, Subscribed):
-            return self._said_on_standing(entry)
+            # Ask for the present state, if it is wanted; say again what the last link may have lost.
+            if entry.wants_state:
+                entry.state_asked = self._wanted.next_number()
+                return [encode(AskState(entry.state_asked, entry.ref))]
+            return [] if entry.acknowledged is None else [encode(Seen(entry.ref, entry.acknowledged))]
         # What the last broker did not answer for goes out again under its old numbers.
         return list(entry.under_way.values()) if isinstance(entry, Advertised) else []
-
-    def _said_on_standing(self, entry: Subscribed) -> list[bytes]:
-        """Ask for the present state, if it is wanted; say again what the last link may have lost."""
-        if entry.wants_state:
-            entry.state_asked = self._wanted.next_number()
-            return [encode(AskState(entry.state_asked, entry.ref))]
-        return [] if entry.acknowledged is None else [encode(Seen(entry.ref, entry.acknowledged))]
 
     def _take_end_of_state(self, number: int, *, is_whole: bool) -> bool:
         """Take note that the state has arrived; say whether it was asked for."""

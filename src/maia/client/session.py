@@ -189,9 +189,7 @@ class ClientSession:
         return frozenset(uid for uid in uids if not any(shows(window, uid) for window in windows))
 
     def show(
-        self,
-        certificates: Iterable[SignedCertificate],
-        statements: Iterable[SignedStatement],
+        self, certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement]
     ) -> tuple[int, list[Effect]]:
         """Hold more certificates and statements, and show them to the broker; `Shown` follows."""
         certificates, statements = tuple(certificates), tuple(statements)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from maia.credentials import (
-    NetworkName,
-    Principal,
-    SignedCertificate,
-    SignedStatement,
-    VerifiedConstitution,
-)
+from maia.credentials import NetworkName, Principal, SignedCertificate, SignedStatement, VerifiedConstitution
 from maia.credentials.identity import IdentityTrust, SignedIdentity
 from maia.errors import BadInput
 

@@ -181,12 +181,7 @@ class Wallet:
                 with suppress(MaiaError):  # an old one, for instance: what is known counts
                     self._standing.hear(said, now)
         right_to_connect(
-            request,
-            pool,
-            now,
-            tester=self._standing,
-            cache=self._cache,
-            constitutions=self._constitutions,
+            request, pool, now, tester=self._standing, cache=self._cache, constitutions=self._constitutions
         )
 
     def _evidence(

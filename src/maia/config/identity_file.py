@@ -19,12 +19,7 @@ class IdentityFile:
     """A node's statement in a file, with its key and the providers that it trusts."""
 
     def __init__(
-        self,
-        path: Path,
-        key: SigningKey,
-        providers: Iterable[Principal],
-        *,
-        window_s: int = REQUEST_WINDOW_S,
+        self, path: Path, key: SigningKey, providers: Iterable[Principal], *, window_s: int = REQUEST_WINDOW_S
     ) -> None:
         """Read the file; raise if it holds no statement about this key."""
         self._path, self._key = path, key

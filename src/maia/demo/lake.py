@@ -200,13 +200,7 @@ class LakeResult:
 
 
 def compared_with_live(
-    live: LivePlay,
-    works: Iterable[Work],
-    recording: Recording,
-    *,
-    out: Path,
-    plot: Path,
-    no_plot: str | None,
+    live: LivePlay, works: Iterable[Work], recording: Recording, *, out: Path, plot: Path, no_plot: str | None
 ) -> LakeResult:
     """Read what Spark wrote for each office, and compare and search it."""
     by_office = {one.office: one for one in works}

@@ -210,10 +210,7 @@ def recording_settings(story: NumberplateStory, folder: Path) -> dict[str, Mappi
     definition = folder / "recorded.type"
     definition.write_text(definition_to_text(story.definition), encoding="utf-8")
     name = story.definition.definition.name.name
-    return {
-        RECORDER: {"log.folder": _LOG, "log.types": [name]},
-        KEY_SERVER: {"history": [str(definition)]},
-    }
+    return {RECORDER: {"log.folder": _LOG, "log.types": [name]}, KEY_SERVER: {"history": [str(definition)]}}
 
 
 def rolled(nodes: LiveNodes) -> Recording:

@@ -521,10 +521,7 @@ def _with_type_rights(
             story.held_by("CCS", TypePattern),
             story.grant("CCS", ccs, pattern, publish, subscribe),
         ),
-        "Met broker": (
-            story.held_by("Met", TypePattern),
-            story.grant("Met", members, pattern, subscribe),
-        ),
+        "Met broker": (story.held_by("Met", TypePattern), story.grant("Met", members, pattern, subscribe)),
     }
     return {who: (*shown, *rights[who]) for who, shown in brokers.credentials.items()}
 

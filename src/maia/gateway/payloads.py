@@ -166,10 +166,7 @@ def _parse(text: str) -> Instant:
     return Instant.parse(text)
 
 
-_FROM_TEXT: Final[Mapping[Kind, Callable[[str], Value]]] = {
-    Kind.TIMESTAMP: _parse,
-    Kind.BYTES: bytes.fromhex,
-}
+_FROM_TEXT: Final[Mapping[Kind, Callable[[str], Value]]] = {Kind.TIMESTAMP: _parse, Kind.BYTES: bytes.fromhex}
 
 
 class JsonPayloads:

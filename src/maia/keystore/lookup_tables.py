@@ -33,14 +33,7 @@ from msgspec import Meta, Struct
 
 from maia.canonical import SExpression, write_advanced
 from maia.config.input_files import read_principal
-from maia.config.row_sources import (
-    ROWS_MAX,
-    BadFactRow,
-    FileSource,
-    PostgresSource,
-    SqliteSource,
-    row_of,
-)
+from maia.config.row_sources import ROWS_MAX, BadFactRow, FileSource, PostgresSource, SqliteSource, row_of
 from maia.config.settings import (
     BadConfig,
     Mismatch,

@@ -163,7 +163,10 @@ class Tpm2Tools:
         """Return the endorsement certificate, in DER."""
         with TemporaryDirectory() as work:
             data = self._read(Path(work), "tpm2_nvread", _ENDORSEMENT, "-o", "ek.der", out="ek.der")
-        return _without_padding(data)
+        # Cut what follows the end of a certificate: some TPMs reserve more room than it needs.
+        if len(data) < 4 or data[:2] != b"\x30\x82":
+            raise TpmFailed("the TPM has no endorsement certificate")
+        return data[: 4 + int.from_bytes(data[2:4], "big")]
 
     @property
     def attestation_key(self) -> bytes:
@@ -281,10 +284,3 @@ class Tpm2Tools:
     def _read(self, work: Path, *command: str, out: str) -> bytes:
         self._run(work, *command)
         return (work / out).read_bytes()
-
-
-def _without_padding(data: bytes) -> bytes:
-    """Cut what follows the end of a certificate: some TPMs reserve more room than it needs."""
-    if len(data) < 4 or data[:2] != b"\x30\x82":
-        raise TpmFailed("the TPM has no endorsement certificate")
-    return data[: 4 + int.from_bytes(data[2:4], "big")]

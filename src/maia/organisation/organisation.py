@@ -319,7 +319,8 @@ class Organisation:
         given = [signing.right(right, subject, days=days) for right in rights]
         for right in rights:
             check_held(right, subject, [*self._held(), *given], issuer=self.name, now=signing.now)
-        self._hand_out(folder / "certs", given)
+        self._keep(folder / "certs", [*self._held(), *given])
+        self._keep(self.folder / "issued", given)
         for right in rights:
             self._let_broker(right, signing)
             for version in self._lineage(right.event_type.name.name):
@@ -482,10 +483,6 @@ class Organisation:
         passes_on = self._settings.processes > 1
         given = signing.right(right.whole, broker, days=SERVER_DAYS, is_tested=False, may_delegate=passes_on)
         _write(self.folder / "broker-certs" / label, certificate_to_text(given))
-
-    def _hand_out(self, folder: Path, given: Sequence[SignedCertificate]) -> None:
-        self._keep(folder, [*self._held(), *given])
-        self._keep(self.folder / "issued", given)
 
     @staticmethod
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:

@@ -72,8 +72,7 @@ Table = Annotated[
     ),
 ]
 ColumnWord = Annotated[
-    str,
-    Meta(pattern=rf"^{_COLUMN}={_COLUMN}\Z", description="ATTRIBUTE=COLUMN such as `numberplate=plate`"),
+    str, Meta(pattern=rf"^{_COLUMN}={_COLUMN}\Z", description="ATTRIBUTE=COLUMN such as `numberplate=plate`")
 ]
 
 

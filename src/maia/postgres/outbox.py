@@ -181,9 +181,7 @@ class Outbox:
     def _frame(self, number: int, rows: Sequence[tuple[Any, ...]]) -> PlannedFrame:
         columns = list(zip(*rows, strict=True))[4:]
         return PlannedFrame(
-            number,
-            len(rows),
-            {name: list(values) for name, values in zip(self._names, columns, strict=True)},
+            number, len(rows), {name: list(values) for name, values in zip(self._names, columns, strict=True)}
         )
 
 

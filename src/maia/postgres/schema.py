@@ -136,10 +136,7 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
 
 def outbox_columns(release: Release) -> dict[str, str]:
     """Return the columns of a release's outbox, with their types as `format_type` calls them."""
-    return {
-        **_OUTBOX_OWN,
-        **{one.name: _format_type(one.kind) for one in release.event_type.attributes},
-    }
+    return {**_OUTBOX_OWN, **{one.name: _format_type(one.kind) for one in release.event_type.attributes}}
 
 
 def _format_type(kind: Kind) -> str:

@@ -10,7 +10,7 @@ what it makes is released if and only if they are stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -36,12 +36,7 @@ class StoreTask:
     """One store: its subscription lives longer than a connection to the database."""
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        client: Callable[[], Client],
-        positions: Positions,
-        records: Records,
+        self, store: Store, *, client: Callable[[], Client], positions: Positions, records: Records
     ) -> None:
         """Subscribe through whichever client is connected."""
         self.name = f"store {store.name}"
@@ -105,7 +100,9 @@ class StoreTask:
                 for query in derived:
                     await connection.execute(query, {"first": upto + 1, "last": last})
             self.stored, upto = self.stored + rows, last
-            self._note_missed(gaps)
+            for gap in gaps:
+                self._records.note("failed", {"store": self._store.name, **gap.problem.as_record()})
+                self._last_gap = gap.position
             self._arrived = []
             # Outside the database before the broker forgets: a database that is behind this was restored.
             await asyncio.to_thread(self._positions.acknowledge, self._store.name, upto)
@@ -167,8 +164,3 @@ class StoreTask:
         gaps = list(subscription.missed)
         noted = [at for at, gap in enumerate(gaps, 1) if gap.position == self._last_gap]
         return gaps[noted[-1] :] if noted else gaps
-
-    def _note_missed(self, gaps: Sequence[GapDetected]) -> None:
-        for gap in gaps:
-            self._records.note("failed", {"store": self._store.name, **gap.problem.as_record()})
-            self._last_gap = gap.position

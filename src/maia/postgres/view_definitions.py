@@ -152,10 +152,9 @@ def _slice_query(declared: DeclaredTable, one: Slice, shown: VerifiedType, last:
 
 def _usable(column: str, kind: Kind) -> str:
     """Return a column without values that no event has, which would compare as larger than all others."""
-    odd = {
-        Kind.FLOAT: ("NaN", "Infinity", "-Infinity"),
-        Kind.TIMESTAMP: ("infinity", "-infinity"),
-    }.get(kind, ())
+    odd = {Kind.FLOAT: ("NaN", "Infinity", "-Infinity"), Kind.TIMESTAMP: ("infinity", "-infinity")}.get(
+        kind, ()
+    )
     for value in odd:
         column = f"NULLIF({column}, '{value}')"
     return column

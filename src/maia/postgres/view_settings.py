@@ -55,8 +55,7 @@ class TableConfig(Struct, frozen=True):
     name: Text | None = None
     """What views of it are called, after the role; the table's own name by default."""
     columns: Annotated[
-        dict[str, str],
-        Meta(description="attributes and columns, such as { patient = 'patient_id' }"),
+        dict[str, str], Meta(description="attributes and columns, such as { patient = 'patient_id' }")
     ] = {}
     """Columns that are not called like their attribute."""
     published_at: Text | None = None

@@ -296,9 +296,7 @@ class InstalledViews:
         values = (name, role, made.principal, made.type_name, path, _moment(until), certificates, newer, text)
         with self._work(connection):
             self._execute(
-                connection,
-                f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                values,
+                connection, f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", values
             )
             self._make(connection, name, text, definition, role, hidden=table.hides_plans)
         return Outcome(name, role, who, "made", definition, until)

@@ -192,11 +192,7 @@ def _needed(profile: Profile, name: str, value: _Value | None) -> _Value:
 
 
 def types_named(
-    name: str,
-    places: Iterable[Path],
-    *,
-    constitutions: Sequence[VerifiedConstitution] = (),
-    at: Instant,
+    name: str, places: Iterable[Path], *, constitutions: Sequence[VerifiedConstitution] = (), at: Instant
 ) -> tuple[VerifiedType, ...]:
     """Find a type by its readable name, or the last part of it, in files and folders; verify its versions."""
     from difflib import get_close_matches

@@ -32,8 +32,10 @@ def test_every_command_of_the_page_works(sparkling, tmp_path, monkeypatch, capsy
         assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
         assert capsys.readouterr().out
     made = {path.name for path in tmp_path.iterdir()}
-    folders = {"city", "exchange", "air", "hospital", "charges"}
-    assert made == folders | {"charges.png", "traffic.svg", "path.png", "doctors.png"}
+    folders = {"city", "exchange", "air", "hospital", "charges", "matches"}
+    keys = {f"{name}.{half}" for name in ("city", "billing", "statistics") for half in ("key", "pub")}
+    rights = {"sighting.type", "billing.cert", "statistics.cert"}
+    assert made == folders | keys | rights | {"charges.png", "traffic.svg", "path.png", "doctors.png"}
 
 
 @pytest.mark.parametrize("name", re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.M))

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.domain.calls import (
-    Caller,
-    EntitledCaller,
-    every_item,
-    published_line,
-    revoked_lines,
-    revoked_record,
-)
-from maia.cli.inputs import AsJson, BadFile, read_principal, read_text
+from maia.cli.domain.calls import Caller, EntitledCaller, published_line, revoked_lines, revoked_record
+from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
@@ -25,11 +18,7 @@ if TYPE_CHECKING:
     from maia.domain.access.audit import AuditRecord
 
 
-audit_app = typer.Typer(
-    help="Read the audit log of a domain, and check that it was not changed.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+audit_app = command_group("Read the audit log of a domain, and check that it was not changed.")
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -60,8 +49,7 @@ def show(
 
     from maia.api.responses import AuditPage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/audit", AuditPage, {"after": after})
+    found = caller.every("/v1/audit", AuditPage, {"after": after})
     if out is not None:
         out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
     lines = [
@@ -80,8 +68,7 @@ def verify(
     log: Annotated[Path, typer.Argument(help="A file of `maia domain audit show -o`, from the start.")],
     of: Annotated[str, typer.Option("--of", help="Whose audit it is: key or .pub file.")],
     against: Annotated[
-        list[Path],
-        typer.Option("--against", help="Statements of that domain that you kept: files, folders."),
+        list[Path], typer.Option("--against", help="Statements of that domain that you kept: files, folders.")
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
 
 import typer
 
+from maia.back_off import doubled
 from maia.cli.inputs import read_certificates, read_principal
-from maia.cli.output import answer
+from maia.cli.output import answer, fail
 from maia.cli.trust.key import open_key
-from maia.errors import BadInput, MaiaError
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
@@ -70,20 +72,17 @@ HINTS: Final[Mapping[str, str]] = {
 
 
 PAGES_MAX: Final = 10_000
+_AGAIN_S: Final = 5.0
+_AGAIN_MOST_S: Final = 60.0
 _LOOKS_OTHERWISE: Final = re.compile(r"true|false|[+-]?\d+(?:\.\d+(?:[eE][+-]?\d{1,3})?)?")
 """Text that would be taken for a truth value or a number, and is shown in quotes."""
+_Answer = TypeVar("_Answer")
 _Item_co = TypeVar("_Item_co", covariant=True)
 
 Server: TypeAlias = Annotated[
     str,
     typer.Option(
         "--server", envvar="MAIA_SERVER", metavar="ADDRESS", help="The domain's HTTP interface: HOST:PORT."
-    ),
-]
-DomainKey: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--domain", envvar="MAIA_DOMAIN", help="The domain that must answer there: key or .pub file."
     ),
 ]
 CallerKey: TypeAlias = Annotated[
@@ -127,7 +126,12 @@ class Caller:
     """Which domain is asked, and by whom: the options of a command that needs no right."""
 
     server: Server
-    domain: DomainKey
+    domain: Annotated[
+        str,
+        typer.Option(
+            "--domain", envvar="MAIA_DOMAIN", help="The domain that must answer there: key or .pub file."
+        ),
+    ]
     key: CallerKey
 
     @contextmanager
@@ -146,12 +150,58 @@ class Caller:
                     problem.add_note(HINTS[problem.code])
                 raise
 
+    def ask(self, method: str, path: str, body: object | None = None, *, answer: type[_Answer]) -> _Answer:
+        """Make one call, which may be made again."""
+        with self.client() as client:
+            return client.call(method, path, body, answer=answer)
+
+    def change(self, method: str, path: str, body: object, *, answer: type[_Answer]) -> _Answer:
+        """Make one call that changes something; the domain does it once, however often it arrives."""
+        from maia.api.client import new_once
+
+        with self.client() as client:
+            return client.call(method, path, body, answer=answer, once=new_once())
+
+    def every(
+        self, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
+    ) -> list[_Item_co]:
+        """Return the items of all pages of a long answer."""
+        with self.client() as client:
+            return every_item(client, path, kind, query)
+
 
 @dataclass(frozen=True, slots=True)
 class EntitledCaller(Caller):
     """A caller that shows certificates."""
 
     credentials: Shown = None
+
+
+def repeat(
+    work: Callable[[], float],
+    *,
+    watch: bool,
+    as_json: bool,
+    most_s: float = _AGAIN_MOST_S,
+    survives: tuple[type[MaiaError], ...] = (Refusal, Unavailable),
+) -> None:
+    """Do `work`; with `watch`, again after the seconds that it returns, until Ctrl-C.
+
+    What was refused may be granted later, and a server comes back: both are asked again.
+    """
+    failures = 0
+    while True:
+        try:
+            wait_s, failures = work(), 0
+        except survives as problem:
+            if not watch:
+                raise
+            fail(problem, as_json=as_json)
+            failures += 1
+            wait_s = doubled(_AGAIN_S, failures, most=min(most_s, _AGAIN_MOST_S))
+        if not watch:
+            return
+        time.sleep(wait_s)
 
 
 def every_item(

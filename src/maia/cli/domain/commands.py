@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maia.cli.domain import audit, identity, people, policy, rights
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import answer
 from maia.cli.servers.server_command import (
     CheckOnly,
@@ -32,11 +32,7 @@ if TYPE_CHECKING:
     from maia.domain.server.config import PreparedDomain
 
 
-app = typer.Typer(
-    help="Run a domain's server: key groups, access control, register; and ask it things.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Run a domain's server: key groups, access control, register; and ask it things.")
 
 
 app.add_typer(policy.app, name="policy")

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.back_off import doubled
 from maia.cli.domain.calls import (
     BadArgumentWord,
     Caller,
     EntitledCaller,
     ReasonText,
     arguments_from_words,
-    every_item,
     record_of,
+    repeat,
     shown_argument,
 )
 from maia.cli.domain.subject_load import EXAMPLES, load
-from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text, write_new
-from maia.cli.output import answer, fail
+from maia.cli.inputs import AsJson, BadFile, command_group, moment, read_principal, read_text, write_new
+from maia.cli.output import answer
 from maia.cli.trust.key import Force
-from maia.errors import Refusal, Unavailable
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
@@ -32,18 +29,10 @@ if TYPE_CHECKING:
     from maia.credentials.identity import SignedIdentity
 
 
-_AGAIN_S: Final = 5.0
-_AGAIN_MOST_S: Final = 60.0
 _LEAST_S: Final = 0.5
 
-subjects = typer.Typer(
-    help="Register the subjects of the identity provider.", no_args_is_help=True, rich_markup_mode=None
-)
-trust = typer.Typer(
-    help="Trust the identity providers of other domains: their subjects can be guests here.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+subjects = command_group("Register the subjects of the identity provider.")
+trust = command_group("Trust the identity providers of other domains: their subjects can be guests here.")
 SubjectKey: TypeAlias = Annotated[str, typer.Argument(metavar="SUBJECT", help="Whom: key or .pub file.")]
 ProviderKey: TypeAlias = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="The other domain: key or .pub file.")
@@ -86,14 +75,12 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Register a subject, or replace all that is registered about it."""
-    from maia.api.client import new_once
     from maia.api.requests import SubjectBody
     from maia.api.responses import SubjectAnswer
 
     body = SubjectBody(identifier, _attributes(attribute or ()))
     path = f"/v1/subjects/{read_principal(subject)}"
-    with caller.client() as client:
-        found = client.call("PUT", path, body, answer=SubjectAnswer, once=new_once())
+    found = caller.change("PUT", path, body, answer=SubjectAnswer)
     answer(_subject_lines(found), record_of(found), as_json=as_json)
 
 
@@ -101,14 +88,10 @@ def add(
     epilog="Example: maia domain subject remove anna.pub --reason 'went home' -k desk.key --credentials certs"
 )
 def remove(
-    subject: SubjectKey,
-    caller: EntitledCaller,
-    reason: ReasonText = "",
-    as_json: AsJson = False,
+    subject: SubjectKey, caller: EntitledCaller, reason: ReasonText = "", as_json: AsJson = False
 ) -> None:
     """Remove a subject; statements that it has end within one lifetime."""
-    with caller.client() as client:
-        _remove(client, "subjects", subject, reason, as_json=as_json)
+    _remove(caller, "subjects", subject, reason, as_json=as_json)
 
 
 @subjects.command(name="list", epilog="Example: maia domain subject list -k desk.key --credentials certs")
@@ -116,23 +99,17 @@ def list_subjects(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the subjects, with their attributes."""
     from maia.api.responses import SubjectPage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/subjects", SubjectPage)
+    found = caller.every("/v1/subjects", SubjectPage)
     lines = [f"{one.identifier}  {one.principal}  {_shown(one.attributes)}".rstrip() for one in found]
     answer(lines, {"subjects": [record_of(one) for one in found]}, as_json=as_json)
 
 
 @subjects.command(epilog="Example: maia domain subject show anna.pub -k desk.key --credentials certs")
-def show(
-    subject: SubjectKey,
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
+def show(subject: SubjectKey, caller: EntitledCaller, as_json: AsJson = False) -> None:
     """Show a subject: yourself, or any if you may read subjects."""
     from maia.api.responses import SubjectAnswer
 
-    with caller.client() as client:
-        found = client.call("GET", f"/v1/subjects/{read_principal(subject)}", answer=SubjectAnswer)
+    found = caller.ask("GET", f"/v1/subjects/{read_principal(subject)}", answer=SubjectAnswer)
     answer(_subject_lines(found), record_of(found), as_json=as_json)
 
 
@@ -152,14 +129,11 @@ def add_provider(
     as_json: AsJson = False,
 ) -> None:
     """Trust the provider of another domain; it need not trust this one."""
-    from maia.api.client import new_once
     from maia.api.requests import TrustBody
     from maia.api.responses import ProviderAnswer
 
     path = f"/v1/trusted-providers/{read_principal(provider)}"
-    with caller.client() as client:
-        body = TrustBody(identifier, until)
-        found = client.call("PUT", path, body, answer=ProviderAnswer, once=new_once())
+    found = caller.change("PUT", path, TrustBody(identifier, until), answer=ProviderAnswer)
     answer([_provider_line(found)], record_of(found), as_json=as_json)
 
 
@@ -169,23 +143,18 @@ def add_provider(
     "-k desk.key --credentials certs",
 )
 def remove_provider(
-    provider: ProviderKey,
-    caller: EntitledCaller,
-    reason: ReasonText = "",
-    as_json: AsJson = False,
+    provider: ProviderKey, caller: EntitledCaller, reason: ReasonText = "", as_json: AsJson = False
 ) -> None:
     """Trust a provider no more; guest statements on it end within one lifetime."""
-    with caller.client() as client:
-        _remove(client, "trusted-providers", provider, reason, as_json=as_json)
+    _remove(caller, "trusted-providers", provider, reason, as_json=as_json)
 
 
-def _remove(client: DomainClient, among: str, key: str, reason: str, *, as_json: bool) -> None:
-    from maia.api.client import new_once
+def _remove(caller: EntitledCaller, among: str, key: str, reason: str, *, as_json: bool) -> None:
     from maia.api.requests import Reason
     from maia.api.responses import News
 
     principal = read_principal(key)
-    client.call("POST", f"/v1/{among}/{principal}/removal", Reason(reason), answer=News, once=new_once())
+    caller.change("POST", f"/v1/{among}/{principal}/removal", Reason(reason), answer=News)
     answer([f"removed      {principal}"], {"removed": str(principal)}, as_json=as_json)
 
 
@@ -194,8 +163,7 @@ def list_providers(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the trusted providers: since when, until when, by whose act."""
     from maia.api.responses import ProviderPage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/trusted-providers", ProviderPage)
+    found = caller.every("/v1/trusted-providers", ProviderPage)
     lines = [_provider_line(one) for one in found]
     answer(lines, {"providers": [record_of(one) for one in found]}, as_json=as_json)
 
@@ -232,31 +200,22 @@ def identity(
     for file in (out, home_out):
         if file is not None and file.exists() and not force and not watch:
             raise BadFile(f"`{file}` is already there; `--force` replaces it")
-    failures = 0
-    while True:
-        try:
-            with caller.client() as client:
-                signed, home = _asked_for(client, lifetime_s, guest)
-            _put(out, signed)
-            if home_out is not None and home is not None:
-                _put(home_out, home)
-            lines = [*_identity_lines(signed), f"written      {out}"]
-            answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
-            failures, wait_s = 0, _until_renewal(signed)
-        except (Refusal, Unavailable) as problem:
-            if not watch:
-                raise
-            # A subject may be registered again, and a server comes back: both are asked again.
-            fail(problem, as_json=as_json)
-            failures += 1
-            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
-        if not watch:
-            return
-        time.sleep(wait_s)
+
+    def once() -> float:
+        with caller.client() as client:
+            signed, home = identity_from(client, lifetime_s, guest)
+        write_identity(out, signed)
+        if home_out is not None and home is not None:
+            write_identity(home_out, home)
+        lines = [*_identity_lines(signed), f"written      {out}"]
+        answer(lines, _identity_record(signed) | {"file": str(out)}, as_json=as_json)
+        return _until_renewal(signed)
+
+    repeat(once, watch=watch, as_json=as_json)
 
 
-def _asked_for(
-    client: DomainClient, lifetime_s: int | None, guest: Path | None
+def identity_from(
+    client: DomainClient, lifetime_s: int | None = None, guest: Path | None = None
 ) -> tuple[SignedIdentity, SignedIdentity | None]:
     """Return a statement about the caller, and of a guest the one about its home provider."""
     from maia.api.requests import GuestBody, IdentityBody
@@ -272,7 +231,7 @@ def _asked_for(
     return identity_from_bytes(given.statement), identity_from_bytes(given.home)
 
 
-def _put(path: Path, signed: SignedIdentity) -> None:
+def write_identity(path: Path, signed: SignedIdentity) -> None:
     """Replace a file at once: who follows it reads the old statement or the new one, and no half."""
     from maia.credentials.identity import identity_to_text
 

@@ -17,7 +17,6 @@ from maia.cli.domain.calls import (
     answer_revoked,
     arguments_from_words,
     bound_word,
-    every_item,
     membership_line,
     published_line,
     record_of,
@@ -25,7 +24,15 @@ from maia.cli.domain.calls import (
     revoked_record,
     shown_call,
 )
-from maia.cli.inputs import AsJson, BadFile, read_appointments, read_principal, read_text, write_new
+from maia.cli.inputs import (
+    AsJson,
+    BadFile,
+    command_group,
+    read_appointments,
+    read_principal,
+    read_text,
+    write_new,
+)
 from maia.cli.output import answer
 from maia.cli.trust.cert import validity_from_options
 from maia.cli.trust.key import Force
@@ -62,7 +69,6 @@ def appoint(
     as_json: AsJson = False,
 ) -> None:
     """Appoint a principal: the domain signs a certificate that policies can require."""
-    from maia.api.client import new_once
     from maia.api.requests import Appointing, Period
     from maia.api.responses import AppointmentAnswer
     from maia.credentials.appointments import appointment_from_bytes, appointment_to_text
@@ -76,8 +82,7 @@ def appoint(
         Period(bound_word(valid.not_before), bound_word(valid.not_after)),
         arguments_from_words(parameters or ()),
     )
-    with caller.client() as client:
-        found = client.call("POST", "/v1/appointments", body, answer=AppointmentAnswer, once=new_once())
+    found = caller.change("POST", "/v1/appointments", body, answer=AppointmentAnswer)
     write_new(out, appointment_to_text(appointment_from_bytes(found.certificate)), overwrite=force)
     lines = [*_appointment_lines(found), f"written      {out}"]
     answer(lines, _appointment_record(found) | {"file": str(out)}, as_json=as_json)
@@ -92,8 +97,7 @@ def appointments(
     from maia.api.responses import AppointmentPage
 
     query = {} if holder is None else {"holder": str(read_principal(holder))}
-    with caller.client() as client:
-        found = every_item(client, "/v1/appointments", AppointmentPage, query)
+    found = caller.every("/v1/appointments", AppointmentPage, query)
     lines = [f"{one.id}  {shown_call(one.name, one.parameters)}  {one.holder}" for one in found]
     answer(lines, {"appointments": [_appointment_record(one) for one in found]}, as_json=as_json)
 
@@ -109,17 +113,13 @@ def activate(
     as_json: AsJson = False,
 ) -> None:
     """Become a member of a role."""
-    from maia.api.client import new_once
     from maia.api.requests import Activation
     from maia.api.responses import MembershipPage
     from maia.credentials.appointments import appointment_to_bytes
 
     shown = [appointment_to_bytes(one) for one in read_appointments(show or ())]
     wanted = None if any_arguments else arguments_from_words(arguments or ())
-    with caller.client() as client:
-        found = client.call(
-            "POST", "/v1/memberships", Activation(role, wanted, shown), answer=MembershipPage, once=new_once()
-        )
+    found = caller.change("POST", "/v1/memberships", Activation(role, wanted, shown), answer=MembershipPage)
     members = [one.membership for one in found.items]
     answer(
         [membership_line(one) for one in members],
@@ -164,27 +164,20 @@ def _appointment_record(found: AppointmentAnswer) -> dict[str, object]:
 
 FactName: TypeAlias = Annotated[str, typer.Argument(help="The fact, as the policy calls it.")]
 
-app = typer.Typer(help="Say what is so, and what no longer is.", no_args_is_help=True, rich_markup_mode=None)
+app = command_group("Say what is so, and what no longer is.")
 
 
 @app.command(
     name="assert",
     epilog="Example: maia domain fact assert on_duty smith.pub night -k desk.key --credentials certs",
 )
-def assert_(
-    name: FactName,
-    caller: EntitledCaller,
-    arguments: Words = None,
-    as_json: AsJson = False,
-) -> None:
+def assert_(name: FactName, caller: EntitledCaller, arguments: Words = None, as_json: AsJson = False) -> None:
     """Assert a fact."""
-    from maia.api.client import new_once
     from maia.api.requests import FactBody
     from maia.api.responses import News
 
     row = arguments_from_words(arguments or ())
-    with caller.client() as client:
-        found = client.call("POST", "/v1/facts", FactBody(name, row), answer=News, once=new_once())
+    found = caller.change("POST", "/v1/facts", FactBody(name, row), answer=News)
     said = "holds" if found.is_news else "held already"
     answer([f"{shown_call(name, row)} {said}"], {"is_news": found.is_news}, as_json=as_json)
 
@@ -192,20 +185,15 @@ def assert_(
 @app.command(
     epilog="Example: maia domain fact retract on_duty smith.pub night -k desk.key --credentials certs"
 )
-def retract(
-    name: FactName,
-    caller: EntitledCaller,
-    arguments: Words = None,
-    as_json: AsJson = False,
-) -> None:
+def retract(name: FactName, caller: EntitledCaller, arguments: Words = None, as_json: AsJson = False) -> None:
     """Retract a fact; the roles that depend on it end."""
     from maia.api.client import new_once
     from maia.api.requests import FactBody
     from maia.api.responses import RevokedAnswer
 
     row = arguments_from_words(arguments or ())
+    body = FactBody(name, row)
     with caller.client() as client:
-        body = FactBody(name, row)
         found = client.call("POST", "/v1/facts/retraction", body, answer=RevokedAnswer, once=new_once())
         record = {**revoked_record(found, client), "is_news": found.is_news}
         said = [f"{shown_call(name, row)} did not hold: nothing changed"]
@@ -241,17 +229,12 @@ def replace(
 
 
 @app.command(name="list", epilog="Example: maia domain fact list case_assignment -k desk.key")
-def list_(
-    name: FactName,
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
+def list_(name: FactName, caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the rows of a fact."""
     import msgspec
 
     from maia.api.responses import FactPage
 
-    with caller.client() as client:
-        rows = every_item(client, "/v1/facts", FactPage, {"name": name})
+    rows = caller.every("/v1/facts", FactPage, {"name": name})
     record = {"name": name, "rows": msgspec.to_builtins(rows)}
     answer([shown_call(name, row) for row in rows], record, as_json=as_json)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.domain.calls import EntitledCaller, published_line
-from maia.cli.inputs import AsJson, BadFile, moment, read_certificates, read_principal, read_text
+from maia.cli.inputs import (
+    AsJson,
+    BadFile,
+    command_group,
+    moment,
+    read_certificates,
+    read_principal,
+    read_text,
+)
 from maia.cli.output import answer
 from maia.cli.pipeline.source import CredentialsOf, KeyOf, LogOptions, RecordOf, TypeOf
 
@@ -18,11 +26,7 @@ if TYPE_CHECKING:
     from maia.types import VerifiedType
 
 
-app = typer.Typer(
-    help="Check policies, put them in force, show the one that is.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Check policies, put them in force, show the one that is.")
 
 PolicyPath: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="The policy.")]
 Parents: TypeAlias = Annotated[
@@ -127,12 +131,7 @@ def _replay(
 
 
 @app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")
-def load(
-    file: PolicyPath,
-    caller: EntitledCaller,
-    parent: Parents = None,
-    as_json: AsJson = False,
-) -> None:
+def load(file: PolicyPath, caller: EntitledCaller, parent: Parents = None, as_json: AsJson = False) -> None:
     """Put a policy in force; one with errors changes nothing. What it no longer grants ends."""
     from maia.api.client import new_once
     from maia.api.requests import PolicyBody
@@ -150,9 +149,8 @@ def reload(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """Have the server read its policy's file again."""
     from maia.api.responses import PolicyAnswer
 
-    with caller.client() as client:
-        found = client.call("POST", "/v1/policy/reload", answer=PolicyAnswer)
-        answer([*_lines(found), *_fallen(found)], _record(found), as_json=as_json)
+    found = caller.ask("POST", "/v1/policy/reload", answer=PolicyAnswer)
+    answer([*_lines(found), *_fallen(found)], _record(found), as_json=as_json)
 
 
 @app.command(epilog="Example: maia domain policy show -k admin.key --credentials admin-certs")
@@ -160,9 +158,8 @@ def show(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """Show the policy in force."""
     from maia.api.responses import PolicyAnswer
 
-    with caller.client() as client:
-        found = client.call("GET", "/v1/policy", answer=PolicyAnswer)
-        answer([*_lines(found), "", *found.text.splitlines()], _record(found), as_json=as_json)
+    found = caller.ask("GET", "/v1/policy", answer=PolicyAnswer)
+    answer([*_lines(found), "", *found.text.splitlines()], _record(found), as_json=as_json)
 
 
 def shown_role(role: RoleDeclaration) -> str:

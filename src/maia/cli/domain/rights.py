@@ -13,7 +13,6 @@ from maia.cli.domain.calls import (
     Words,
     answer_revoked,
     arguments_from_words,
-    every_item,
     record_of,
     shown_call,
 )
@@ -73,8 +72,7 @@ def who_can(
         "action": action, "type": event_type, "attribute": attribute, "owner": whose, "version": version,
         "at": at,
     }  # fmt: skip
-    with caller.client() as client:
-        found = every_item(client, "/v1/register/who-can", HolderPage, query)
+    found = caller.every("/v1/register/who-can", HolderPage, query)
     lines = [line for one in found for line in _holder_lines(one)] or ["no principal"]
     answer(lines, {"holders": [record_of(one) for one in found]}, as_json=as_json)
 
@@ -90,8 +88,7 @@ def rights(
     from maia.api.responses import EntryPage
 
     whose = open_key(caller.key).principal if principal is None else read_principal(principal)
-    with caller.client() as client:
-        found = every_item(client, f"/v1/principals/{whose}/rights", EntryPage)
+    found = caller.every(f"/v1/principals/{whose}/rights", EntryPage)
     lines = [line for one in found for line in _entry_lines(one)] or ["none"]
     answer(lines, {"principal": str(whose), "rights": [record_of(one) for one in found]}, as_json=as_json)
 
@@ -105,8 +102,7 @@ def register(
     from maia.api.responses import EntryPage
 
     query = {"standing_at": "now"} if in_force else {}
-    with caller.client() as client:
-        found = every_item(client, "/v1/register", EntryPage, query)
+    found = caller.every("/v1/register", EntryPage, query)
     lines = [line for one in found for line in _entry_lines(one)] or ["empty"]
     answer(lines, {"register": [record_of(one) for one in found]}, as_json=as_json)
 
@@ -122,9 +118,8 @@ def would(
     from maia.api.responses import AbilitiesAnswer
 
     wanted = arguments_from_words(arguments or ())
-    with caller.client() as client:
-        body = WouldBody(role, wanted)
-        found = client.call("POST", "/v1/register/would-be-able", body, answer=AbilitiesAnswer).items
+    body = WouldBody(role, wanted)
+    found = caller.ask("POST", "/v1/register/would-be-able", body, answer=AbilitiesAnswer).items
     lines = [f"role         {shown_call(role, wanted)}"]
     for one in found:
         attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
@@ -165,14 +160,12 @@ def delegated(
     as_json: AsJson = False,
 ) -> None:
     """Register a right that you delegated."""
-    from maia.api.client import new_once
     from maia.api.requests import DelegationBody
     from maia.api.responses import EntryAnswer
     from maia.credentials import certificate_to_bytes
 
     body = DelegationBody(certificate_to_bytes(read_certificates([file])[0]))
-    with caller.client() as client:
-        found = client.call("POST", "/v1/delegations", body, answer=EntryAnswer, once=new_once())
+    found = caller.change("POST", "/v1/delegations", body, answer=EntryAnswer)
     answer(_entry_lines(found), record_of(found), as_json=as_json)
 
 
@@ -182,14 +175,12 @@ def hold(
     as_json: AsJson = False,
 ) -> None:
     """Give the domain certificates that lead from owners to it, so that it can delegate rights."""
-    from maia.api.client import new_once
     from maia.api.requests import CertificatesBody
     from maia.api.responses import Count
     from maia.credentials import certificate_to_bytes
 
     body = CertificatesBody([certificate_to_bytes(one) for one in read_certificates(files)])
-    with caller.client() as client:
-        found = client.call("POST", "/v1/held", body, answer=Count, once=new_once())
+    found = caller.change("POST", "/v1/held", body, answer=Count)
     answer([f"held         {found.new} new certificates"], {"new": found.new}, as_json=as_json)
 
 
@@ -199,14 +190,12 @@ def register_type(
     as_json: AsJson = False,
 ) -> None:
     """Register a version of an event type, so that policies can use it."""
-    from maia.api.client import new_once
     from maia.api.requests import TypeBody
     from maia.api.responses import TypeAnswer
     from maia.types import definition_to_bytes
 
     body = TypeBody(definition_to_bytes(read_definition(file)))
-    with caller.client() as client:
-        found = client.call("POST", "/v1/types", body, answer=TypeAnswer, once=new_once())
+    found = caller.change("POST", "/v1/types", body, answer=TypeAnswer)
     lines = [f"registered   {found.name}, version {found.version}, {' '.join(found.attributes)}"]
     answer(lines, record_of(found), as_json=as_json)
 
@@ -215,8 +204,7 @@ def types(caller: EntitledCaller, as_json: AsJson = False) -> None:
     """List the event types that policies can use."""
     from maia.api.responses import TypePage
 
-    with caller.client() as client:
-        found = every_item(client, "/v1/types", TypePage)
+    found = caller.every("/v1/types", TypePage)
     lines = [f"{one.name}  version {one.version}  of {one.owner}" for one in found] or ["none"]
     answer(lines, {"types": [record_of(one) for one in found]}, as_json=as_json)
 

@@ -6,7 +6,6 @@ and nothing is changed. What is registered is compared with it, and only differe
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.domain.calls import EntitledCaller, every_item
+from maia.cli.domain.calls import EntitledCaller, every_item, repeat
 from maia.cli.inputs import AsJson
 from maia.cli.output import answer
-from maia.cli.participate.login import complain
 from maia.errors import BadInput, Refusal, Unavailable
 
 if TYPE_CHECKING:
@@ -77,24 +75,20 @@ def load(
     as_json: AsJson = False,
 ) -> None:
     """Register the subjects of a file or a database: columns `key`, `identifier`, and attributes."""
-    import time
 
     names = dict(_column(one) for one in attribute or ())
     cells = _source(file, from_database, query, names)
-    while True:
-        try:
-            with caller.client() as client:
-                done = _load(client, _subjects(cells(), names), remove_missing=remove_missing)
-            lines = [f"{what:<12} {len(who)}" for what, who in done.items()]
-            answer(lines, {what: sorted(who) for what, who in done.items()}, as_json=as_json)
-            sys.stdout.flush()
-        except (Refusal, Unavailable, BadSubjectSource) as problem:
-            if not watch:
-                raise
-            complain(problem, as_json=as_json)
-        if not watch:
-            return
-        time.sleep(every)
+
+    def once() -> float:
+        with caller.client() as client:
+            done = _load(client, _subjects(cells(), names), remove_missing=remove_missing)
+        lines = [f"{what:<12} {len(who)}" for what, who in done.items()]
+        answer(lines, {what: sorted(who) for what, who in done.items()}, as_json=as_json)
+        return every
+
+    repeat(
+        once, watch=watch, as_json=as_json, most_s=every, survives=(Refusal, Unavailable, BadSubjectSource)
+    )
 
 
 def _column(word: str) -> tuple[str, ParameterKind]:

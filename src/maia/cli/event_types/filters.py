@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, vocabulary_from
+from maia.cli.inputs import AsJson, command_group, vocabulary_from
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
     from maia.events import Event
 
 
-app = typer.Typer(help="Check, compare and merge filters.", no_args_is_help=True, rich_markup_mode=None)
+app = command_group("Check, compare and merge filters.")
 
 Definition: TypeAlias = Annotated[
     Path | None,

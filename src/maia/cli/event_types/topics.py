@@ -7,19 +7,15 @@ from typing import Annotated, Final
 
 import typer
 
-from maia.cli.event_types.types import (
-    Blinded,
-    CoverTraffic,
-    Credentials,
-    Keys,
-    KeysAt,
-    Level,
-    Out,
-    blinded_from_options,
-    save_definition,
-    sealing_from_options,
+from maia.cli.event_types.types import Credentials, Out, SealingOptions, save_definition
+from maia.cli.inputs import (
+    AsJson,
+    attribute_from_words,
+    command_group,
+    read_certificates,
+    read_definition,
+    read_owner,
 )
-from maia.cli.inputs import AsJson, attribute_from_words, read_certificates, read_definition, read_owner
 from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.errors import BadInput
 
@@ -30,11 +26,7 @@ EXAMPLES: Final = (
     "maia topic declare /prices -k city.key -a price:float -a currency:string -o prices.type"
 )
 
-app = typer.Typer(
-    help="Declare topics; `maia publish --topic` and `maia subscribe --topic` use them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Declare topics; `maia publish --topic` and `maia subscribe --topic` use them.")
 
 
 class BadDeclaration(BadInput):
@@ -54,8 +46,7 @@ def declare(
     key: KeyFile,
     out: Out,
     text: Annotated[
-        list[str] | None,
-        typer.Option("--text", help="A text beside the payload of plain topics."),
+        list[str] | None, typer.Option("--text", help="A text beside the payload of plain topics.")
     ] = None,
     attributes: Annotated[
         list[str] | None,
@@ -68,11 +59,8 @@ def declare(
         str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
     ] = None,
     credentials: Credentials = None,
-    sealing: Level = None,
-    keys: Keys = None,
-    keys_at: KeysAt = None,
-    blinded: Blinded = False,
-    cover: CoverTraffic = None,
+    *,
+    sealing: SealingOptions,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +82,6 @@ def declare(
     else:
         shape = plain_attributes(attribute_from_words(f"{name}:string") for name in text or ())
     embedded = tuple(read_certificates(credentials or ()))
-    sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
-    sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
+    sealed = sealing.chosen(before=None, signer=signing_key.principal)
     definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
     save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -13,6 +13,7 @@ from maia.cli.inputs import (
     At,
     Described,
     attribute_from_words,
+    command_group,
     moment,
     read_certificates,
     read_definition,
@@ -20,7 +21,7 @@ from maia.cli.inputs import (
     read_schema,
     write_new,
 )
-from maia.cli.organisation.org import Org, opened
+from maia.cli.organisation import Org, opened
 from maia.cli.output import answer
 from maia.cli.participate.membership import Membership, Participant, WaitS
 from maia.cli.trust.key import Force, open_key
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
 
-app = typer.Typer(
-    help="Define, change, verify and compare event types.", no_args_is_help=True, rich_markup_mode=None
-)
+app = command_group("Define, change, verify and compare event types.")
 
 Out: TypeAlias = Annotated[
     Path, typer.Option("--out", "-o", help="The file to write the signed definition to.")
@@ -60,33 +59,9 @@ Extends: TypeAlias = Annotated[
         help="The super-type, after versions it was made from; embed the right to `extend` it with -c.",
     ),
 ]
-Level: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
-    ),
-]
 Keys: TypeAlias = Annotated[
     str | None,
     typer.Option("--keys", help="Who runs the key groups: key or .pub file. Default: the signing key."),
-]
-KeysAt: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
-]
-
-
-Blinded: TypeAlias = Annotated[
-    bool,
-    typer.Option("--blinded", help="Let the type travel under ids that change with its keys."),
-]
-CoverTraffic: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--cover",
-        metavar="MILLISECONDS:BYTES",
-        help="Send one frame of this size in every slot of so many milliseconds, with an event or without.",
-    ),
 ]
 
 
@@ -100,6 +75,76 @@ Ledger = Annotated[
     bool,
     typer.Option("--ledger", help="Demand that brokers put every delivery on record, or deliver nothing."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class SealingOptions:
+    """How events of a type travel."""
+
+    sealing: Annotated[
+        str | None,
+        typer.Option(
+            "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
+        ),
+    ] = None
+    keys: Keys = None
+    keys_at: Annotated[
+        list[str] | None,
+        typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
+    ] = None
+    blinded: Annotated[
+        bool, typer.Option("--blinded", help="Let the type travel under ids that change with its keys.")
+    ] = False
+    cover: Annotated[
+        str | None,
+        typer.Option(
+            "--cover",
+            metavar="MILLISECONDS:BYTES",
+            help="Send one frame of this size in every slot of so many milliseconds, with an event or "
+            "without.",
+        ),
+    ] = None
+
+    def chosen(
+        self, *, before: Sealing | None, signer: Principal, least: Sealing | None = None
+    ) -> Sealing | None:
+        """Return what the options choose; what they leave out stays as it was, or is that of `least`."""
+        from maia.types import Cover
+
+        found = self._sealing(before, signer, least)
+        if not self.blinded and self.cover is None:
+            return found
+        if found is None:
+            raise typer.BadParameter("--blinded and --cover need --sealing event")
+        found = replace(found, blinded=found.blinded or self.blinded)
+        if self.cover is None:
+            return found
+        every, _, size = self.cover.partition(":")
+        if not (every.isdecimal() and size.isdecimal()):
+            raise typer.BadParameter(
+                f"--cover is milliseconds and bytes, such as `500:1024`, not `{self.cover[:64]}`"
+            )
+        return replace(found, cover=Cover(int(every), int(size)))
+
+    def _sealing(self, before: Sealing | None, signer: Principal, least: Sealing | None) -> Sealing | None:
+        from maia.credentials import Principal as Key
+        from maia.types import Sealing, SealingLevel
+
+        if self.sealing is not None and self.sealing not in {one.value for one in SealingLevel}:
+            raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{self.sealing}`")
+        level = next((one.level for one in (before, least) if one is not None), None)
+        level = level if self.sealing is None else SealingLevel(self.sealing)
+        if level is None:
+            if self.keys is not None or self.keys_at:
+                raise typer.BadParameter("--keys and --keys-at need --sealing event or --sealing attribute")
+            return None
+        manager = read_owner(self.keys) if self.keys is not None else before.manager if before else signer
+        if not isinstance(manager, Key):
+            raise typer.BadParameter("--keys names one key; a quorum cannot run key groups itself")
+        addresses = tuple(self.keys_at) if self.keys_at else before.addresses if before else ()
+        if before is not None:
+            return replace(before, level=level, manager=manager, addresses=addresses)
+        return Sealing(level, manager, addresses)
 
 
 @app.command(
@@ -151,11 +196,8 @@ def define(
         str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
     ] = None,
     credentials: Credentials = None,
-    sealing: Level = None,
-    keys: Keys = None,
-    keys_at: KeysAt = None,
-    blinded: Blinded = False,
-    cover: CoverTraffic = None,
+    *,
+    sealing: SealingOptions,
     ledger: Ledger = False,
     is_sealed: Annotated[
         bool, typer.Option("--sealed", help="A type of your organisation whose attributes travel sealed.")
@@ -187,8 +229,9 @@ def define(
     if words:
         if key is not None or name is not None or out is not None:
             raise typer.BadParameter("give NAME ATTRIBUTE... for an organisation, or -k, --name, -a and -o")
-        _check_exact(attributes, extends, owner, credentials, keys, keys_at, cover, blinded, ledger)
-        level = sealing or ("attribute" if is_sealed else None)
+        level = sealing.sealing or ("attribute" if is_sealed else None)
+        unsealed = replace(sealing, sealing=None)
+        _check_exact(attributes, extends, owner, credentials, unsealed != SealingOptions(), ledger)
         _define_for_organisation(org, words, level, described, as_json=as_json)
         return
     if key is None or name is None or out is None:
@@ -204,10 +247,8 @@ def define(
         raise typer.BadParameter("a type has attributes: say --attribute name:kind, or --extends FILE")
     shape = (*inherited, *(attribute_from_words(words) for words in attributes or ()))
     embedded = tuple(read_certificates(credentials or ()))
-    if sealing is None and above and (least := above[-1].definition.sealing) is not None:
-        sealing = least.level.value  # a sub-type seals no less
-    sealed = sealing_from_options(sealing, keys, keys_at, before=None, signer=signing_key.principal)
-    sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
+    least = above[-1].definition.sealing if above else None
+    sealed = sealing.chosen(before=None, signer=signing_key.principal, least=least)
     type_name = TypeName(whose, name, FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
     signed = sign_definition(definition, signing_key)
@@ -268,11 +309,8 @@ def change(
     ] = None,
     extends: Extends = None,
     credentials: Credentials = None,
-    sealing: Level = None,
-    keys: Keys = None,
-    keys_at: KeysAt = None,
-    blinded: Blinded = False,
-    cover: CoverTraffic = None,
+    *,
+    sealing: SealingOptions,
     ledger: Ledger = False,
     org: Org = None,
     force: Force = False,
@@ -293,7 +331,7 @@ def change(
     changes += [_retyped(old, words) for words in retype or ()]
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     if key is None or out is None:
-        _check_exact(extends, credentials, sealing, keys, keys_at, cover, blinded, ledger)
+        _check_exact(extends, credentials, sealing != SealingOptions(), ledger)
         signed = opened(org).change(old, changes)
         answer(
             _lines(signed.definition), _record(signed.definition) | {"id": signed.id.hex()}, as_json=as_json
@@ -301,8 +339,7 @@ def change(
         return
     signing_key = open_key(key)
     embedded = tuple(read_certificates(credentials or ()))
-    sealed = sealing_from_options(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
-    sealed = blinded_from_options(sealed, blinded=blinded, cover=cover)
+    sealed = sealing.chosen(before=old.sealing, signer=signing_key.principal)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
     new = next_version(
         old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
@@ -402,9 +439,7 @@ def fetch(
     credentials: Annotated[
         list[Path] | None,
         typer.Option(
-            "--credentials",
-            "-c",
-            help="Files, or folders of *.cert, to ask a broker, and *.quorum.",
+            "--credentials", "-c", help="Files, or folders of *.cert, to ask a broker, and *.quorum."
         ),
     ] = None,
     network: Annotated[
@@ -489,51 +524,6 @@ def save_definition(
     lines = [*_lines(signed.definition), *origin, f"written to   {out}"]
     record = _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}
     answer(lines, record | (described.record if described else {}), as_json=as_json)
-
-
-def sealing_from_options(
-    level: str | None,
-    keys: str | None,
-    keys_at: list[str] | None,
-    *,
-    before: Sealing | None,
-    signer: Principal,
-) -> Sealing | None:
-    """Return the sealing in the options; what they leave out stays as it was."""
-    from maia.credentials import Principal as Key
-    from maia.types import Sealing, SealingLevel
-
-    if level is not None and level not in {one.value for one in SealingLevel}:
-        raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{level}`")
-    chosen = SealingLevel(level) if level is not None else before.level if before is not None else None
-    if chosen is None:
-        if keys is not None or keys_at:
-            raise typer.BadParameter("--keys and --keys-at need --sealing event or --sealing attribute")
-        return None
-    manager = read_owner(keys) if keys is not None else signer if before is None else before.manager
-    if not isinstance(manager, Key):
-        raise typer.BadParameter("--keys names one key; a quorum cannot run key groups itself")
-    addresses = tuple(keys_at) if keys_at else before.addresses if before is not None else ()
-    if before is not None:
-        return replace(before, level=chosen, manager=manager, addresses=addresses)
-    return Sealing(chosen, manager, addresses)
-
-
-def blinded_from_options(sealing: Sealing | None, *, blinded: bool, cover: str | None) -> Sealing | None:
-    """Return a choice with what the options add to it; what was chosen before stays."""
-    from maia.types import Cover
-
-    if not blinded and cover is None:
-        return sealing
-    if sealing is None:
-        raise typer.BadParameter("--blinded and --cover need --sealing event")
-    chosen = replace(sealing, blinded=sealing.blinded or blinded)
-    if cover is None:
-        return chosen
-    every, _, size = cover.partition(":")
-    if not (every.isdecimal() and size.isdecimal()):
-        raise typer.BadParameter(f"--cover is milliseconds and bytes, such as `500:1024`, not `{cover[:64]}`")
-    return replace(chosen, cover=Cover(int(every), int(size)))
 
 
 def _sealing_words(sealing: Sealing | None) -> str:

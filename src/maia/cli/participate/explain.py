@@ -39,8 +39,7 @@ def explain(
     principal: Annotated[str, typer.Option(help="Who asks: key or .pub file.")],
     action: Annotated[str, typer.Option(help="connect install publish subscribe extend manage.add …")],
     credentials: Annotated[
-        list[Path],
-        typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum."),
+        list[Path], typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum.")
     ],
     named: NamedType = None,
     types: TypePlaces = None,
@@ -89,12 +88,7 @@ def explain(
     reader = _audience(audience, {one.value: one for one in Audience})
     pool = read_certificates(credentials)
     evidence = gather_evidence(
-        request,
-        pool,
-        at=now,
-        bounds=read_bounds(bounds or ()),
-        constitutions=quorums,
-        standing=ASSUMED_GOOD,
+        request, pool, at=now, bounds=read_bounds(bounds or ()), constitutions=quorums, standing=ASSUMED_GOOD
     )
     decision = decide(request, evidence, _facts(fact or []), now)
     reasons = decision.explanation

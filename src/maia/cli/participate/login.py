@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.back_off import doubled
-from maia.cli.domain.calls import EntitledCaller, Shows, shown_call
+from maia.cli.domain.calls import EntitledCaller, Shows, repeat, shown_call
 from maia.cli.inputs import AsJson, moment, read_appointments
-from maia.cli.output import answer, named
-from maia.errors import MaiaError, Refusal, Unavailable
+from maia.cli.output import answer
+from maia.errors import Refusal
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
@@ -27,8 +25,6 @@ EXAMPLES: Final = (
 )
 
 
-_AGAIN_S: Final = 5.0
-_AGAIN_MOST_S: Final = 60.0
 _LEAST_S: Final = 0.5
 
 
@@ -52,11 +48,13 @@ def login(
     if show:
         folder.add(read_appointments(show))
     with caller.client() as client:
-        if not watch:
+
+        def renew() -> float:
             found, files = _once(client, folder)
             _print_answer(found, files, folder, as_json=as_json)
-            return
-        _watch(client, folder, every, as_json=as_json)
+            return _until_renewal(found, moment(None), every)
+
+        repeat(renew, watch=watch, as_json=as_json, most_s=3600.0 if every is None else every)
 
 
 def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int]:
@@ -100,24 +98,6 @@ def _with_others_word(found: WalletAnswer) -> WalletAnswer:
         statements=[statement_to_bytes(one) for one in statements],
         renew_before=min(moments, key=Instant.parse, default=None),
     )
-
-
-def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, as_json: bool) -> None:
-    import time
-
-    failures = 0
-    while True:
-        try:
-            found, files = _once(client, folder)
-            _print_answer(found, files, folder, as_json=as_json)
-            failures, wait_s = 0, _until_renewal(found, moment(None), every)
-        except (Refusal, Unavailable) as problem:
-            # What was given may come back, and a server too: both are asked again.
-            complain(problem, as_json=as_json)
-            failures += 1
-            again_s = doubled(_AGAIN_S, failures + 1, most=_AGAIN_MOST_S)
-            wait_s = again_s if every is None else min(every, again_s)
-        time.sleep(wait_s)
 
 
 def _until_renewal(found: WalletAnswer, now: Instant, every: float | None) -> float:
@@ -165,14 +145,3 @@ def _shown_right(certificate: bytes) -> str:
     record = authority_record(said.authority)
     actions = record["actions"]
     return f"{' '.join(map(str, actions)) if isinstance(actions, list) else actions} {record['resource']}"
-
-
-def complain(problem: MaiaError, *, as_json: bool) -> None:
-    """Write a problem to standard error; the command goes on."""
-    import json
-
-    text = (
-        json.dumps({"error": problem.as_record()}) if as_json else f"maia: {problem.message} [{problem.code}]"
-    )
-    sys.stderr.write(named(text) + "\n")
-    sys.stderr.flush()

@@ -25,24 +25,16 @@ if TYPE_CHECKING:
     from maia.client import ClientSettings
     from maia.client.api.client import Client
     from maia.config.identity_file import IdentityFile
-    from maia.credentials import (
-        NetworkName,
-        Principal,
-        SignedCertificate,
-        SigningKey,
-        VerifiedConstitution,
-    )
+    from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
     from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition, VerifiedType
 
 
 Definition: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`."),
+    Path | None, typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`.")
 ]
 NamedType: TypeAlias = Annotated[
-    str | None,
-    typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file."),
+    str | None, typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file.")
 ]
 TypePlaces: TypeAlias = Annotated[
     list[Path] | None,
@@ -52,48 +44,8 @@ Previous: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
 ]
-CredentialFiles: TypeAlias = Annotated[
-    list[Path],
-    typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum. May be repeated."),
-]
-WalletPath: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--wallet", envvar="MAIA_WALLET", help="A wallet of `maia login`; what it renews is shown at once."
-    ),
-]
 Network: TypeAlias = Annotated[
     str, typer.Option("--network", envvar="MAIA_NETWORK", help="The network's name.")
-]
-Coordinator: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--coordinator", envvar="MAIA_COORDINATOR", help="The network's owner: key, .pub file or quorum:…."
-    ),
-]
-Brokers: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--broker",
-        envvar="MAIA_ADDRESS",
-        metavar="ADDRESS",
-        help="A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
-        "give several to go on when one fails.",
-    ),
-]
-IdentityPath: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--identity",
-        envvar="MAIA_IDENTITY",
-        help="Your identity statement; a file that is renewed is followed.",
-    ),
-]
-Providers: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--provider", envvar="MAIA_PROVIDERS", help="A provider that is trusted: key or .pub file. Repeat."
-    ),
 ]
 WaitS: TypeAlias = Annotated[
     float, typer.Option("--wait", min=0.1, max=3600.0, help="Seconds to wait for a broker and for answers.")
@@ -187,13 +139,55 @@ class Participant:
     """The options by which a command connects to a network."""
 
     key: KeyFile
-    credentials: CredentialFiles
+    credentials: Annotated[
+        list[Path],
+        typer.Option(
+            "--credentials", "-c", help="Files, or folders of *.cert and *.quorum. May be repeated."
+        ),
+    ]
     network: Network
-    coordinator: Coordinator
-    broker: Brokers
-    wallet: WalletPath = None
-    identity: IdentityPath = None
-    provider: Providers = None
+    coordinator: Annotated[
+        str,
+        typer.Option(
+            "--coordinator",
+            envvar="MAIA_COORDINATOR",
+            help="The network's owner: key, .pub file or quorum:….",
+        ),
+    ]
+    broker: Annotated[
+        list[str],
+        typer.Option(
+            "--broker",
+            envvar="MAIA_ADDRESS",
+            metavar="ADDRESS",
+            help="A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
+            "give several to go on when one fails.",
+        ),
+    ]
+    wallet: Annotated[
+        Path | None,
+        typer.Option(
+            "--wallet",
+            envvar="MAIA_WALLET",
+            help="A wallet of `maia login`; what it renews is shown at once.",
+        ),
+    ] = None
+    identity: Annotated[
+        Path | None,
+        typer.Option(
+            "--identity",
+            envvar="MAIA_IDENTITY",
+            help="Your identity statement; a file that is renewed is followed.",
+        ),
+    ] = None
+    provider: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--provider",
+            envvar="MAIA_PROVIDERS",
+            help="A provider that is trusted: key or .pub file. Repeat.",
+        ),
+    ] = None
     wait_s: WaitS = 30.0
 
     def membership(self) -> Membership:

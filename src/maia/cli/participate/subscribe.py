@@ -96,8 +96,7 @@ def subscribe(
         typer.Option("--for", min=0.1, help="Stop after so many seconds; with --count, fail if fewer came."),
     ] = None,
     durable: Annotated[
-        str | None,
-        typer.Option(help="Go on where this name was left: first what was published meanwhile."),
+        str | None, typer.Option(help="Go on where this name was left: first what was published meanwhile.")
     ] = None,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --durable: forget the name at the end.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, At, moment, read_certificates
+from maia.cli.inputs import AsJson, At, command_group, moment, read_certificates
 from maia.cli.output import answer
 from maia.cli.pipeline.source import LogOptions
 from maia.cli.trust.key import open_key
@@ -19,14 +19,13 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from maia.events import Instant
+    from maia.events import AttributeUid, Instant
     from maia.spark.closure.what_if import Outcome
     from maia.spark.closure.what_if import Pools as TwoPools
+    from maia.types import VerifiedType
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="Compute, in Spark, who can see what by all certificates; and ask it."
-)
+app = command_group("Compute, in Spark, who can see what by all certificates; and ask it.")
 Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="CLOSURE", help="A folder that `build` made.")]
 Pools: TypeAlias = Annotated[
     list[Path] | None,
@@ -35,14 +34,6 @@ Pools: TypeAlias = Annotated[
         help="Certificates: a folder or wallet, a file, a register from `maia domain register --json` "
         "(*.json), or a *.parquet file. May be repeated.",
     ),
-]
-Types: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
-]
-Statements: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--statements", help="Validity statements: what they revoke is left out. May be repeated."),
 ]
 _SHOWN: Final = 1000
 _MANY: Final = 20_000
@@ -56,8 +47,16 @@ _MANY: Final = 20_000
 def build(
     out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the closure.")],
     pool: Pools = None,
-    types: Types = None,
-    statements: Statements = None,
+    types: Annotated[
+        list[Path] | None,
+        typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
+    ] = None,
+    statements: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--statements", help="Validity statements: what they revoke is left out. May be repeated."
+        ),
+    ] = None,
     since: Annotated[
         Path | None,
         typer.Option(help="An earlier closure: only what depends on changed certificates is computed."),
@@ -337,23 +336,13 @@ def print_outcomes(
 ) -> None:
     """Compare what principals see of a log with one pool and with the other; print who sees less, or more."""
     asked.check_log()
-    assert asked.key is not None  # noqa: S101 - checked with the log
-    event_type, own = asked.newest_type(), asked.reader(open_key(asked.key).principal)
+    event_type = asked.newest_type()
     with spark_for("maia-what-if", long_running=True) as spark:
         from maia.cli.pipeline.source import counted
-        from maia.credentials import ASSUMED_GOOD, Action
-        from maia.policy import Request
-        from maia.spark.closure.what_if import affected, compare, readable_by
-        from maia.spark.governed.reader import slices_of
+        from maia.spark.closure.what_if import affected, compare
 
         changed, besides = affected(event_type, pools, at=moment(None), since=since, until=until)
-        mine = slices_of(
-            Request(own.principal, Action.SUBSCRIBE, event_type.name, event_type),
-            own.tested(ASSUMED_GOOD, moment(None)),
-            since=since,
-            until=until,
-        )
-        readable = readable_by(mine, event_type)
+        readable = readable_of(asked, event_type, since=since, until=until)
         hidden = sorted(one.name for one in event_type.attributes if one.uid not in readable)
         period = {name: value for name, value in (("since", since), ("until", until)) if value is not None}
         with (
@@ -369,6 +358,21 @@ def print_outcomes(
         lines = [f"{len(changed)} principals whose rights differ, {besides} more not compared"]
         lines += [f"not compared, since you may not read them: {', '.join(hidden)}"] if hidden else []
         answer(lines, {}, as_json=False)
+
+
+def readable_of(
+    asked: LogOptions, event_type: VerifiedType, *, since: Instant | None = None, until: Instant | None = None
+) -> frozenset[AttributeUid]:
+    """Return the attributes that the holder of --key reads of every event in a log."""
+    from maia.credentials import ASSUMED_GOOD, Action
+    from maia.policy import Request
+    from maia.spark.closure.what_if import readable_by
+    from maia.spark.governed.periods import slices_of
+
+    assert asked.key is not None  # noqa: S101 - checked with the log
+    own = asked.reader(open_key(asked.key).principal).tested(ASSUMED_GOOD, moment(None))
+    request = Request(own.principal, Action.SUBSCRIBE, event_type.name, event_type)
+    return readable_by(slices_of(request, own, since=since, until=until), event_type)
 
 
 def _outcome_record(found: Outcome) -> dict[str, object]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import ANSWER_NO, answer
-from maia.cli.pipeline import closure, disclosures
+from maia.cli.pipeline import closure, disclosures, match
 from maia.cli.pipeline.source import EventOptions
 from maia.errors import BadInput
 
@@ -30,10 +30,11 @@ _RUN: Final = (
     "maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json"
 )
 
-app = typer.Typer(no_args_is_help=True, help="Run the papers' applications over events, in Spark.")
+app = command_group("Run the papers' applications over events, in Spark.")
 app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
 app.command(name="what-if", epilog=closure.EXAMPLES)(closure.what_if)
+app.command(name="match", epilog=match.EXAMPLES)(match.match)
 
 
 class UnknownPipeline(BadInput):
@@ -169,12 +170,7 @@ def run(
 
 
 @app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
-def explain(
-    name: Name,
-    asked: EventOptions,
-    changes: Set = None,
-    as_json: AsJson = False,
-) -> None:
+def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJson = False) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, moment
+from maia.cli.inputs import AsJson, command_group, moment
 from maia.cli.output import answer, read_principal
 from maia.cli.pipeline.source import LogOptions
 from maia.errors import BadInput
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="Ask ledgers of deliveries, exported by `maia ledger export`, in Spark."
-)
+app = command_group("Ask ledgers of deliveries, exported by `maia ledger export`, in Spark.")
 Ledger: TypeAlias = Annotated[
     list[Path],
     typer.Option("--ledger", help="An exported ledger: a Parquet file or a folder of them. May be repeated."),

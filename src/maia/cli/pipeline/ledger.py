@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.domain.calls import EntitledCaller
-from maia.cli.inputs import AsJson
+from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import ANSWER_NO, answer
 from maia.config.input_files import read_definition, read_principal
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from maia.types import TypeDefinition
 
 
-app = typer.Typer(
-    help="Read and verify a broker's ledger of deliveries.", no_args_is_help=True, rich_markup_mode=None
-)
+app = command_group("Read and verify a broker's ledger of deliveries.")
 Folder = Annotated[Path, typer.Argument(help="The folder of the ledger.")]
 _CHECK_DIGITS: Final = 64
 
@@ -107,8 +105,7 @@ def verify(
         typer.Option(help="A check that `maia ledger head` printed before: it has to be in the ledger."),
     ] = None,
     audit: Annotated[
-        Path | None,
-        typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of."),
+        Path | None, typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of.")
     ] = None,
     of: Annotated[str | None, typer.Option(help="With --audit: the broker, a key or .pub file.")] = None,
     as_json: AsJson = False,
@@ -172,11 +169,7 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
     epilog="Example: maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key "
     "--credentials broker"
 )
-def witness(
-    folder: Folder,
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> int:
+def witness(folder: Folder, caller: EntitledCaller, as_json: AsJson = False) -> int:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
 
     Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.
@@ -187,8 +180,7 @@ def witness(
 
     last = verify_ledger(folder).head
     body = LedgerHeadBody(last.entries, last.check.hex())
-    with caller.client() as client:
-        found = client.call("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
+    found = caller.ask("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
     lines = [
         f"head         {last.check.hex()}, of {last.entries} entries",
         f"witnessed    record {found.record} of the audit of {read_principal(caller.domain)}",

@@ -40,15 +40,10 @@ From: TypeAlias = Annotated[
     Path | None,
     typer.Option("--from", metavar="PATH", help="Events: a folder of Parquet files, or one of them."),
 ]
-Log: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Events: a recording broker's log, read under the rights of --key.")
-]
 TypeOf: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
-        "--definition",
-        "-d",
-        help="With --log: the type, after those it was made from; or its name.",
+        "--definition", "-d", help="With --log: the type, after those it was made from; or its name."
     ),
 ]
 KeyOf: TypeAlias = Annotated[
@@ -65,57 +60,6 @@ Signers: TypeAlias = Annotated[
         "key server knows.",
     ),
 ]
-NetworkOf: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--network",
-        envvar="MAIA_NETWORK",
-        help="With --log of a sealed type: its network, unless a certificate of the reader names it.",
-    ),
-]
-OwnerOf: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="With --network: the network's owner."),
-]
-
-
-KeysAt: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--keys-at",
-        metavar="HOST:PORT",
-        help="With --log of a sealed type: its key server, beside the addresses in the definition.",
-    ),
-]
-
-
-StatementsOf: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--statements",
-        help="With --log: validity statements about certificates, files or folders, beside those in "
-        "the wallets that --credentials names.",
-    ),
-]
-
-
-IdentitiesOf: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--identity",
-        help="With --log: the reader's identity statements, past ones too, for what publishers require.",
-    ),
-]
-ProvidersOf: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--provider", help="With --identity: a provider that is trusted, a key or .pub file."),
-]
-RequiresOf: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--requires", help="With --log: only events of publishers whose statement meets 'clearance >= 3'."
-    ),
-]
 
 
 RecordOf: TypeAlias = Annotated[
@@ -127,43 +71,47 @@ RecordOf: TypeAlias = Annotated[
         "the owner of a type may demand it.",
     ),
 ]
-ShownAs: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--shown-as",
-        help="With --log: the type that the reader's right converts events into, after versions of it.",
-    ),
-]
-TransformationKeysOf: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--transformation-keys",
-        help="With --log: the file with the secrets of pseudonyms and noise, which every worker has.",
-    ),
-]
-
-
-BatchBytes: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-bytes", min=1, metavar="N", help="With --log and --stream: about what a batch reads."
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
     """The options about a log, and the rights under which it is read."""
 
-    log: Log = None
+    log: Annotated[
+        Path | None, typer.Option(help="Events: a recording broker's log, read under the rights of --key.")
+    ] = None
     definition: TypeOf = None
     key: KeyOf = None
     credentials: CredentialsOf = None
     signers: Signers = None
-    network: NetworkOf = None
-    coordinator: OwnerOf = None
-    keys_at: KeysAt = None
-    statements: StatementsOf = None
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network",
+            envvar="MAIA_NETWORK",
+            help="With --log of a sealed type: its network, unless a certificate of the reader names it.",
+        ),
+    ] = None
+    coordinator: Annotated[
+        str | None,
+        typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="With --network: the network's owner."),
+    ] = None
+    keys_at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keys-at",
+            metavar="HOST:PORT",
+            help="With --log of a sealed type: its key server, beside the addresses in the definition.",
+        ),
+    ] = None
+    statements: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--statements",
+            help="With --log: validity statements about certificates, files or folders, beside those in "
+            "the wallets that --credentials names.",
+        ),
+    ] = None
     record: RecordOf = None
 
     def check_log(self) -> None:
@@ -261,12 +209,43 @@ class EventOptions(LogOptions):
     """The options about the source of events of an application: files, or a log."""
 
     source: From = None
-    identity: IdentitiesOf = None
-    provider: ProvidersOf = None
-    requires: RequiresOf = "true"
-    shown_as: ShownAs = None
-    transformation_keys: TransformationKeysOf = None
-    batch_bytes: BatchBytes = None
+    identity: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--identity",
+            help="With --log: the reader's identity statements, past ones too, for what publishers require.",
+        ),
+    ] = None
+    provider: Annotated[
+        list[str] | None,
+        typer.Option("--provider", help="With --identity: a provider that is trusted, a key or .pub file."),
+    ] = None
+    requires: Annotated[
+        str,
+        typer.Option(
+            "--requires", help="With --log: only events of publishers whose statement meets 'clearance >= 3'."
+        ),
+    ] = "true"
+    shown_as: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--shown-as",
+            help="With --log: the type that the reader's right converts events into, after versions of it.",
+        ),
+    ] = None
+    transformation_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--transformation-keys",
+            help="With --log: the file with the secrets of pseudonyms and noise, which every worker has.",
+        ),
+    ] = None
+    batch_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-bytes", min=1, metavar="N", help="With --log and --stream: about what a batch reads."
+        ),
+    ] = None
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, read_principal
+from maia.cli.inputs import AsJson, BadFile, command_group, read_principal
 from maia.cli.output import answer
 from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, run_server
 from maia.cli.trust.key import KeyFile, open_key
@@ -27,10 +27,8 @@ _LEAF: Final = (
     "Example: maia gateway certificate -k camera.key -o camera   (writes camera.crt and camera.pem)"
 )
 
-app = typer.Typer(
-    help="Let MQTT and HTTP clients publish and subscribe, each with the rights of its own account.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "Let MQTT and HTTP clients publish and subscribe, each with the rights of its own account."
 )
 
 ConfigFile: TypeAlias = Annotated[
@@ -73,10 +71,7 @@ def _run(config: Path, flags: dict[str, object], *, mqtt: bool, check: bool, as_
     from maia.gateway.server.config import prepare, read_config
     from maia.gateway.server.process import serve
 
-    prepared = prepare(
-        read_config(config, flags=flags, environment=os.environ),
-        now=system_now(),
-    )
+    prepared = prepare(read_config(config, flags=flags, environment=os.environ), now=system_now())
     if not mqtt and prepared.config.http_listen is None:
         raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile
+from maia.cli.inputs import AsJson, BadFile, command_group
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from maia.log.disk.reader import LogView, Verification
 
 
-app = typer.Typer(
-    help="Look at an event log, verify it, and roll its journals into tables.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Look at an event log, verify it, and roll its journals into tables.")
 Folder = Annotated[Path, typer.Argument(help="The folder of the event log.")]
 
 

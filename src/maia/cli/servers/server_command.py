@@ -25,8 +25,7 @@ CoordinatorWord: TypeAlias = Annotated[
     str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
 ]
 CredentialWords: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="Files, or folders of *.cert and *.quorum. May be repeated."),
+    list[str] | None, typer.Option(help="Files, or folders of *.cert and *.quorum. May be repeated.")
 ]
 StatusAddress: TypeAlias = Annotated[
     str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")

@@ -13,6 +13,7 @@ from maia.cli.inputs import (
     AsJson,
     At,
     BadFile,
+    command_group,
     moment,
     read_certificates,
     read_owner,
@@ -51,9 +52,7 @@ if TYPE_CHECKING:
     )
 
 
-app = typer.Typer(
-    help="Issue, show, verify, reduce and find certificates.", no_args_is_help=True, rich_markup_mode=None
-)
+app = command_group("Issue, show, verify, reduce and find certificates.")
 
 Files: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Certificates in the order of the chain, owner first.")
@@ -68,14 +67,7 @@ To: TypeAlias = Annotated[
 Online: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--online",
-        help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable.",
-    ),
-]
-OwnDomain: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--domain", envvar="MAIA_DOMAIN", help="If this is your key, it has a domain that publishes lists."
+        "--online", help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
     ),
 ]
 By: TypeAlias = Annotated[
@@ -146,7 +138,14 @@ def issue(
         list[str] | None,
         typer.Option(help="Group them by a value: 'area := first(place, 3)'; may be repeated."),
     ] = None,
-    domain: OwnDomain = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain",
+            envvar="MAIA_DOMAIN",
+            help="If this is your key, it has a domain that publishes lists.",
+        ),
+    ] = None,
     condition: Annotated[
         str | None,
         typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
@@ -249,8 +248,7 @@ def revoke(
     server: Server,
     key: CallerKey,
     domain: Annotated[
-        str | None,
-        typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer."),
+        str | None, typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer.")
     ] = None,
     credentials: Shown = None,
     reason: ReasonText = "",

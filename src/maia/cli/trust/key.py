@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
+from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
 from maia.cli.output import answer, book, own_folder
 from maia.config.input_files import kind_of_file
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PASSPHRASE_VARIABLE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 
-app = typer.Typer(help="Make keys and show whose they are.", no_args_is_help=True, rich_markup_mode=None)
+app = command_group("Make keys and show whose they are.")
 
 KeyFile: TypeAlias = Annotated[
     Path, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
+from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
 from maia.cli.output import answer
 from maia.cli.trust.key import Force, KeyFile, open_key
 
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from maia.credentials import QuorumEvidence, SigningKey, Threshold
 
 
-app = typer.Typer(
-    help="Found quorums, k of n keys that own together, and replace their members.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Found quorums, k of n keys that own together, and replace their members.")
 
 SALT_BYTES: Final = 16
 

@@ -11,26 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import Caller, EntitledCaller, record_of
-from maia.cli.inputs import AsJson, BadFile, read_text, write_new
+from maia.cli.domain.calls import Caller, EntitledCaller, record_of, repeat
+from maia.cli.inputs import AsJson, BadFile, command_group, moment, read_text, write_new
 from maia.cli.output import answer
 from maia.cli.trust.key import Force
 
 if TYPE_CHECKING:
     from maia.api.client import DomainClient
     from maia.api.responses import ApprovedAnswer, AttestedAnswer
-    from maia.credentials.identity import SignedIdentity
     from maia.keystore.tpm import Tpm2Tools
 
 
-app = typer.Typer(
-    help="Prove with a TPM 2.0 how a router has booted, and approve boots.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Prove with a TPM 2.0 how a router has booted, and approve boots.")
 _BYTES_MAX: Final = 1 << 20
-_AGAIN_S: Final = 5.0
-_AGAIN_MOST_S: Final = 60.0
 
 Device: TypeAlias = Annotated[
     str,
@@ -39,12 +32,6 @@ Device: TypeAlias = Annotated[
         envvar="MAIA_TPM",
         metavar="TPM",
         help="As tpm2-tools name it: device:/dev/tpmrm0, or swtpm:path=/run/router.sock.",
-    ),
-]
-BootLog: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--log", help="The event log of the boot; of a device, the kernel's is taken. Without one, registers."
     ),
 ]
 Intermediates: TypeAlias = Annotated[
@@ -71,7 +58,13 @@ def attest(
         Path | None,
         typer.Option(help="Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
     ] = None,
-    log: BootLog = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            help="The event log of the boot; of a device, the kernel's is taken. Without one, registers.",
+        ),
+    ] = None,
     intermediate: Intermediates = None,
     watch: Annotated[
         bool,
@@ -80,35 +73,23 @@ def attest(
     as_json: AsJson = False,
 ) -> None:
     """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement."""
-    import time
-
-    from maia.back_off import doubled
-    from maia.cli.participate.login import complain
-    from maia.errors import Refusal, Unavailable
+    from maia.events import SECOND, Instant
 
     device = _device(tpm, folder or caller.key.with_name(f"{caller.key.name}.tpm"), log)
     certificates = [_bytes(one) for one in intermediate or ()]
-    failures = 0
-    while True:
-        try:
-            with caller.client() as client:
-                found = _attest(client, device, certificates, out, as_json=as_json)
-            failures, wait_s = 0, _until_renewal(found)
-        except (Refusal, Unavailable) as problem:
-            if not watch:
-                raise
-            # The boot may be approved later, and a server comes back: both are asked again.
-            complain(problem, as_json=as_json)
-            failures += 1
-            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
-        if not watch:
-            return
-        time.sleep(wait_s)
+
+    def once() -> float:
+        with caller.client() as client:
+            found = _attest(client, device, certificates, out, as_json=as_json)
+        return max((Instant.parse(found.until) - moment(None)) / SECOND / 2, 1.0)
+
+    repeat(once, watch=watch, as_json=as_json)
 
 
 def _attest(
     client: DomainClient, tpm: Tpm2Tools, intermediates: list[bytes], out: Path | None, *, as_json: bool
 ) -> AttestedAnswer:
+    from maia.cli.domain.identity import identity_from, write_identity
     from maia.errors import Refusal
     from maia.keystore.tpm import prove_boot
 
@@ -116,37 +97,17 @@ def _attest(
         found = prove_boot(client, tpm, intermediates)
     except Refusal:
         if out is not None:  # without the level that the router has lost
-            _write_statement(client, out)
+            write_identity(out, identity_from(client)[0])
         raise
     lines = _attested_lines(found)
     record = record_of(found)
     if out is not None:
-        signed = _write_statement(client, out)
+        signed, _ = identity_from(client)
+        write_identity(out, signed)
         lines += [f"statement    until {signed.statement.not_after}", f"written      {out}"]
         record |= {"file": str(out), "not_after": str(signed.statement.not_after)}
     answer(lines, record, as_json=as_json)
     return found
-
-
-def _write_statement(client: DomainClient, out: Path) -> SignedIdentity:
-    """Write a new statement in place of the one before, whole or not at all: a broker reads the file."""
-    from maia.api.requests import IdentityBody
-    from maia.api.responses import IdentityAnswer
-    from maia.credentials.identity import identity_from_bytes, identity_to_text
-
-    given = client.call("POST", "/v1/identity", IdentityBody(), answer=IdentityAnswer)
-    signed = identity_from_bytes(given.statement)
-    part = out.with_name(f"{out.name}.part")
-    write_new(part, identity_to_text(signed), overwrite=True)
-    part.replace(out)
-    return signed
-
-
-def _until_renewal(found: AttestedAnswer) -> float:
-    from maia.cli.inputs import moment
-    from maia.events import SECOND, Instant
-
-    return max((Instant.parse(found.until) - moment(None)) / SECOND / 2, 1.0)
 
 
 @app.command(
@@ -233,8 +194,7 @@ def enrol(
     if secret is not None:
         if any(one is not None for one in first):
             raise typer.BadParameter("--secret is the second step: it goes with no other file")
-        with caller.client() as client:
-            client.call("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
+        caller.ask("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
         answer(["enrolled     the TPM has opened its credential"], {"enrolled": True}, as_json=as_json)
         return
     if endorsement is None or attestation_key is None or out is None:
@@ -244,8 +204,7 @@ def enrol(
     body = EnrolBody(
         _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
     )
-    with caller.client() as client:
-        found = client.call("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
+    found = caller.ask("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
     try:
         out.write_bytes(found.credential)
     except OSError as problem:
@@ -278,8 +237,7 @@ def quote(
     if nonce_out is not None:
         if nonce_out.exists() and not force:
             raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
-        with caller.client() as client:
-            given = client.call("POST", "/v1/tpm/nonce", answer=NonceAnswer)
+        given = caller.ask("POST", "/v1/tpm/nonce", answer=NonceAnswer)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
         registers = ",".join(map(str, given.pcrs))
         lines = [
@@ -292,8 +250,7 @@ def quote(
     if quoted is None or signature is None or log is None:
         raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
-    with caller.client() as client:
-        found = client.call("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
+    found = caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
     answer(_attested_lines(found), record_of(found), as_json=as_json)
 
 
@@ -324,7 +281,6 @@ def approve(
 
     import msgspec
 
-    from maia.api.client import new_once
     from maia.api.requests import ApprovedBody
     from maia.api.responses import ApprovedAnswer
 
@@ -333,8 +289,7 @@ def approve(
         body = msgspec.convert({**said, "roots": [_root(one) for one in root or ()]}, ApprovedBody)
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
-    with caller.client() as client:
-        found = client.call("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer, once=new_once())
+    found = caller.change("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer)
     answer(_approved_lines(found), record_of(found), as_json=as_json)
 
 

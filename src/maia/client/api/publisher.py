@@ -270,7 +270,7 @@ class Publisher:
     async def _send_columns(
         self, rows: int, columns: Mapping[str, list[object]], requires: Predicate | None
     ) -> None:
-        size = _characters_in(columns)
+        size = sum(len(one) for values in columns.values() for one in values if isinstance(one, str | bytes))
         if size > FRAME_BYTES and requires is None:
             for row in zip(*columns.values(), strict=True):  # long ones: as many in a frame as fit
                 await self.publish(dict(zip(columns, row, strict=True)))
@@ -358,7 +358,3 @@ class Publisher:
     def _raise_if_ended(self) -> None:
         if self._problem is not None:
             raise self._problem
-
-
-def _characters_in(columns: Mapping[str, list[object]]) -> int:
-    return sum(len(one) for values in columns.values() for one in values if isinstance(one, str | bytes))

@@ -40,12 +40,7 @@ _LOADED: Final = (
 )
 """What the processes need, so that each of them, forked from this one, starts at once."""
 _SEEN: Final = "[green]●[/green]"
-_MARKS: Final[Mapping[str, str]] = {
-    "SUBSCRIBER": "s",
-    "PUBLISHER": "p",
-    "NO_STATEMENT": "x",
-    "CUT_OFF": "c",
-}
+_MARKS: Final[Mapping[str, str]] = {"SUBSCRIBER": "s", "PUBLISHER": "p", "NO_STATEMENT": "x", "CUT_OFF": "c"}
 
 
 def play_coalition(folder: Path, *, seed: bytes, now: Instant, started_at: float, quiet: bool) -> tuple[

@@ -267,10 +267,7 @@ releases what follows with the same commit. By the hospital's policy
             _TABLET,
             _HOSPITAL,
             "home broker",
-            (
-                ("licensed", (HOLDER, _GREY)),
-                *(("treats", pair) for pair in sorted(_TREATS)),
-            ),
+            (("licensed", (HOLDER, _GREY)), *(("treats", pair) for pair in sorted(_TREATS))),
             _PRESCRIBE,
             "patients she treats",
         ),

@@ -230,10 +230,7 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
     brokers=("exchange broker", "Ashdown broker", "Brook broker"),
     organisations=(
         Organisation(
-            "Ashdown",
-            "Ashdown broker",
-            _ASHDOWN,
-            (Held(_TRADE, where='flow in ("shares", "derivatives")'),),
+            "Ashdown", "Ashdown broker", _ASHDOWN, (Held(_TRADE, where='flow in ("shares", "derivatives")'),)
         ),
         Organisation(
             "Brook",
@@ -241,9 +238,7 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
             _BROOK,
             (
                 Held(
-                    _TRADE,
-                    where='flow == "shares"',
-                    attributes=("time", "flow", "stock", "shares", "price"),
+                    _TRADE, where='flow == "shares"', attributes=("time", "flow", "stock", "shares", "price")
                 ),
             ),
         ),

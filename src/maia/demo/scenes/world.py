@@ -255,11 +255,7 @@ def start_connector(world: World, database: Database) -> None:
         name = f"derived_{number}"
         tables.append(_table("release", {"name": name, "definition": _type_file(one.type_name)}))
         tables.append(_table("derive", {"store": _STORED, "release": name, "query": one.query}))
-    settings = {
-        "listen": None,
-        "database": world.database,
-        "broker": world.addresses[database.broker],
-    }
+    settings = {"listen": None, "database": world.database, "broker": world.addresses[database.broker]}
     _write(world, database.name, CONNECTOR_FILE, settings, tables="".join(tables))
     config = read_config(home / CONNECTOR_FILE, flags={}, environment={})
     prepared = prepare(config, now=system_now(), open_key=load_signing_key)

@@ -75,12 +75,7 @@ _FORMS: Final = {
     Property.SHARED_AVAILABLE: _BYTE,
 }
 _NOT_ZERO: Final = frozenset(
-    {
-        Property.RECEIVE_MAXIMUM,
-        Property.MAXIMUM_PACKET_SIZE,
-        Property.SUBSCRIPTION_ID,
-        Property.TOPIC_ALIAS,
-    }
+    {Property.RECEIVE_MAXIMUM, Property.MAXIMUM_PACKET_SIZE, Property.SUBSCRIPTION_ID, Property.TOPIC_ALIAS}
 )
 _IN_CONNECT: Final = frozenset(
     {

@@ -66,14 +66,7 @@ from maia.gateway.mqtt.packets import (
     Will,
     explained,
 )
-from maia.gateway.topic_table import (
-    BadTopic,
-    Columns,
-    Interest,
-    NotDeclared,
-    TopicTable,
-    check_filter,
-)
+from maia.gateway.topic_table import BadTopic, Columns, Interest, NotDeclared, TopicTable, check_filter
 
 _FOR_EVER: Final = 0xFFFFFFFF
 _UNANSWERED_MAX: Final = 1024

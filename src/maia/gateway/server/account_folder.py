@@ -59,10 +59,7 @@ class AccountFolder:
         key = SigningKey.from_seed(os.urandom(32))
         account = new_account(name, key, secret, os.urandom(16), client)
         make_private_folder(folder)
-        for file, data in (
-            (_PUBLIC, f"{key.principal}\n".encode()),
-            (_ACCOUNT, account_to_bytes(account)),
-        ):
+        for file, data in ((_PUBLIC, f"{key.principal}\n".encode()), (_ACCOUNT, account_to_bytes(account))):
             with create_private(folder / file) as out:
                 out.write(data)
                 out.flush()

@@ -232,11 +232,7 @@ class Driver:
 
         async def opened(upstream: Upstream) -> None:
             problems = await upstream.open(
-                effect.number,
-                effect.subscribed,
-                self,
-                self.session.client_id,
-                wants_state=effect.wants_state,
+                effect.number, effect.subscribed, self, self.session.client_id, wants_state=effect.wants_state
             )
             self.feed(SubscriptionAnswered(effect.number, problems))
 

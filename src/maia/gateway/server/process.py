@@ -43,11 +43,7 @@ class Listening:
 
 
 async def serve(
-    prepared: PreparedGateway,
-    telemetry: Telemetry,
-    ready: Callable[[Listening], None],
-    *,
-    mqtt: bool = True,
+    prepared: PreparedGateway, telemetry: Telemetry, ready: Callable[[Listening], None], *, mqtt: bool = True
 ) -> None:
     """Run a gateway until SIGTERM or Ctrl-C, then end every session in order; HTTP alone without `mqtt`."""
     config = prepared.config

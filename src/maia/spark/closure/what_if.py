@@ -184,11 +184,11 @@ def readable_by(slices: Sequence[Slice], event_type: VerifiedType) -> frozenset[
     )
 
 
-def _check_sight(
-    changed: Sequence[Affected], readable: frozenset[AttributeUid], names: dict[str, str]
+def check_sight(
+    asked: frozenset[AttributeUid], readable: frozenset[AttributeUid], event_type: VerifiedType
 ) -> None:
-    windows = [w for one in changed for part in (*one.before, *one.after) for w in part.view.windows]
-    asked = frozenset[AttributeUid]().union(*map(asks_of, windows))
+    """Refuse a question whose answer depends on attributes that the asker may not read."""
+    names = {one.uid: one.name for one in event_type.attributes}
     hidden = sorted(names.get(uid, uid) for uid in asked - readable)
     if hidden:
         raise BlindQuestion(
@@ -214,8 +214,8 @@ def compare(
     Principals with the same rights before and after are compared once. Attributes that the asker may not
     read are left out. No more rows than the examples leave Spark.
     """
-    names = {one.uid: one.name for one in event_type.attributes}
-    _check_sight(changed, readable, {str(uid): name for uid, name in names.items()})
+    windows = [w for one in changed for part in (*one.before, *one.after) for w in part.view.windows]
+    check_sight(frozenset[AttributeUid]().union(*map(asks_of, windows)), readable, event_type)
     known = [one for one in event_type.attributes if one.uid in readable]
     stored = events.select(*(F.col(f"`{one.name}`").alias(one.uid) for one in known), F.col(_AT))
     kinds = {one.uid: one.kind for one in known}

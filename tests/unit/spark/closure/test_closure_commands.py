@@ -1,4 +1,4 @@
-"""`maia pipeline closure`, `what-if` and `maia domain policy check --against`, in the suite's own session."""
+"""`maia pipeline closure`, `match`, `what-if`, and `maia domain policy check --against`, in one session."""
 
 from __future__ import annotations
 
@@ -6,15 +6,32 @@ import json
 from base64 import b64encode
 from contextlib import nullcontext
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from maia.cli.main import main
 from maia.credentials import AuthorisationCertificate, certificate_to_bytes, certificate_to_text, issue
 from maia.credentials.encoding.certificates import certificate_from_bytes
 from maia.keystore.key_files import create_key_file
+from maia.policy.view import View, Window, see
+from maia.predicates import ALWAYS, parse_predicate
 from maia.roles import parse_policy, possible_rights
 from maia.types import definition_to_text
-from support.governed import NOON, OWNER, PLATE, READER, SPEED, Recorded, grant, key_of, sightings
+from maia.views import arrow_schema
+from support.governed import (
+    ATTRIBUTES,
+    NOON,
+    OWNER,
+    PLATE,
+    READER,
+    SPEED,
+    Recorded,
+    grant,
+    key_of,
+    sightings,
+    typed,
+)
 
 ANNA = key_of("anna")
 POLICY = """\
@@ -114,3 +131,68 @@ def test_a_policy_is_compared_with_what_was_seen_before_it_is_loaded(desk_top, c
     summary, found = said(capsys)
     assert summary == {"fall": 1, "come": 1, "notes": []}
     assert (found["less"], found["more"]) == ({"speed": 100}, {"location": 100})
+
+
+def test_subscriptions_are_matched_as_the_kernel_shows_them(desk_top, capsys, tmp_path):
+    events = sightings(100)
+    pq.write_table(pa.table(_columns(events)), tmp_path / "city.parquet")
+    asked = [
+        ("plates", READER, 'numberplate < "AE00050"'),
+        ("fast", ANNA, "speed >= 90"),
+        ("all", ANNA, "true"),
+    ]
+    refused = [("hidden", READER, "speed > 3"), ("stranger", key_of("nobody"), "true")]
+    lines = [
+        json.dumps({"subscription": name, "principal": str(who.principal), "filter": wanted})
+        for name, who, wanted in (*asked, *refused)
+    ]
+    (tmp_path / "asked.jsonl").write_text("\n".join(lines))
+    shown = {READER: {PLATE}, ANNA: {SPEED}}
+    names = {one.uid: one.name for one in ATTRIBUTES}
+    expected = set()
+    for name, who, wanted in asked:
+        view = View(
+            (Window(ALWAYS, frozenset(shown[who])),), parse_predicate(wanted, desk_top.event_type.vocabulary)
+        )
+        for row, event in enumerate(events):
+            seen = see(view, {uid: value for uid, value in event.items() if value is not None})
+            if seen is not None:
+                expected.add((row, name, frozenset(names[uid] for uid in seen)))
+    match = ["pipeline", "match", "asked.jsonl", "--pool", "pool"]
+    assert main([*match, "-d", "plate.type", "--from", "city.parquet", "--out", "matches", "--json"]) == 0
+    (said_of_files,) = said(capsys)
+    rows = pq.read_table(tmp_path / "matches").to_pylist()
+    assert {(one["row"], one["subscription"], frozenset(one["attributes"])) for one in rows} == expected
+    assert (len(rows), said_of_files["events"], said_of_files["classes"]) == (len(expected), 100, 3)
+    assert said_of_files["refused_first"].keys() == {"hidden", "stranger"}
+    # The owner may read everything in the log, and gets the same counts; the reader of plates may not ask.
+    assert main([*match, "--log", "events", *ASKER]) == 0
+    (said_of_log,) = said(capsys)
+    assert {**said_of_log, "out": "matches"} == said_of_files
+    create_key_file(tmp_path / "reader.key", READER)
+    blind = ["-d", "plate.type", "-k", "reader.key", "--credentials", "pool/reader.cert"]
+    assert main([*match, "--log", "events", *blind]) == 3
+    assert "PIPELINE-WHAT-IF-BLIND" in capsys.readouterr().err
+
+
+def test_a_line_that_is_no_subscription_is_named_before_spark_starts(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plate.type").write_text(definition_to_text(typed().signed))
+    (tmp_path / "right.cert").write_text(certificate_to_text(grant()))
+    pq.write_table(pa.table(_columns(sightings(1))), tmp_path / "city.parquet")
+    words = ["pipeline", "match", "asked.jsonl", "--pool", "right.cert", "-d", "plate.type"]
+    twice = json.dumps({"subscription": "a", "principal": str(READER.principal)})
+    for lines, number in ((["{}"], 1), ([""], 1), ([twice, twice], 2)):
+        (tmp_path / "asked.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        assert main([*words, "--from", "city.parquet"]) == 2
+        said_why = capsys.readouterr().err
+        assert f"line {number}" in said_why
+        assert "[INPUT-PIPELINE-SUBSCRIPTIONS]" in said_why
+
+
+def _columns(events):
+    schema = arrow_schema({one.uid: one.kind for one in ATTRIBUTES})
+    return {
+        one.name: pa.array([event[one.uid] for event in events], schema.field(one.uid).type)
+        for one in ATTRIBUTES
+    }

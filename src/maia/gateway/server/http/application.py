@@ -273,11 +273,7 @@ class HttpDoor:
 
     def status(self) -> dict[str, int]:
         """Return how much there is, without names."""
-        return {
-            **self.callers.status(),
-            "http_published": self._published,
-            "http_delivered": self._delivered,
-        }
+        return {**self.callers.status(), "http_published": self._published, "http_delivered": self._delivered}
 
     async def stop(self) -> None:
         """End every stream with a reason, and say goodbye to the broker."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson
-from maia.cli.organisation.org import Org, opened
+from maia.cli.inputs import AsJson, command_group
+from maia.cli.organisation import Org, opened
 from maia.cli.output import answer
 from maia.cli.servers.server_command import run_server
 from maia.errors import BadInput
@@ -22,11 +22,7 @@ _SERVE: Final = (
 )
 _OPEN: Final = "Examples: maia console open; maia console open --as auditor"
 
-app = typer.Typer(
-    help="A web page of brokers, rights, streams and disclosures, each as its reader may see it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("A web page of brokers, rights, streams and disclosures, each as its reader may see it.")
 As: TypeAlias = Annotated[
     str | None,
     typer.Option("--as", metavar="PROFILE", help="The profile; default: the organisation's own key."),

@@ -1,1 +1,0 @@
-"""`maia console`: a web page for the people who run a domain, and for those who audit it."""

@@ -1,1 +1,0 @@
-"""An organisation, its members, what it grants, and its servers, in few words."""

@@ -1,0 +1,310 @@
+"""`maia pipeline match`: which of very many subscriptions would receive which event, and what of it?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from maia.cli.inputs import AsJson, At, moment
+from maia.cli.output import answer, read_principal
+from maia.cli.pipeline import closure
+from maia.cli.pipeline.source import From, LogOptions, counted, spark_steps
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from maia.credentials import Principal
+    from maia.events import Attribute, Instant, Kinds
+    from maia.spark.matching.tables import Subscription
+    from maia.types import VerifiedType
+
+EXAMPLES: Final = (
+    "Examples: maia pipeline match --pool rights -d sighting.type --from city (everyone whom the pool "
+    "grants the type, for all that it may see); "
+    "maia pipeline match subscriptions.jsonl --pool rights -d sighting.type --from city --out matches "
+    '(lines such as {"subscription": "7", "principal": "billing.pub", "filter": "speed > 50"}); '
+    "maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner --json"
+)
+_REFUSED_SHOWN: Final = 1000
+
+
+class BadSubscriptions(BadInput):
+    """A line of a file of subscriptions is none, or two have one name."""
+
+    code = "INPUT-PIPELINE-SUBSCRIPTIONS"
+
+
+@dataclass(slots=True)
+class _Decided:
+    """The subscriptions that a pool permits, with their Views, and those that it does not."""
+
+    permitted: list[Subscription] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Their codes, by subscription."""
+
+
+def match(
+    asked: LogOptions,
+    subscriptions: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="The subscriptions, a JSON object a line: `subscription`, `principal`, `filter`. "
+            "Default: one of each principal whom the pool grants the type.",
+        ),
+    ] = None,
+    source: From = None,
+    pool: closure.Pools = None,
+    out: Annotated[Path | None, typer.Option(help="Keep every match in this new folder, as Parquet.")] = None,
+    most: Annotated[int, typer.Option(min=0, max=1000, help="How many subscriptions to list.")] = 10,
+    at: At = None,
+    as_json: AsJson = False,
+) -> None:
+    """Match recorded events with very many subscriptions at once, each under its principal's rights.
+
+    Rights are those of one moment, for all events. A condition that asks for anything but the time counts
+    as not met, what publishers and subscribers require of each other is not asked, and what --statements
+    revoke is left out of the pool.
+    """
+    from maia.spark.applications.runs import interruptible, new_folder
+
+    now = moment(at)
+    event_type = _event_type(asked, source)
+    decided = _decided(event_type, subscriptions, pool or [], asked.statements or [], now, is_quiet=as_json)
+    with (
+        nullcontext() if out is None else new_folder(out.resolve()) as unfinished,
+        closure.spark_for("maia-match", long_running=True) as spark,
+        _events(asked, source, spark, event_type, decided.permitted) as (events, kinds),
+        spark_steps(spark, is_quiet=as_json) as step,
+    ):
+        from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+
+        from maia.spark.matching.bulk import EVENT, BulkMatcher
+
+        step("working out keys")
+        matcher = BulkMatcher(spark, decided.permitted, kinds)
+
+        def counts() -> tuple[int, Counter[str]]:
+            step("counting events")
+            total = events.count()
+            step("matching")
+            if unfinished is None:
+                found = dict(map(tuple, matcher.by_class(events).groupBy("rights_class").count().collect()))
+                named = (
+                    (each, found.get(at, 0)) for at, one in enumerate(matcher.classes) for each in one.members
+                )
+                return total, Counter(dict(named))
+            names = [F.lit(word) for one in event_type.attributes for word in (one.uid, one.name)]
+            shown = F.transform("attributes", lambda uid: F.element_at(F.create_map(*names), uid))
+            matched = matcher.by_subscription(events).select(
+                f"{EVENT}.*", "subscription", shown.alias("attributes")
+            )
+            matched.write.mode("append").parquet(str(unfinished))
+            rows = spark.read.parquet(str(unfinished)).groupBy("subscription").count().collect()
+            return total, Counter({one.id: 0 for one in decided.permitted} | dict(map(tuple, rows)))
+
+        total, found = interruptible(spark, counts)
+    listed = [{"subscription": name, "events": count} for name, count in found.most_common(most)]
+    codes = Counter(decided.refused.values())
+    record = {
+        "events": total,
+        "subscriptions": len(found),
+        "classes": len(matcher.classes),
+        "matches": found.total(),
+        "most": listed,
+        "refused": dict(codes),
+        "refused_first": dict(list(decided.refused.items())[:_REFUSED_SHOWN]),
+        **({"out": str(out)} if out else {}),
+    }
+    lines = [
+        f"events         {total:,}",
+        f"subscriptions  {len(found):,}, in {len(matcher.classes):,} classes of equal rights",
+        *(f"refused        {count:,} [{code}]" for code, count in sorted(codes.items())),
+        f"matches        {found.total():,}",
+        *(f"{one['events']:>13,}  {one['subscription']}" for one in listed),
+        *([f"kept in        {out}"] if out else []),
+    ]
+    answer(lines, record, as_json=as_json)
+
+
+def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
+    from maia.spark.applications.runs import BadSource, parquet_columns
+
+    if (source is None) == (asked.log is None):
+        raise BadSource("name the source of events: either --from PATH or --log FOLDER")
+    if source is None:
+        asked.check_log()
+        return asked.newest_type()
+    if not asked.definition:
+        raise BadSource("name the type of the events with --definition")
+    found, columns = asked.newest_type(), parquet_columns(source)
+    if not any(one.name in columns for one in found.attributes):
+        raise BadSource(f"`{source}` has no column that is called like an attribute of `{found.name.name}`")
+    return found
+
+
+# Who subscribes, and with which View?
+
+
+def _decided(
+    event_type: VerifiedType,
+    file: Path | None,
+    pool: list[Path],
+    statements: list[Path],
+    now: Instant,
+    *,
+    is_quiet: bool,
+) -> _Decided:
+    """Ask the kernel for each subscription, with the certificates of its principal that are in the pool."""
+    from maia.config.constitutions import read_constitutions
+    from maia.credentials import (
+        ASSUMED_GOOD,
+        Action,
+        SignedCertificate,
+        VerificationCache,
+        certificate_from_bytes,
+    )
+    from maia.policy import Denial, Facts, Request, View, decide, gather_evidence
+    from maia.predicates import parse_predicate
+    from maia.spark.closure.reach import Reach
+    from maia.spark.closure.sources import read_pool
+    from maia.spark.matching.tables import Subscription, TransformedInBulk, opened_by
+    from maia.views import ViewTooLarge
+
+    if not pool:
+        raise BadSubscriptions("give --pool: certificates say what each subscriber may see")
+    certificates = map(certificate_from_bytes, read_pool(pool, statements=statements, at=now).certificates)
+    quorums, cache = read_constitutions(pool), VerificationCache()
+    wanted = None if file is None else _lines_of(file)
+    only = None if wanted is None else frozenset(one for _, one, _ in wanted)
+    held: dict[Principal, dict[bytes, SignedCertificate]] = {}
+    for grant in Reach(event_type, certificates, at=now, constitutions=quorums, cache=cache).grants(only):
+        if grant.certificates:  # the owner needs none
+            held.setdefault(grant.principal, {}).update({one.id: one for one in grant.certificates})
+    if wanted is None:
+        wanted = [(str(one), one, "true") for one in sorted(held)]
+    found = _Decided()
+    known: dict[tuple[Principal, str], View | str] = {}
+    with counted("deciding", len(wanted), is_quiet=is_quiet) as done:
+        for name, principal, text in wanted:
+            if (principal, text) not in known:
+                asked = parse_predicate(text, event_type.vocabulary)
+                request = Request(principal, Action.SUBSCRIBE, event_type.name, event_type, asked)
+                evidence = gather_evidence(
+                    request,
+                    tuple(held.get(principal, {}).values()),
+                    at=now,
+                    cache=cache,
+                    constitutions=quorums,
+                    standing=ASSUMED_GOOD,
+                )
+                decision = decide(request, evidence, Facts(), now)
+                if isinstance(decision, Denial):
+                    known[principal, text] = decision.code
+                else:
+                    try:
+                        opened_by(decision.view, event_type.kinds)
+                        known[principal, text] = decision.view
+                    except (TransformedInBulk, ViewTooLarge) as problem:
+                        known[principal, text] = problem.code
+            view = known[principal, text]
+            if isinstance(view, View):
+                found.permitted.append(Subscription(name, _TYPE, view))
+            else:
+                found.refused[name] = view
+            done(1)
+    return found
+
+
+_TYPE: Final = "-"
+"""All events of a job are of one type."""
+
+
+def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
+    """Read a file of subscriptions: a name, a principal and a filter each."""
+    import msgspec
+
+    from maia.spark.matching.tables import SUBSCRIPTIONS_MAX, TooManySubscriptions
+
+    class Line(msgspec.Struct, forbid_unknown_fields=True):
+        subscription: str
+        principal: str
+        filter: str = "true"
+
+    decoder = msgspec.json.Decoder(Line)
+    found: dict[str, tuple[str, Principal, str]] = {}
+    principals: dict[str, Principal] = {}
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if number > SUBSCRIPTIONS_MAX:
+                raise TooManySubscriptions(f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions")
+            try:
+                one = decoder.decode(line)
+            except msgspec.DecodeError as problem:
+                raise BadSubscriptions(f"`{file}`, line {number}: {problem}") from problem
+            if one.subscription in found:
+                raise BadSubscriptions(f"`{file}`, line {number}: a line before has this name as well")
+            if one.principal not in principals:
+                principals[one.principal] = read_principal(one.principal)
+            found[one.subscription] = (one.subscription, principals[one.principal], one.filter)
+    return list(found.values())
+
+
+# Which events?
+
+
+@contextmanager
+def _events(
+    asked: LogOptions,
+    source: Path | None,
+    spark: SparkSession,
+    event_type: VerifiedType,
+    subscriptions: Iterable[Subscription],
+) -> Iterator[tuple[DataFrame, Kinds]]:
+    """Hand out events as a matcher takes them, and the kinds of their attributes.
+
+    Of a log, these are the events and attributes that the asker may read; a question that others would
+    answer is refused.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+
+    from maia.policy.view import asks_of
+    from maia.predicates.syntax import attributes_of
+    from maia.spark.applications.runs import BadSource, parquet_source
+    from maia.spark.closure.what_if import check_sight
+    from maia.spark.matching.bulk import EVENT, TYPE
+    from maia.views.schema import spark_type
+
+    def shaped(table: DataFrame, event: list[Column], known: list[Attribute]) -> tuple[DataFrame, Kinds]:
+        for one in known:
+            if (is_of := table.schema[one.name].dataType) != (wanted := spark_type(one.kind)):
+                sentence = f"the column `{one.name}` is of type {is_of.simpleString()}, and the attribute"
+                raise BadSource(f"{sentence} needs {wanted.simpleString()}")
+        columns = (F.col(f"`{one.name}`").alias(one.uid) for one in known)
+        whole = table.select(F.struct(*event).alias(EVENT), F.lit(_TYPE).alias(TYPE), *columns)
+        return whole, {one.uid: one.kind for one in known}
+
+    if source is not None:
+        table = parquet_source(spark, source).table()
+        known = [one for one in event_type.attributes if one.name in table.columns]
+        place = [F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row")]
+        yield shaped(table, place, known)
+        return
+    readable = closure.readable_of(asked, event_type)
+    views = [one.view for one in subscriptions]
+    needed = (
+        *(asks_of(window) for view in views for window in view.windows),
+        *(attributes_of(view.interest) for view in views),
+    )
+    check_sight(frozenset().union(*needed), readable, event_type)
+    known = [one for one in event_type.attributes if one.uid in readable]
+    with asked.opened_table(spark, None, with_meta=True) as table:
+        place = [F.col(name).alias(name[1:]) for name in ("_publisher", "_stream", "_sequence", "_row")]
+        yield shaped(table, place, known)

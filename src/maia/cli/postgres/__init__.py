@@ -1,1 +1,0 @@
-"""`maia postgres`: a database that takes part in a network."""
