@@ -43,6 +43,7 @@ from maia.credentials import (
     issue,
     verify_chain,
 )
+from maia.credentials.names import NamePattern
 from maia.credentials.validity.period import OnlineTest, TestKind
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.cascade import RIGHT, keep_dependencies
@@ -258,19 +259,15 @@ def row_of(
 def about(resources: ResourcePattern | ResourceName) -> str:
     """Return the one thing that a pattern or a name is about, whatever the version; empty for many."""
     match resources:
-        case TypeName(owner=owner, name=name):
-            return f"type {owner} {name}"
-        case TopicName(owner=owner, path=path):
-            return f"topic {owner} {path}"
-        case NetworkName(owner=owner, name=name):
-            return f"network {owner} {name}"
-        case TypePattern(owner=owner, name=pattern) if owner is not None and pattern.exact is not None:
-            return f"type {owner} {pattern.exact}"
-        case TopicPattern(owner=owner, path=pattern) if owner is not None and pattern.exact is not None:
-            return f"topic {owner} {pattern.exact}"
-        case NetworkPattern(owner=owner, name=pattern) if owner is not None and pattern.exact is not None:
-            return f"network {owner} {pattern.exact}"
-    return ""
+        case TypeName(name=name) | TypePattern(name=NamePattern(exact=str(name))):
+            kind = "type"
+        case TopicName(path=name) | TopicPattern(path=NamePattern(exact=str(name))):
+            kind = "topic"
+        case NetworkName(name=name) | NetworkPattern(name=NamePattern(exact=str(name))):
+            kind = "network"
+        case _:
+            return ""
+    return "" if resources.owner is None else f"{kind} {resources.owner} {name}"
 
 
 def sample_resources(resources: ResourcePattern, owner: Owner) -> Iterator[ResourceName]:

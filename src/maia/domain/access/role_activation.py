@@ -192,15 +192,10 @@ def _way(membership: RoleMembership) -> bytes:
     return sha256(b"maia/1/way\x00" + write_canonical(expression)).digest()
 
 
-def is_active(row: MembershipRow, now: Instant) -> bool:
-    """Say whether a membership has neither ended nor expired."""
-    return row.ended_at is None and row.until >= now
-
-
 def active_row(tables: Tables, membership: bytes, now: Instant) -> MembershipRow | None:
     """Return the row of a membership, if it is active."""
     row = tables.get(MEMBERSHIPS, membership)
-    return row if row is not None and is_active(row, now) else None
+    return None if row is None or row.ended_at is not None or row.until < now else row
 
 
 def activated_of(tables: Tables, row: MembershipRow) -> Activated:

@@ -19,6 +19,7 @@ from typing import Final
 from maia.client import RowsRefused
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
+from maia.client.api.subscription import ReceivedEvent
 from maia.credentials import (
     Action,
     NetworkName,
@@ -187,20 +188,16 @@ class StatementStream:
             said = await client.subscribe(validity_type_name(own), state=True, timeout_s=_CONNECT_S)
             await said.state_known(timeout_s=_CONNECT_S)
             while events := await said.some(_FOLLOWED_MAX, timeout_s=0):
-                for event in events:
-                    revoked.append(await self._receive_own(event.get("statement")))
+                for signed in (self._read(event, own) for event in events):
+                    if signed is not None:
+                        revoked.append(await self._receive_own(signed))
             await said.unsubscribe()
         return [one for one in revoked if one.ids]
 
-    async def _receive_own(self, data: object) -> Revoked:
+    async def _receive_own(self, signed: SignedStatement) -> Revoked:
         """Go on from a statement of this domain itself; what it revokes is announced later."""
-        if not isinstance(data, bytes):
-            return Revoked()
         own, now = self._key.principal, self._service.clock()
         try:
-            signed = statement_from_bytes(data)
-            if signed.statement.by != own:
-                return Revoked()
             return await self._service.ask(
                 lambda access: access.receive_statement(signed, actor=own, now=now)
             )
@@ -270,7 +267,8 @@ class StatementStream:
                 )
                 wait_s, complained = _AGAIN_S, False
                 async for event in subscription:
-                    await self._take(event.get("statement"), issuer)
+                    if (signed := self._read(event, issuer)) is not None:
+                        await self._take(signed, issuer)
                 return  # the client was closed
             except MaiaError as problem:
                 if not complained:  # not every issuer has a stream, and one line says so
@@ -279,21 +277,22 @@ class StatementStream:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _AGAIN_MOST_S)
 
-    async def _take(self, data: object, issuer: Principal) -> None:
-        if not isinstance(data, bytes):
-            return
-        try:
-            signed = statement_from_bytes(data)
-        except MaiaError as problem:
-            self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
-            return
-        if signed.statement.by != issuer:
-            return  # a statement of another issuer has a stream of its own
+    async def _take(self, signed: SignedStatement, issuer: Principal) -> None:
         received = await self._service.receive(signed)
         if isinstance(received, MaiaError):
             self._records.note("refused", {"issuer": str(issuer), "code": received.code})
         elif received.ids:
             self._records.note("revoked", {"issuer": str(issuer), "certificates": len(received.ids)})
+
+    def _read(self, event: ReceivedEvent, issuer: Principal) -> SignedStatement | None:
+        """Return the statement in an event of an issuer's stream; None: it is none, or another issuer's."""
+        data = event.get("statement")
+        try:
+            signed = statement_from_bytes(data) if isinstance(data, bytes) else None
+        except MaiaError as problem:
+            self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
+            return None
+        return signed if signed is not None and signed.statement.by == issuer else None
 
 
 def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:
