@@ -75,7 +75,6 @@ class AccessCore:
 
     @property
     def principal(self) -> Principal:
-        """Return the key of the domain."""
         return self._key.principal
 
     def authorised(
@@ -151,7 +150,6 @@ class AccessCore:
     # ------------------------------------------------------------ what is known
 
     def _validity(self, tables: Tables) -> ValidityState:
-        """Return what was received from other issuers."""
         if self._received is None:
             rows = tables.find(RECEIVED, limit=_RECEIVED_MAX)
             self._received = ValidityState.reloaded(row.record for row in rows)

@@ -135,7 +135,6 @@ class AccessIdentities(AccessCore):
             work.record("subject.remove", ("subject", str(principal)), ("reason", reason))
 
     def subject(self, principal: Principal) -> Subject:
-        """Return a registered subject."""
         with self._store.reading() as tables:
             row = tables.get(SUBJECTS, principal.key)
             if row is None:

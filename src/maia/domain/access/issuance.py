@@ -67,7 +67,6 @@ class Issuer:
     """Issues what rules grant, in the name of one domain."""
 
     def __init__(self, key: SigningKey, settings: AccessSettings, cache: VerificationCache) -> None:
-        """Sign with `key`."""
         self._key, self._settings, self._cache = key, settings, cache
 
     def issue_all(
@@ -230,7 +229,6 @@ def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, 
 def row_of(
     signed: SignedCertificate, kind: EntryKind, work: UnitOfWork, number: int | None = None
 ) -> RightRow:
-    """Return the row of the register for a certificate."""
     certificate = signed.certificate
     subject = certificate.subject
     spoken = (

@@ -99,7 +99,6 @@ class AccessQuestions(AccessCore):
     def memberships_of(
         self, principal: Principal, now: Instant, *, after: str | None = None, limit: int = 100
     ) -> Page[Activated]:
-        """Return the roles that are active."""
         where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(now))
         return self._page(MEMBERSHIPS, *where, after=after, limit=limit, shape=activated_of)
 

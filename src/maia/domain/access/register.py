@@ -62,7 +62,6 @@ class Register:
         limits: AccessLimits,
         constitutions: tuple[VerifiedConstitution, ...] = (),
     ) -> None:
-        """Answer for `domain`."""
         self._domain, self._cache, self._limits = domain, cache, limits
         self._constitutions = constitutions
 

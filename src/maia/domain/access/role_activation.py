@@ -53,7 +53,6 @@ class RoleActivation:
     """Keeps memberships and appointments of one domain."""
 
     def __init__(self, key: SigningKey, settings: AccessSettings) -> None:
-        """Sign certificates with `key`."""
         self._key, self._settings = key, settings
 
     def verified(self, shown: Iterable[SignedAppointment]) -> list[VerifiedAppointment]:
@@ -126,7 +125,6 @@ class RoleActivation:
         parameters: Sequence[Argument],
         validity: Validity,
     ) -> SignedAppointment:
-        """Sign and register an appointment."""
         return self._sign(work, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
 
     def _sign(
@@ -199,7 +197,6 @@ def active_row(tables: Tables, membership: bytes, now: Instant) -> MembershipRow
 
 
 def activated_of(tables: Tables, row: MembershipRow) -> Activated:
-    """Return a membership on record as an answer."""
     certificate = tables.get(APPOINTMENTS, row.certificate)
     assert certificate is not None  # noqa: S101 - both are written in one transaction, and forgotten in one
     return Activated(membership_from_bytes(row.membership), appointment_from_bytes(certificate.certificate))

@@ -98,7 +98,6 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return verified
 
     def types(self, now: Instant) -> Mapping[TypeName, VerifiedType]:
-        """Return the versions of types that hold now."""
         with self._store.reading() as tables:
             return self._registry.holding(tables, now)
 
@@ -262,7 +261,6 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return self._state_revoked_and_facts(work)
 
     def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
-        """Return the rows of a fact."""
         page_limit(limit, self._settings.limits)
         with self._store.reading() as tables:
             rows = tables.find(

@@ -52,7 +52,6 @@ class UnitOfWork:
     """How many memberships and rights are new."""
 
     def record(self, act: str, *details: tuple[str, str]) -> AuditRecord:
-        """Append the record of this act to the audit."""
         record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=details)
         self.tables.put(AUDIT, [AuditRow(record.number, record.body, record.previous, record.digest)])
         self.tables.put(META, [MetaRow(_AUDIT, record.number, record.digest)])
@@ -83,7 +82,6 @@ def add_to(tables: Tables, name: str, more: int) -> int:
 
 
 def end_of(moment: Instant | None) -> int:
-    """Return a moment as rows have it."""
     return FOR_EVER if moment is None else int(moment)
 
 

@@ -36,7 +36,6 @@ _Body = TypeVar("_Body")
 
 
 def application(pages: Pages, records: Records) -> Starlette:
-    """Return the interface as an ASGI application."""
     document = ENCODER.encode(openapi_document(ENDPOINTS))
     routes = [_route(endpoint, handler, pages, records) for endpoint, handler in ENDPOINTS.items()]
 

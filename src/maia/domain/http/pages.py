@@ -66,7 +66,6 @@ class Call(Generic[_Asked]):
 
     @property
     def pool(self) -> tuple[SignedCertificate, ...]:
-        """Return the certificates that came with the call."""
         return () if self.caller is None else self.caller.credentials
 
     @property
@@ -218,7 +217,6 @@ _Json = dict[str, Any]
 
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
-    """Return the document for these pages."""
     pages = list(endpoints)
     named = (kind for page in pages for kind in (page.answer, page.body, page.question) if kind is not None)
     kinds = list({id(kind): kind for kind in (ApiProblem, *named)}.values())

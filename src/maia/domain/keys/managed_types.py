@@ -58,7 +58,6 @@ class Teller:
     __slots__ = ("_links", "_principal", "_random")
 
     def __init__(self, principal: Principal, links: Links, random: Callable[[int], bytes]) -> None:
-        """Speak as the manager `principal`."""
         self._principal, self._links, self._random = principal, links, random
 
     def tell(
@@ -151,7 +150,6 @@ class Definitions:
     """Verified versions by name, and what the versions of each type have agreed on."""
 
     def __init__(self, settings: DomainSettings, certificates: VerificationCache) -> None:
-        """Begin with none."""
         self._settings = settings
         self._cache = VerifiedTypeCache(settings.limits.versions, certificates)
         self._by_name: dict[TypeName, VerifiedType] = {}
@@ -270,7 +268,6 @@ class ManagedTypes:
     # -------------------------------------------------------- asking
 
     def get(self, type_id: bytes) -> GroupManager | None:
-        """Return the groups of a type, if they are run here."""
         return self._groups.get(type_id)
 
     def status(self) -> dict[str, object]:

@@ -161,7 +161,6 @@ async def reload_at_signals(policy: PolicyFile | None, service: DomainService, r
 def pollers(
     configs: Iterable[FactConfig], service: DomainService, ages: FactAges, records: Records
 ) -> list[FactFeeder]:
-    """Return the pollers of facts."""
     feeds = [
         FactFeed(
             one.name,

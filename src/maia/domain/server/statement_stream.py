@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.back_off import doubled
 from maia.client import RowsRefused
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
@@ -128,11 +129,11 @@ class StatementStream:
 
     async def run(self) -> None:
         """Be connected for as long as this runs, whatever happens to the broker."""
-        wait_s = _AGAIN_S
+        failures = 0
         while True:
             try:
                 await self._connect()
-                wait_s = _AGAIN_S
+                failures = 0
             except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
                 problem = _first(group)
                 said = (
@@ -141,8 +142,8 @@ class StatementStream:
                 self._records.note("failed", said or {"why": type(problem).__name__})
             finally:
                 await self._set(None)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+            failures += 1
+            await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
 
     async def _connect(self) -> None:
         settings = self._settings
@@ -259,23 +260,22 @@ class StatementStream:
 
     async def _follow(self, client: Client, issuer: Principal) -> None:
         """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
-        wait_s, complained = _AGAIN_S, False
+        failures = 0
         while True:
             try:
                 subscription = await client.subscribe(
                     validity_type_name(issuer), state=True, timeout_s=_CONNECT_S
                 )
-                wait_s, complained = _AGAIN_S, False
+                failures = 0
                 async for event in subscription:
                     if (signed := self._read(event, issuer)) is not None:
                         await self._take(signed, issuer)
                 return  # the client was closed
             except MaiaError as problem:
-                if not complained:  # not every issuer has a stream, and one line says so
+                failures += 1
+                if failures == 1:  # not every issuer has a stream, and one line says so
                     self._records.note("unheard", {"issuer": str(issuer), "code": problem.code})
-                complained = True
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+            await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
 
     async def _take(self, signed: SignedStatement, issuer: Principal) -> None:
         received = await self._service.receive(signed)
