@@ -39,7 +39,8 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.validity import fetch as testers
 from maia.validity import http as testers_calls
-from maia.validity.fetch import answer_one_time, ask_testers, fetch_statements, lacking, with_fetched
+from maia.validity.fetch import answer_one_time, ask_testers, lacking, with_fetched
+from support.fetching import fetch_statements
 from support.lying_location import Place, answer_of, page_of, place
 from support.statements import HOLDER, ISSUER, STRANGER, TESTER, certificate
 
@@ -290,7 +291,7 @@ def test_a_wallet_makes_few_connections(monkeypatch: pytest.MonkeyPatch):
     wallet = [
         demanding(*(f"https://{host}.example/v1/statements" for host in "abcd"), by=key) for key in keys
     ]
-    with pytest.raises(testers.TestersUnavailable):
+    with pytest.raises(testers.NoLocation):
         asyncio.run(fetch_statements(wallet, now=NOW))
     assert len(dialled) == testers.TESTERS_MAX * testers.LOCATIONS_MAX
 

@@ -12,8 +12,6 @@ from maia.domain.access.results import Revoked
 from maia.policy import Permit
 from support.access_control import (
     BROWN,
-    DAY,
-    JONES,
     MET,
     NUMBERPLATE,
     PITO,
@@ -221,13 +219,12 @@ rule supervisor(plate)""",
     assert isinstance(verdict(SMITH.principal, wallet.chains, verifier, station.now), Permit)
 
 
-def test_a_restart_keeps_revocations_numbers_nonces_and_the_policy():
+def test_a_restart_keeps_revocations_numbers_and_the_policy():
     """A82."""
     courts, station = court(), met()
     told(station, courts)
     shown = order(courts, SMITH, "42", PLATE)
     wallet = station.login(SMITH.principal, [shown])
-    station.access.use_nonce(JONES.principal, b"n" * 16, until=later(DAY), now=station.now)
     station.beat()
     gone = station.retract_fact("detective", [SMITH.principal])
     before = (

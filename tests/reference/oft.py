@@ -89,13 +89,19 @@ class OftTree(KeyTree):
         covered = {place for slot in renewed for place in self._places_above(slot)}
         for place in sorted(place for place in beside if place is not None):
             if place not in covered and len(self._slots):
-                slot = self._slots.first_slot(*place)
+                slot = self._first_slot(*place)
                 renewed.add(slot)
                 covered.update(self._places_above(slot))
         for slot in sorted(renewed - joined):
             old, self._secrets[slot] = self._secrets[slot], self._random(NODE_SECRET_BYTES)
             key = wrapping_key(old)
             message.add(slot, slot, key, self._secrets[slot])
+
+    def _first_slot(self, level: int, index: int) -> int:
+        """Return the lowest slot below this place with a member."""
+        for lower in range(level - 1, -1, -1):
+            index = 2 * index if self._slots.taken(lower, 2 * index) else 2 * index + 1
+        return index
 
     def _places_above(self, slot: int) -> Iterator[tuple[int, int]]:
         for level in range(self._slots.height + 1):

@@ -16,8 +16,8 @@ import asyncio
 import http.client
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -154,6 +154,25 @@ class StatusEndpoint:
     def _is_let_in(self, headers: Mapping[str, str]) -> bool:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and same_secret(shown.strip().encode(), self._token)
+
+
+@asynccontextmanager
+async def answering(source: StatusSource, at: str, data: Path | None) -> AsyncIterator[str | None]:
+    """Answer at an address while the body runs, which a file in `data` names; yield it, or None for `off`."""
+    if at == "off":
+        yield None
+        return
+    endpoint = StatusEndpoint(source, token=(token := new_token()))
+    address = await endpoint.start(at)
+    try:
+        if data is not None:
+            new_door(data, address, token)
+        yield address
+    finally:
+        await endpoint.stop()
+        if data is not None:
+            with suppress(OSError):
+                (data / DOOR_FILE).unlink()
 
 
 def new_door(data: Path, address: str, token: str) -> Path:

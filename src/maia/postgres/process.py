@@ -26,7 +26,7 @@ from maia.credentials import Principal, SignedCertificate
 from maia.errors import MaiaError, Unavailable
 from maia.net.observer import Records
 from maia.net.process import own_folder, until_told_to_stop
-from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
+from maia.net.status_endpoint import StatusSource, answering
 from maia.postgres.config import PreparedConnector
 from maia.postgres.outbox import ConnectorInUse, ReleaseTask
 from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, bind, identity_of
@@ -261,10 +261,6 @@ async def _answering(
 ) -> AsyncIterator[None]:
     """Answer /health, /ready, /metrics and /status on loopback, while the body runs."""
     config = prepared.config
-    if config.status == "off":
-        yield
-        return
-
     tasks: Sequence[_Task] = [*stores, *releases]
 
     def is_ready() -> bool:
@@ -294,14 +290,8 @@ async def _answering(
         }
         return "".join(f"{name} {number}\n" for name, number in numbers.items()).encode()
 
-    token = new_token()
-    endpoint = StatusEndpoint(StatusSource(is_ready, metrics, status), token=token)
-    new_door(config.data, await endpoint.start(config.status), token)
-    try:
+    async with answering(StatusSource(is_ready, metrics, status), config.status, config.data):
         yield
-    finally:
-        await endpoint.stop()
-        (config.data / DOOR_FILE).unlink(missing_ok=True)
 
 
 async def _report(stores: Sequence[StoreTask], releases: Sequence[ReleaseTask], records: Records) -> None:

@@ -166,7 +166,6 @@ class Places(Generic[_One]):
 
     @property
     def is_overfull(self) -> bool:
-        """Say whether a peer has to go."""
         return len(self._network_of) > self._most
 
     def take(self, one: _One, address: str | None) -> None:

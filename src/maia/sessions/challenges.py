@@ -155,7 +155,6 @@ class ChallengeDesk(Generic[_Held]):
     )
 
     def __init__(self, limits: OneTimeLimits, *, lease_s: int, random: Callable[[int], bytes]) -> None:
-        """Begin with no challenge."""
         self._limits, self._lease_s, self._random = limits, lease_s, random
         self._questions = OpenQuestions(limit=limits.questions, patience=limits.seconds * _SECOND)
         self._by_id: dict[int, OpenChallenge[_Held]] = {}
@@ -165,16 +164,13 @@ class ChallengeDesk(Generic[_Held]):
         self._made = 0
 
     def __len__(self) -> int:
-        """Return how many challenges are open."""
         return len(self._by_id)
 
     @property
     def questions(self) -> int:
-        """Return how many questions are open."""
         return len(self._questions)
 
     def is_asked(self, link: LinkId, about: Hashable) -> bool:
-        """Say whether a challenge about this is open."""
         return (link, about) in self._by_about
 
     def next_due(self) -> Instant | None:
@@ -261,7 +257,6 @@ class ChallengeDesk(Generic[_Held]):
             self._close(self._by_id[number])
 
     def forget_link(self, link: LinkId) -> None:
-        """Forget the challenges of a link that is gone."""
         for opened in [one for one in self._by_id.values() if one.asked.link == link]:
             self._close(opened)
 
@@ -302,7 +297,6 @@ class OwnChallenges:
     __slots__ = ("_open", "_problems")
 
     def __init__(self) -> None:
-        """Begin with no challenge."""
         self._open: dict[int, Challenge] = {}
         self._problems: dict[int, MaiaError] = {}
 

@@ -1,12 +1,12 @@
 """What do those say who must vouch for these certificates? Ask them where the certificates say.
 
-    statements = await fetch_statements(wallet, now=now)      public; for brokers and for one's own tests
+    fetched = await ask_testers(wallet, now=now)    public; for brokers and for one's own tests
     answer = await answer_one_time(question, certificate, key)    for one request of one verifier
 
 A client or a job asks on behalf of certificates in its own wallet: whoever
 chose the wallet chose whom it connects to. **A broker must never ask for what
-strangers show it**, since they would choose where it connects (see
-`allowed_locations.py` for what it may do). A location is a hint. Statements
+strangers show it**, since they would choose where it connects (`fetching` says
+what it may do). A location is a hint. Statements
 prove themselves, and only the tester itself is listened to, by its key; what
 a location answers can therefore shorten a right, never extend one.
 
@@ -103,7 +103,9 @@ def lacking(
     certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
 ) -> tuple[SignedCertificate, ...]:
     """Return the certificates that must be vouched for, and for which no statement at hand does so now."""
-    demanding = [one for one in certificates if _tests_of(one)]
+    demanding = [
+        one for one in certificates if any(test.kind in _FETCHED for test in one.certificate.validity.tests)
+    ]
     if not demanding:
         return ()
     heard = _heard(statements, now)
@@ -151,19 +153,6 @@ async def with_fetched(
     found = await ask_testers(lacking(wanting, held, now=now), now=now, within_s=within_s)
     known = {one.id for one in held}
     return (*held, *(one for one in found.statements if one.id not in known))
-
-
-async def fetch_statements(
-    certificates: Iterable[SignedCertificate], *, now: Instant
-) -> tuple[SignedStatement, ...]:
-    """Return what the testers of these certificates say now; raise if no tester answered."""
-    found = await ask_testers(certificates, now=now)
-    if found.problems and not found.statements:
-        by, problem = next(iter(found.problems.items()))
-        raise TestersUnavailable(
-            f"no tester of your certificates answered; `{by}`: {problem.message}"
-        ) from problem
-    return found.statements
 
 
 async def ask_testers(
@@ -254,10 +243,6 @@ def _counts(signed: SignedStatement, by: Principal, now: Instant) -> bool:
     return said.period is None or said.period.not_after is None or said.period.not_after >= now
 
 
-def _tests_of(signed: SignedCertificate) -> list[TestKind]:
-    return [test.kind for test in signed.certificate.validity.tests if test.kind in _FETCHED]
-
-
 def _assumed(signed: SignedCertificate) -> frozenset[tuple[bytes, Principal]]:
     """Return what stands for the answers to one-time questions: they have not been asked yet."""
     return frozenset((signed.id, test.by) for test in signed.certificate.validity.tests)
@@ -345,30 +330,23 @@ async def fetching(
     if not allowed:
         yield
         return
-    async with beside(_fetch(allowed, missed, hear, records, clock, look_s)):
+
+    async def fetch() -> None:
+        asked = 0
+        while True:
+            await asyncio.sleep(look_s)
+            lacking = missed()
+            if not lacking:
+                asked = 0
+                continue
+            found = await ask_testers(lacking, now=clock(), allowed=allowed)
+            if found.statements:
+                hear(found.statements)
+            for by, problem in found.problems.items():
+                records.note("unheard", {"issuer": str(by), "code": problem.code})
+            # A tester that does not answer, or with nothing that helps, is asked less and less often.
+            asked += 1
+            await asyncio.sleep(doubled(_AGAIN_S, asked, most=_AGAIN_MOST_S))
+
+    async with beside(fetch()):
         yield
-
-
-async def _fetch(
-    allowed: frozenset[str],
-    missed: Callable[[], tuple[SignedCertificate, ...]],
-    hear: Callable[[tuple[SignedStatement, ...]], None],
-    records: Records,
-    clock: Callable[[], Instant],
-    look_s: float,
-) -> None:
-    asked = 0
-    while True:
-        await asyncio.sleep(look_s)
-        lacking = missed()
-        if not lacking:
-            asked = 0
-            continue
-        found = await ask_testers(lacking, now=clock(), allowed=allowed)
-        if found.statements:
-            hear(found.statements)
-        for by, problem in found.problems.items():
-            records.note("unheard", {"issuer": str(by), "code": problem.code})
-        # A tester that does not answer, or with nothing that helps, is asked less and less often.
-        asked += 1
-        await asyncio.sleep(doubled(_AGAIN_S, asked, most=_AGAIN_MOST_S))

@@ -73,7 +73,6 @@ class Location:
 
     @property
     def address(self) -> str:
-        """Return it as addresses are written."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -100,7 +99,6 @@ class _ClosingBackend(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect."""
         stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
         return _ClosingStream(stream)
 
@@ -112,15 +110,12 @@ class _ClosingStream(httpcore.AsyncNetworkStream):
         self._inner = inner
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read."""
         return await self._inner.read(max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write."""
         await self._inner.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        """Close."""
         await self._inner.aclose()
 
     async def start_tls(
@@ -159,7 +154,6 @@ class TesterCalls:
         self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
 
     async def public(self, path: str, *, answer: type[_Answer]) -> _Answer:
-        """Ask for a public page."""
         return await self._in_time(_Call("GET", path, b"", None), answer)
 
     async def signed(self, path: str, body: object, key: SigningKey, *, answer: type[_Answer]) -> _Answer:

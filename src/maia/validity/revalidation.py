@@ -66,7 +66,6 @@ class AskingTesters:
         self._lines: ConnectionPool | None = None
 
     async def __call__(self, question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
-        """Have a question answered."""
         from maia.validity.fetch import answer_one_time
         from maia.validity.http import ConnectionPool
 
@@ -75,7 +74,6 @@ class AskingTesters:
         return await answer_one_time(question, certificate, self._key, self._lines)
 
     async def aclose(self) -> None:
-        """Hang up."""
         if self._lines is not None:
             await self._lines.aclose()
 
@@ -91,15 +89,12 @@ class Revalidator:
 
     def take(self, challenged: Challenged) -> None:
         """Begin to answer a challenge; an earlier one for the same reference needs no answer any more."""
-        self._drop(challenged.ref)
+        earlier = self._tasks.pop(challenged.ref, None)
+        if earlier is not None:
+            earlier.cancel()
         task = asyncio.create_task(self._answer(challenged))
         self._tasks[challenged.ref] = task
         task.add_done_callback(lambda done: self._done(challenged.ref, done))
-
-    def _drop(self, ref: int) -> None:
-        task = self._tasks.pop(ref, None)
-        if task is not None:
-            task.cancel()
 
     def _done(self, ref: int, task: asyncio.Task[None]) -> None:
         if self._tasks.get(ref) is task:

@@ -16,7 +16,6 @@ from maia.domain.access.refusals import (
     NoPolicy,
     NotOurs,
     NotTheirMembership,
-    ReplayedRequest,
     ServiceFull,
     TooManyShown,
     UnknownCertificate,
@@ -549,14 +548,6 @@ def test_an_answer_is_forgotten_in_time(station):
     assert station.once("k", b"e", lambda: b"new") == b"new"
 
 
-def test_a_nonce_is_used_once_also_over_a_restart(station):
-    station.use_nonce(SMITH.principal, b"n" * 16, until=later(60), now=station.now)
-    for again in (station, station.restarted()):
-        with pytest.raises(ReplayedRequest):
-            again.use_nonce(SMITH.principal, b"n" * 16, until=later(60), now=later(30))
-    station.use_nonce(JONES.principal, b"n" * 16, until=later(60), now=station.now)
-
-
 # ---------------------------------------------------------------- limits
 
 
@@ -668,7 +659,6 @@ end
 
 def test_what_expired_is_kept_for_a_while_and_then_forgotten(station, courts):
     station.once("k", b"d", lambda: b"x")
-    station.use_nonce(SMITH.principal, b"n" * 16, until=later(60), now=station.now)
     for day in range(3):
         station.now = later(day * DAY)
         told(station, courts)
@@ -686,7 +676,7 @@ def test_what_expired_is_kept_for_a_while_and_then_forgotten(station, courts):
     assert station.rights_of(SMITH.principal).rows == ()
     with station.store.reading() as tables:
         kept = {table.name: tables.count(table) for table in ALL_TABLES}
-    for emptied in ("memberships", "supports", "testers", "revoked", "answers", "nonces"):
+    for emptied in ("memberships", "supports", "testers", "revoked", "answers"):
         assert kept[emptied] == 0
     assert kept["appointments"] == 0
     assert kept["rights"] == 1

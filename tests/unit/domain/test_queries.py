@@ -93,7 +93,6 @@ ACTS = {
         granted(SMITH, JONES, "subscribe", attributes="timestamp", validity=until(60))
     ),
     "appointments": lambda station: station.appointments(holder=SMITH.principal),
-    "nonce": lambda station: station.access.use_nonce(SMITH.principal, b"n", until=later(9), now=later(0)),
     "once": lambda station: station.once("k", b"d", lambda: b"x"),
     "audit": lambda station: station.audit(after=2),
 }

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
+from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.access.unit_of_work import answered_once, forget_old, use_nonce
+from maia.domain.access.unit_of_work import answered_once, forget_old
 from maia.domain.storage.store import Tables, memory_store
 from maia.events import Instant
 from support.access_control import JONES, SMITH, later
@@ -113,20 +113,3 @@ def test_an_answer_that_is_too_long_to_remember_is_not_given(tables):
     desk.ask("short", size=8)
     with pytest.raises(ServiceFull):
         desk.ask("long", size=9)
-
-
-def test_a_nonce_is_refused_up_to_the_last_moment_at_which_its_request_could_be_heard(tables):
-    """A65: it is forgotten when the request is too old for anybody to believe, and not before."""
-    use_nonce(tables, SMITH.principal, b"n", until=later(10), now=later(0))
-    forget_old(tables, later(10))
-    with pytest.raises(ReplayedRequest):
-        use_nonce(tables, SMITH.principal, b"n", until=later(10), now=later(10))
-    use_nonce(tables, JONES.principal, b"n", until=later(10), now=later(10))
-
-
-def test_a_nonce_is_remembered_for_this_moment_at_least(tables):
-    """A65: a request that is over by the time it is heard is not heard twice within that moment."""
-    use_nonce(tables, SMITH.principal, b"n", until=later(-5), now=later(0))
-    forget_old(tables, later(0))
-    with pytest.raises(ReplayedRequest):
-        use_nonce(tables, SMITH.principal, b"n", until=later(-5), now=later(0))

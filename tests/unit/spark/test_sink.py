@@ -22,9 +22,10 @@ from maia.credentials import (
 )
 from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import TextMatch, TextTest
+from maia.spark.errors import SparkProblem, told_to_spark
 from maia.spark.sink import writer as spark_sink
 from maia.spark.sink.writer import MaiaStreamWriter, MaiaWriter, Staged
-from maia.spark.source.options import SparkProblem, job_options, told_to_spark
+from maia.spark.source.options import job_options
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
 BILLING = "billing office"

@@ -22,7 +22,8 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.events import Instant
-from maia.spark.source.options import SparkProblem, job_options
+from maia.spark.errors import SparkProblem
+from maia.spark.source.options import job_options
 from maia.spark.source.stream import MaiaStreamReader, Rows
 from support.processes import until
 from support.spark_city import CAMERA, SparkCity, spark_city

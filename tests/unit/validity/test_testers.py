@@ -18,9 +18,10 @@ from maia.credentials.validity.one_time import OpenQuestions, Revalidated
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
-from maia.validity.fetch import answer_one_time, fetch_statements, fresh_until, lacking, with_fetched
+from maia.validity.fetch import answer_one_time, fresh_until, lacking, with_fetched
 from maia.validity.http import BadLocation, Location, location_from_text
 from support.domain_server import DomainAtWork, key_of
+from support.fetching import fetch_statements
 from support.tested_rights import domain_with_locations, logged_in, rights_of, take_back
 
 SMITH = key_of("smith")

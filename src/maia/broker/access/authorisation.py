@@ -73,7 +73,6 @@ class Rates:
     __slots__ = ("_meters",)
 
     def __init__(self) -> None:
-        """Begin with nothing published."""
         self._meters: BoundedMap[tuple[Principal, bytes], _Meter] = BoundedMap(_METERS_MAX)
 
     def facts(
@@ -179,7 +178,6 @@ class Authorisation(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def principal(self) -> Principal:
-        """Return the holder."""
         return self.terms.principal
 
     @property
@@ -319,11 +317,9 @@ class ChainCache:
         self.bytes = 0
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._entries)
 
     def get(self, asked: SearchKey) -> ChainSearch | None:
-        """Return what was found, if it is remembered."""
         return self._entries.get(asked)
 
     def use(self, asked: SearchKey) -> None:
@@ -367,7 +363,6 @@ class ChainCache:
                 self.drop(asked)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._entries.clear()
         self._watching.clear()
         self._sharing.clear()

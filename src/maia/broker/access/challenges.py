@@ -10,6 +10,7 @@ so: docs/decisions/one-time-tests.md.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
@@ -21,7 +22,7 @@ from maia.broker.timers import OneTimeAnswers
 from maia.credentials import SignedCertificate
 from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
-from maia.policy import PolicyRefusal, Request, View, request_digest
+from maia.policy import PolicyRefusal, Request, request_digest
 from maia.sessions.challenges import CONNECTION, Asked
 from maia.wire.effects import Count, Effect
 from maia.wire.messages import Hello
@@ -41,7 +42,10 @@ def challenge_request(
     now: Instant,
 ) -> list[Effect]:
     """Ask a client to have its certificates vouched for, if a request or hello needs that; else nothing."""
-    beyond = None if isinstance(held, Hello) else _permitted(state, link, request, pool, now)
+    beyond = None  # what is to be seen without any answers
+    if not isinstance(held, Hello):
+        with suppress(PolicyRefusal):
+            beyond = state.authoriser.decide(request, pool, now, link.remote).view
     wanted = state.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
     if not wanted:
         return []
@@ -84,16 +88,6 @@ def is_to_be_asked_again(state: BrokerState, link: Link, entry: Entry, now: Inst
     """Say whether what stands has to be vouched for anew, and nobody was asked yet."""
     vouched = entry.right.vouched
     return vouched is not None and vouched.ask_at <= now and not state.one_time.is_asked(link.id, entry.ref)
-
-
-def _permitted(
-    state: BrokerState, link: Link, request: Request, pool: tuple[SignedCertificate, ...], now: Instant
-) -> View | None:
-    """Return what is to be seen without anybody's answers."""
-    try:
-        return state.authoriser.decide(request, pool, now, link.remote).view
-    except PolicyRefusal:
-        return None
 
 
 def _challenged(

@@ -74,7 +74,6 @@ class KnownTypes:
         self._topics: dict[bytes, bool] = {}
 
     def __len__(self) -> int:
-        """Return how many versions are known."""
         return len(self._by_name)
 
     def kinds(self, type_id: bytes) -> Mapping[AttributeUid, Kind]:
@@ -96,19 +95,15 @@ class KnownTypes:
         return not is_special and not self._topics.get(type_id, True)
 
     def sealed(self) -> Mapping[bytes, Sealing]:
-        """Return the types that are sealed, by type id."""
         return self._sealings
 
     def type_ids(self) -> tuple[bytes, ...]:
-        """Return the types of which a version is known."""
         return tuple(self._versions)
 
     def knows(self, type_id: bytes) -> bool:
-        """Say whether a version of a type is known."""
         return type_id in self._versions
 
     def holds_topics(self, type_id: bytes) -> bool:
-        """Say whether a type is known here as a tree of topics."""
         known = self._topics.get(type_id)
         if known is None:
             first = next(iter(self._versions.get(type_id, ())), None)

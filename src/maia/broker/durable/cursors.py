@@ -72,7 +72,6 @@ class Cursor:
 
     @property
     def is_attached(self) -> bool:
-        """Say whether the owner is here."""
         return self.holder is not None
 
     def attach(self, holder: tuple[LinkId, int], *, arrived: int | None) -> None:
@@ -137,19 +136,16 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
 
 
 def kept(cursor: Cursor) -> Effect:
-    """Return what keeps a cursor as it is now."""
     cursor.kept_seen = cursor.seen
     data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.key, cursor.seen)
     return Keep(_name_of(cursor), msgspec.msgpack.encode(data))
 
 
 def forgotten(cursor: Cursor) -> Effect:
-    """Return what forgets a cursor."""
     return Keep(_name_of(cursor), None)
 
 
 def cursor_from_bytes(data: bytes) -> Cursor:
-    """Return a cursor that was kept."""
     try:
         found = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:

@@ -141,7 +141,6 @@ class Recording:
         return bool(self.tail) and position >= self.tail[0][1].position
 
     def status(self) -> Mapping[str, object]:
-        """Return what an operator asks for."""
         attached = [cursor for cursor in self.cursors.values() if cursor.is_attached]
         behind = [max(0, self.upto - cursor.seen) for cursor in self.cursors.values()]
         return {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
@@ -34,7 +34,7 @@ from maia.net.expiry import ExpiryWatch
 from maia.net.links import LinkLimits
 from maia.net.observer import Records
 from maia.net.process import DataFolderInUse, beside, one_of, own_folder, until_told_to_stop, watched
-from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
+from maia.net.status_endpoint import StatusSource, answering
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
 from maia.validity.fetch import fetching
@@ -92,7 +92,7 @@ async def serve(
         with (
             _own(config.data) as store,
             _event_log(prepared, telemetry) as recorder,
-            _ledger(config) as ledger,
+            LedgerFiles(config.ledger_folder) if config.ledger_folder else nullcontext() as ledger,
         ):
             keep_quorums(config.data, prepared.quorums)
             await refresh_lookups(prepared.lookups, telemetry)  # before a client can subscribe
@@ -180,22 +180,12 @@ def _fetching(
 async def _answer_until_stopped(
     prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker, ready: Callable[[Listening], None]
 ) -> None:
-    config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_status_source(running, telemetry), token=token)
-    if config.status != "off":
-        address = await endpoint.start(config.status)
-        if config.data is not None:
-            new_door(config.data, address, token)
-    try:
+    source, config = _status_source(running, telemetry), prepared.config
+    async with answering(source, config.status, config.data) as status:
         principal = str(prepared.key.principal)
-        ready(Listening(running.address, principal, address, running.statement_address))
+        ready(Listening(running.address, principal, status, running.statement_address))
         await until_told_to_stop()
         telemetry.note("stopping", {"address": running.address})
-    finally:
-        await endpoint.stop()
-        if config.data is not None:
-            with suppress(OSError):
-                (config.data / DOOR_FILE).unlink()
 
 
 def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource:
@@ -244,16 +234,6 @@ def _event_log(prepared: PreparedBroker, telemetry: Telemetry) -> Iterator[LogRe
             retention=Retention(keep),
             limits=RecorderLimits(roll_s=config.log_roll_s),
         )
-
-
-@contextmanager
-def _ledger(config: BrokerConfig) -> Iterator[LedgerFiles | None]:
-    """Verify the ledger of deliveries and open it, if this broker keeps one."""
-    if config.ledger_folder is None:
-        yield None
-        return
-    with LedgerFiles(config.ledger_folder) as ledger:
-        yield ledger
 
 
 def _upkeep(

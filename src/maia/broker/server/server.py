@@ -53,7 +53,6 @@ class TappedBroker:
     __slots__ = ("_broker", "_show", "signed")
 
     def __init__(self, broker: Broker, show: Callable[[bytes], None]) -> None:
-        """Show each message of `broker` to `show` first."""
         self._broker, self._show = broker, show
         self.signed = broker.signed
 
@@ -88,7 +87,6 @@ class TapFile:
     __slots__ = ("_file", "_room")
 
     def __init__(self, path: Path, *, bytes_max: int = HEARD_BYTES_MAX) -> None:
-        """Begin a new file."""
         self._file = path.open("wb", buffering=0)
         self._room = bytes_max
 

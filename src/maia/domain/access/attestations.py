@@ -31,7 +31,6 @@ from maia.credentials.attestation import (
 from maia.credentials.keys import same_secret
 from maia.domain.access.core import AccessCore
 from maia.domain.access.refusals import NotRegistered, TpmNotEnrolled
-from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import META, SUBJECTS, TPMS, MetaRow, TpmRow
 from maia.events import SECOND, AttributeUid, Instant
@@ -83,7 +82,7 @@ class AccessAttestations(AccessCore):
 
     def approved_boots(self) -> ApprovedBoots | None:
         """Return what is approved; None: nothing is."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return _approved(tables)
 
     def enrol_tpm(
@@ -102,7 +101,8 @@ class AccessAttestations(AccessCore):
         `secret` and `seed` are fresh random bytes. What was enrolled before counts no more.
         """
         with self._begin(subject, now) as work:
-            self._check_registered(work.tables, subject)
+            if work.tables.get(SUBJECTS, subject.key) is None:
+                raise NotRegistered("no subject is registered with your key; an administrator registers it")
             boots = _approved(work.tables)
             verified = verify_endorsement(
                 endorsement, intermediates, () if boots is None else boots.roots, now=now
@@ -180,24 +180,13 @@ class AccessAttestations(AccessCore):
                 until=int(until),
             )
             work.tables.put(TPMS, [kept])
-            self._record_change(work, subject, row, kept)
+            # A router that proves the same boot again leaves no record, or routers would fill the disk.
+            if (row.configuration, row.level, row.resets) != (name, level, boot.resets):
+                shown = ("boot", name or "not approved"), ("level", str(level))
+                work.record("tpm.quote", ("subject", str(subject)), *shown)
         if found is None:
             raise BootNotApproved("the quote is genuine, and no approved configuration has these registers")
         return Attested(name, level, until, row.resets not in (0, boot.resets))
-
-    def _record_change(self, work: UnitOfWork, subject: Principal, before: TpmRow, after: TpmRow) -> None:
-        # A router that proves the same boot again leaves no record, or routers would fill the disk.
-        if (before.configuration, before.level, before.resets) != (
-            after.configuration,
-            after.level,
-            after.resets,
-        ):
-            boot = after.configuration or "not approved"
-            work.record("tpm.quote", ("subject", str(subject)), ("boot", boot), ("level", str(after.level)))
-
-    def _check_registered(self, tables: Tables, subject: Principal) -> None:
-        if tables.get(SUBJECTS, subject.key) is None:
-            raise NotRegistered("no subject is registered with your key; an administrator registers it")
 
     def _check_unshared(self, tables: Tables, subject: Principal, endorsement: bytes) -> None:
         """Raise if the TPM is bound to another subject; one that only claims it does not count."""

@@ -79,7 +79,6 @@ class AuditRecord:
 
     @property
     def head(self) -> AuditHead:
-        """Return the head of an audit that ends here."""
         return AuditHead(self.number, self.digest)
 
 

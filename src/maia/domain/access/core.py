@@ -12,7 +12,7 @@ The domain key owns them and needs no certificate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -75,7 +75,6 @@ class AccessCore:
 
     @property
     def principal(self) -> Principal:
-        """Return the key of the domain."""
         return self._key.principal
 
     def authorised(
@@ -88,7 +87,7 @@ class AccessCore:
         if len(pool) > _POOL_MAX:
             raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
         request = Request(actor, act.action, TopicName(self.principal, act.topic))
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             evidence = gather_evidence(
                 request,
                 pool,
@@ -117,9 +116,6 @@ class AccessCore:
                 self._received, self._is_ahead = None, False
             raise
 
-    def _reading(self) -> AbstractContextManager[Tables]:
-        return self._store.reading()
-
     def _state_revoked(self, work: UnitOfWork) -> Revoked:
         """Sign a list of what an act revoked. The audit record comes before, so that the list covers it."""
         if not work.ids:
@@ -145,7 +141,7 @@ class AccessCore:
     ) -> Page[_Shown]:
         """Return a page of a numbered table, each row in the shape of an answer."""
         page_limit(limit, self._settings.limits)
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             number = table.c.number
             rows = tables.find(table, *where, limit=limit, order=number, after=cursor_number(after))
             more = str(getattr(rows[-1], number.name)) if len(rows) == limit else None
@@ -154,7 +150,6 @@ class AccessCore:
     # ------------------------------------------------------------ what is known
 
     def _validity(self, tables: Tables) -> ValidityState:
-        """Return what was received from other issuers."""
         if self._received is None:
             rows = tables.find(RECEIVED, limit=_RECEIVED_MAX)
             self._received = ValidityState.reloaded(row.record for row in rows)

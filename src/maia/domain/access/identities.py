@@ -37,7 +37,6 @@ from maia.domain.access.refusals import (
 )
 from maia.domain.access.results import Page
 from maia.domain.access.unit_of_work import end_of, next_number
-from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, TPMS, ProviderRow, SubjectRow
 from maia.errors import BrokenCredential
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
@@ -136,8 +135,7 @@ class AccessIdentities(AccessCore):
             work.record("subject.remove", ("subject", str(principal)), ("reason", reason))
 
     def subject(self, principal: Principal) -> Subject:
-        """Return a registered subject."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             row = tables.get(SUBJECTS, principal.key)
             if row is None:
                 raise UnknownSubject("no subject is registered with this key")
@@ -151,7 +149,7 @@ class AccessIdentities(AccessCore):
         self, principal: Principal, *, now: Instant, lifetime_s: int | None = None
     ) -> SignedIdentity:
         """Issue a statement about a registered subject, for at most the lifetime of the settings."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             row = tables.get(SUBJECTS, principal.key)
             if row is None:
                 raise NotRegistered("no subject is registered with your key; an administrator registers it")
@@ -205,8 +203,9 @@ class AccessIdentities(AccessCore):
     def guest_identity(self, principal: Principal, signed: SignedIdentity, *, now: Instant) -> Guest:
         """Issue a guest statement to the subject of a home statement of a provider that is trusted here."""
         community = self._community()
-        with self._reading() as tables:
-            row = self._trusted(tables, signed.statement.issuer, now)
+        with self._store.reading() as tables:
+            row = tables.get(PROVIDERS, signed.statement.issuer.key)
+            row = None if row is None or row.until < now else row
             verified = verify_identity(
                 signed,
                 subject=principal,
@@ -226,10 +225,6 @@ class AccessIdentities(AccessCore):
         if self._settings.community is None:
             raise NoIdentityProvider("this domain issues no identity statements: it has no community")
         return self._settings.community
-
-    def _trusted(self, tables: Tables, provider: Principal, now: Instant) -> ProviderRow | None:
-        row = tables.get(PROVIDERS, provider.key)
-        return None if row is None or row.until < now else row
 
     def _about_provider(self, row: ProviderRow, now: Instant, community: str) -> SignedIdentity:
         attributes: dict[AttributeUid, Argument] = {PROVIDER_ATTRIBUTE: True}

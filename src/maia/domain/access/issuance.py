@@ -44,6 +44,7 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.credentials.certificate import OnlineTest, TestKind
+from maia.credentials.names import NamePattern
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.cascade import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
@@ -66,7 +67,6 @@ class Issuer:
     """Issues what rules grant, in the name of one domain."""
 
     def __init__(self, key: SigningKey, settings: AccessSettings, cache: VerificationCache) -> None:
-        """Sign with `key`."""
         self._key, self._settings, self._cache = key, settings, cache
 
     def issue_all(
@@ -229,7 +229,6 @@ def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, 
 def row_of(
     signed: SignedCertificate, kind: EntryKind, work: UnitOfWork, number: int | None = None
 ) -> RightRow:
-    """Return the row of the register for a certificate."""
     certificate = signed.certificate
     subject = certificate.subject
     spoken = (
@@ -258,19 +257,15 @@ def row_of(
 def about(resources: ResourcePattern | ResourceName) -> str:
     """Return the one thing that a pattern or a name is about, whatever the version; empty for many."""
     match resources:
-        case TypeName(owner=owner, name=name):
-            return f"type {owner} {name}"
-        case TopicName(owner=owner, path=path):
-            return f"topic {owner} {path}"
-        case NetworkName(owner=owner, name=name):
-            return f"network {owner} {name}"
-        case TypePattern(owner=owner, name=pattern) if owner is not None and pattern.exact is not None:
-            return f"type {owner} {pattern.exact}"
-        case TopicPattern(owner=owner, path=pattern) if owner is not None and pattern.exact is not None:
-            return f"topic {owner} {pattern.exact}"
-        case NetworkPattern(owner=owner, name=pattern) if owner is not None and pattern.exact is not None:
-            return f"network {owner} {pattern.exact}"
-    return ""
+        case TypeName(name=name) | TypePattern(name=NamePattern(exact=str(name))):
+            kind = "type"
+        case TopicName(path=name) | TopicPattern(path=NamePattern(exact=str(name))):
+            kind = "topic"
+        case NetworkName(name=name) | NetworkPattern(name=NamePattern(exact=str(name))):
+            kind = "network"
+        case _:
+            return ""
+    return "" if resources.owner is None else f"{kind} {resources.owner} {name}"
 
 
 def sample_resources(resources: ResourcePattern, owner: Owner) -> Iterator[ResourceName]:

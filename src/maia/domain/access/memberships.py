@@ -98,7 +98,6 @@ _NEVER: Final = b"never"
 
 
 def membership_to_bytes(membership: RoleMembership) -> bytes:
-    """Write a membership with its grounds."""
     return write_canonical(
         (
             membership.id,
@@ -114,7 +113,6 @@ def membership_to_bytes(membership: RoleMembership) -> bytes:
 
 
 def membership_from_bytes(data: bytes) -> RoleMembership:
-    """Read a membership that was written here."""
     try:
         match read_canonical(data, _LIMITS):
             case (
@@ -143,7 +141,6 @@ def membership_from_bytes(data: bytes) -> RoleMembership:
 
 
 def support_key(support: Support) -> bytes:
-    """Return what a support is found by."""
     return support.kind.value.encode() + b" " + support.id
 
 
@@ -198,7 +195,6 @@ class StoreWorld:
         now: Instant,
         shown: Sequence[VerifiedAppointment] = (),
     ) -> None:
-        """Answer from `tables` and from what was `shown`."""
         self._tables, self._tester, self._now = tables, tester, now
         self._shown = tuple(sorted(shown, key=lambda one: one.id))
 

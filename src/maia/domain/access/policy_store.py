@@ -86,7 +86,6 @@ class TypeRegistry:
         limits: AccessLimits,
         constitutions: tuple[VerifiedConstitution, ...] = (),
     ) -> None:
-        """Begin with nothing verified."""
         self._limits, self._constitutions = limits, constitutions
         self._cache = VerifiedTypeCache(limits.types, certificates)
 
@@ -193,7 +192,6 @@ class PolicyStore:
     """Reads policies, and remembers the one in force."""
 
     def __init__(self, domain: Principal, registry: TypeRegistry, limits: AccessLimits) -> None:
-        """Read policies for `domain`, with the types of its registry."""
         self._domain, self._registry, self._limits = domain, registry, limits
         self._read: _Read | None = None
 
@@ -262,7 +260,6 @@ def read_policy(
 
 
 def newest(tables: Tables) -> PolicyRow | None:
-    """Return the policy that was loaded last."""
     return tables.first(POLICIES, _NEWEST)
 
 
@@ -282,7 +279,6 @@ def _is_of(row: PolicyRow, text: str, parents: Mapping[str, str]) -> bool:
 
 
 def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:
-    """Return a kept policy as an answer."""
     return LoadedPolicy(
         row.version,
         row.digest,

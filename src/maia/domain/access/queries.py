@@ -72,7 +72,7 @@ class AccessQuestions(AccessCore):
         revoked `now` (or at that moment, if it is not given). Rights count as
         valid while the issuers of their validity statements go on stating so.
         """
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             known = self._registry.named(tables, event_type, at)
             question = Question(action, known, attribute_of(known, attribute), at)
             tester = RegisterTester(self._tester(tables), at if now is None else now)
@@ -80,7 +80,7 @@ class AccessQuestions(AccessCore):
 
     def was_replaced(self, text: str, parents: Mapping[str, str]) -> bool:
         """Say whether this policy was in force once, and another is now."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return was_replaced(tables, text, parents)
 
     def rights_of(
@@ -99,19 +99,18 @@ class AccessQuestions(AccessCore):
     def memberships_of(
         self, principal: Principal, now: Instant, *, after: str | None = None, limit: int = 100
     ) -> Page[Activated]:
-        """Return the roles that are active."""
         where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(now))
         return self._page(MEMBERSHIPS, *where, after=after, limit=limit, shape=activated_of)
 
     def is_of(self, principal: Principal, membership: bytes) -> bool:
         """Say whether a membership is, or was, this principal's."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             row = tables.get(MEMBERSHIPS, membership)
             return row is not None and row.principal == principal.key
 
     def would_be_able(self, role: str, arguments: Sequence[Given], now: Instant) -> tuple[Ability, ...]:
         """Return what a member of a role would be able to do, as the kernel would decide it."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             found = self._abilities(tables, role, arguments, now)
             policy = self._policies.in_force(tables)
             return tuple(replace(one, rule=rule_name(policy, one.rule)) for one in found)
@@ -127,11 +126,11 @@ class AccessQuestions(AccessCore):
 
     def audit_head(self) -> AuditHead:
         """Return how long the audit is and what its last record makes of all of them."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return audit_head(tables)
 
     def _entries(self, where: tuple[Where, ...], after: str | None, limit: int) -> Page[RegisterEntry]:
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             policy = self._policies.in_force(tables)
             return self._page(
                 RIGHTS,

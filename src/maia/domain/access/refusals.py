@@ -113,12 +113,6 @@ class AnswerBelongsToAnotherRequest(BadInput):
     code = "INPUT-IDEMPOTENCY-KEY"
 
 
-class ReplayedRequest(Refusal):
-    """A signed request was seen before."""
-
-    code = "REFUSED-REPLAYED-REQUEST"
-
-
 class ServiceFull(Unavailable):
     """The service holds as many facts, types, memberships or rights as it may."""
 

@@ -8,7 +8,7 @@ they are, from the same certificates that a broker would get.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,7 +62,6 @@ class Register:
         limits: AccessLimits,
         constitutions: tuple[VerifiedConstitution, ...] = (),
     ) -> None:
-        """Answer for `domain`."""
         self._domain, self._cache, self._limits = domain, cache, limits
         self._constitutions = constitutions
 
@@ -112,16 +111,13 @@ class Register:
         )
         decision = decide(request, evidence, Facts(), question.at)
         # A decision answers the question with a yes, or with a yes under a condition.
-        if not isinstance(decision, Permit):
-            is_yes = decision.kind is ConditionNotMet
-        else:
-            uid = question.attribute
-            is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
-        if not is_yes:
-            return None
         chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
         if isinstance(decision, Permit):
-            return Holder(principal, decision.view, decision.until, chains)
+            uid = question.attribute
+            is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
+            return Holder(principal, decision.view, decision.until, chains) if is_yes else None
+        if decision.kind is not ConditionNotMet:
+            return None
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
         return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
 
@@ -148,16 +144,14 @@ class Register:
 
     def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
-        groups = tuple({about(question.event_type.name), ""})
-        found: set[bytes] = set()
-        speaks_to_names = False
+        groups, found = [about(question.event_type.name), ""], set[bytes]()
+        valid, to_names = valid_rights(question.at), RIGHTS.c.subject == b""
+        if tables.count(RIGHTS, *valid, RIGHTS.c.about.in_(groups), to_names):
+            groups.append(NAME)
         for one in groups:
-            where = (*valid_rights(question.at), RIGHTS.c.about == one)
-            found |= set(_keys(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b"")))
-            speaks_to_names |= tables.count(RIGHTS, *where, RIGHTS.c.subject == b"") > 0
-        if speaks_to_names:
-            where = (*valid_rights(question.at), RIGHTS.c.about == NAME)
-            found |= set(_keys(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b"")))
+            # An empty subject means a name or a threshold, and comes after no key.
+            where = (*valid, RIGHTS.c.about == one)
+            found |= set(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b""))
         owner = question.event_type.name.owner
         if isinstance(owner, Principal) and (after is None or owner.key > after):
             found.add(owner.key)
@@ -252,10 +246,3 @@ def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | N
     if name not in event_type.vocabulary:
         raise UnknownType(f"type `{event_type.name.name}` has no attribute `{name[:64]!r}`")
     return event_type.vocabulary[name].uid
-
-
-def _keys(values: Iterable[object]) -> Iterator[bytes]:
-    """Yield the keys among the subjects of rows; an empty one means a name or a threshold."""
-    for value in values:
-        if isinstance(value, bytes) and value:
-            yield value

@@ -49,12 +49,10 @@ class AdminAct(Enum):
 
     @property
     def topic(self) -> str:
-        """Return the path of the topic."""
         return self.value[0]
 
     @property
     def action(self) -> Action:
-        """Return the action that is asked for on the topic."""
         return self.value[1]
 
 
@@ -131,7 +129,6 @@ class Issued:
 
     @property
     def id(self) -> bytes:
-        """Return the id of the certificate."""
         return self.certificate.id
 
     @property
@@ -225,7 +222,6 @@ def page_limit(limit: int, limits: AccessLimits) -> int:
 
 
 def cursor_number(after: str | None) -> int | None:
-    """Return the number after which a page begins."""
     if after is None:
         return None
     if not (after.isascii() and after.isdecimal() and len(after) <= 19):

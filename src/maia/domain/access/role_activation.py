@@ -53,7 +53,6 @@ class RoleActivation:
     """Keeps memberships and appointments of one domain."""
 
     def __init__(self, key: SigningKey, settings: AccessSettings) -> None:
-        """Sign certificates with `key`."""
         self._key, self._settings = key, settings
 
     def verified(self, shown: Iterable[SignedAppointment]) -> list[VerifiedAppointment]:
@@ -126,7 +125,6 @@ class RoleActivation:
         parameters: Sequence[Argument],
         validity: Validity,
     ) -> SignedAppointment:
-        """Sign and register an appointment."""
         return self._sign(work, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
 
     def _sign(
@@ -192,19 +190,13 @@ def _way(membership: RoleMembership) -> bytes:
     return sha256(b"maia/1/way\x00" + write_canonical(expression)).digest()
 
 
-def is_active(row: MembershipRow, now: Instant) -> bool:
-    """Say whether a membership has neither ended nor expired."""
-    return row.ended_at is None and row.until >= now
-
-
 def active_row(tables: Tables, membership: bytes, now: Instant) -> MembershipRow | None:
     """Return the row of a membership, if it is active."""
     row = tables.get(MEMBERSHIPS, membership)
-    return row if row is not None and is_active(row, now) else None
+    return None if row is None or row.ended_at is not None or row.until < now else row
 
 
 def activated_of(tables: Tables, row: MembershipRow) -> Activated:
-    """Return a membership on record as an answer."""
     certificate = tables.get(APPOINTMENTS, row.certificate)
     assert certificate is not None  # noqa: S101 - both are written in one transaction, and forgotten in one
     return Activated(membership_from_bytes(row.membership), appointment_from_bytes(certificate.certificate))

@@ -98,8 +98,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return verified
 
     def types(self, now: Instant) -> Mapping[TypeName, VerifiedType]:
-        """Return the versions of types that hold now."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return self._registry.holding(tables, now)
 
     def hold(self, certificates: Iterable[SignedCertificate], *, actor: Principal, now: Instant) -> int:
@@ -120,7 +119,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
 
     def held(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that lead to this domain and have not expired."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return held_certificates(tables, now)
 
     def load_policy(
@@ -148,7 +147,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
 
     def policy(self) -> LoadedPolicy | None:
         """Return the policy in force; None: there is none that can be read, and nothing is granted."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             row = newest(tables)
             return None if row is None or self._policies.in_force(tables) is None else loaded_of(row)
 
@@ -262,9 +261,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return self._state_revoked_and_facts(work)
 
     def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
-        """Return the rows of a fact."""
         page_limit(limit, self._settings.limits)
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             rows = tables.find(
                 FACTS, FACTS.c.name == name, limit=limit, order=FACTS.c.digest, after=cursor_bytes(after)
             )
@@ -436,11 +434,6 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return remembering.answered_once(
                 work.tables, key, request, act, actor=actor, now=now, settings=self._settings
             )
-
-    def use_nonce(self, principal: Principal, nonce: bytes, *, until: Instant, now: Instant) -> None:
-        """Remember the nonce of a request until then; refuse one that was used, also before a restart."""
-        with self._begin(principal, now) as work:
-            remembering.use_nonce(work.tables, principal, nonce, until=until, now=now)
 
     # ------------------------------------------------------------ the parts
 

@@ -66,7 +66,7 @@ class AccessStatements(AccessCore):
 
     def next_due(self, now: Instant) -> Instant:
         """Return when `due` wants to be asked again; `now` means at once."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             if has_unpublished_facts(tables):
                 return now
             moments = [self._publisher.next_due(tables, now)]
@@ -80,12 +80,12 @@ class AccessStatements(AccessCore):
 
     def is_silent(self, now: Instant) -> bool:
         """Say whether more is revoked than a list can name, so that nothing is stated."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return self._publisher.is_silent(tables, now)
 
     def current_statements(self, now: Instant) -> tuple[SignedStatement, ...]:
         """Return what a new verifier needs: the lists that hold now or will, and the newest one."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return self._publisher.current(tables, now)
 
     def statements(self, *, after: str | None = None, limit: int = 100) -> Page[SignedStatement]:
@@ -96,7 +96,7 @@ class AccessStatements(AccessCore):
         self, certificate: bytes, request: bytes, nonce: bytes, *, now: Instant
     ) -> SignedStatement:
         """Say that a certificate is valid for one request of one verifier; refuse if it is not."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             row = tables.get(RIGHTS, certificate)
             if row is None:
                 raise UnknownCertificate("no certificate of the register has this id")
@@ -150,7 +150,7 @@ class AccessStatements(AccessCore):
         said = signed.statement
         if isinstance(said, OneTimeAnswer):
             return Revoked()
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             is_behind = self._publisher.is_behind(tables, said)
             if not is_behind and not self._publisher.is_from_another_history(tables, said):
                 return Revoked()
@@ -165,18 +165,18 @@ class AccessStatements(AccessCore):
 
     def issuers_followed(self, now: Instant) -> frozenset[Principal]:
         """Return the issuers whose statements this domain needs, because something here depends on them."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return self._issuers_followed(tables, now)
 
     def received_statements(self, by: Principal, now: Instant) -> tuple[SignedStatement, ...]:
         """Return the statements of another issuer that hold now, as far as they were received."""
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return self._validity(tables).statements(by, now)
 
     def witnessed(self, by: Principal, *, after: str | None = None, limit: int = 100) -> Page[AuditHead]:
         """Return the heads of another domain's audit that this one has received, the shortest first."""
         page_limit(limit, self._settings.limits)
-        with self._reading() as tables:
+        with self._store.reading() as tables:
             return witnessed_heads(tables, by, cursor_number(after), limit)
 
     def _issuers_followed(self, tables: Tables, now: Instant) -> frozenset[Principal]:

@@ -4,8 +4,7 @@ A `UnitOfWork` is one transaction at one moment by one actor. Acts collect in it
 they revoke; at the end that becomes one revocation list and one record of the
 audit, in the same transaction as everything else. A client that lost the answer
 asks again with the same idempotency key, and gets the same answer: nothing is
-issued twice. A signed request that is replayed is refused by its nonce. Both
-survive a restart.
+issued twice, also after a restart.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final
 from maia.credentials import Principal
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
-from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
+from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
@@ -25,11 +24,9 @@ from maia.domain.storage.tables import (
     AUDIT,
     FOR_EVER,
     META,
-    NONCES,
     AnswerRow,
     AuditRow,
     MetaRow,
-    NonceRow,
 )
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
@@ -55,7 +52,6 @@ class UnitOfWork:
     """How many memberships and rights are new."""
 
     def record(self, act: str, *details: tuple[str, str]) -> AuditRecord:
-        """Append the record of this act to the audit."""
         record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=details)
         self.tables.put(AUDIT, [AuditRow(record.number, record.body, record.previous, record.digest)])
         self.tables.put(META, [MetaRow(_AUDIT, record.number, record.digest)])
@@ -86,7 +82,6 @@ def add_to(tables: Tables, name: str, more: int) -> int:
 
 
 def end_of(moment: Instant | None) -> int:
-    """Return a moment as rows have it."""
     return FOR_EVER if moment is None else int(moment)
 
 
@@ -120,14 +115,6 @@ def answered_once(
     return answer
 
 
-def use_nonce(tables: Tables, principal: Principal, nonce: bytes, *, until: Instant, now: Instant) -> None:
-    """Remember a nonce; refuse one that is remembered."""
-    if tables.get(NONCES, principal.key, nonce) is not None:
-        raise ReplayedRequest("this request was made before")
-    tables.put(NONCES, [NonceRow(principal.key, nonce, max(until, now))])
-
-
 def forget_old(tables: Tables, now: Instant) -> None:
     """Remove what is remembered no longer."""
     add_to(tables, _ANSWERS, -tables.delete(ANSWERS, ANSWERS.c.until <= now - 1))
-    tables.delete(NONCES, NONCES.c.until <= now - 1)

@@ -208,7 +208,6 @@ class ValidityPublisher:
 
 
 def read_statement(row: StatementRow) -> SignedStatement:
-    """Return a statement as it was kept."""
     try:
         return statement_from_bytes(row.signed)
     except MaiaError as problem:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from maia.back_off import doubled
 from maia.client.api.client import Client
@@ -119,107 +119,109 @@ class FactAges:
             unfinished.replace(self._path)
 
 
-class FactFeeder:
+_Feed = TypeVar("_Feed", FactFeed, StreamOfFacts)
+
+
+@dataclass(slots=True)
+class _Feeder(Generic[_Feed]):
+    """Feeds one fact to the service, and retracts it when it is too old; ages are shared by all feeders."""
+
+    feed: _Feed
+    service: DomainService
+    ages: FactAges
+    clock: Callable[[], Instant]
+    records: Records
+    known: list[Row] | None = None
+    is_lost: bool = False
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def check_stale(self) -> None:
+        """Retract every row if the source has said nothing for too long."""
+        async with self.writing:
+            now, last = self.clock(), self.ages.last(self.feed.name)
+            is_fresh = last is not None and last <= now < last + self.feed.stale_s * SECOND
+            if is_fresh or self.is_lost:
+                return
+            with suppress(MaiaError):  # the store is not there either; the next round tries again
+                await self.replace([], now)
+                self.known, self.is_lost = None, True
+                self.records.note("failed", {"fact": self.feed.name, "why": "silent for too long, and lost"})
+
+    async def replace(self, rows: list[Row], now: Instant) -> None:
+        """Make exactly these rows hold."""
+        name, actor = self.feed.name, self.service.principal
+        await self.service.take_away(lambda access: access.replace_facts(name, rows, actor=actor, now=now))
+
+
+@dataclass(slots=True)
+class FactFeeder(_Feeder[FactFeed]):
     """Feeds one fact from its source for as long as it runs."""
 
-    def __init__(
-        self,
-        feed: FactFeed,
-        service: DomainService,
-        ages: FactAges,
-        *,
-        clock: Callable[[], Instant],
-        records: Records,
-    ) -> None:
-        """Feed the service; ages are shared by all feeders."""
-        self._feed, self._service, self._ages = feed, service, ages
-        self._clock, self._records = clock, records
-        self._known: list[Row] | None = None
-        self._is_lost = False
-        self._has_changed, self._has_asked = asyncio.Event(), asyncio.Event()
-        self._writing = asyncio.Lock()
+    has_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    has_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Ask the source again and again."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read_again())
             tasks.create_task(self._watch_age())
-            if self._feed.changes is not None:
-                tasks.create_task(self._follow(self._feed.changes))
+            if self.feed.changes is not None:
+                tasks.create_task(self._follow(self.feed.changes))
 
     async def _read_again(self) -> None:
         while True:
-            self._has_changed.clear()
+            self.has_changed.clear()
             await self.feed_once()
-            self._has_asked.set()
+            self.has_asked.set()
             await asyncio.sleep(_APART_S)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._feed.every_s - _APART_S):
-                    await self._has_changed.wait()
+                async with asyncio.timeout(self.feed.every_s - _APART_S):
+                    await self.has_changed.wait()
 
     async def _watch_age(self) -> None:
         """Retract what is too old, whatever became of the reading that should have renewed it."""
-        await self._has_asked.wait()  # after a long stop of the server, the first answer is waited for
+        await self.has_asked.wait()  # after a long stop of the server, the first answer is waited for
         while True:
-            await asyncio.sleep(min(_LOOK_S, self._feed.stale_s))
-            await self._check_stale()
+            await asyncio.sleep(min(_LOOK_S, self.feed.stale_s))
+            await self.check_stale()
 
     async def _follow(self, changes: Changes) -> None:
         failures = 0
         while True:
-            begun = self._clock()
+            begun = self.clock()
             try:
-                await changes.follow(self._has_changed.set)
+                await changes.follow(self.has_changed.set)
             except MaiaError as problem:
                 # After a time of listening, the wait begins anew.
-                failures = 1 if self._clock() - begun > _AGAIN_MOST_S * SECOND else failures + 1
+                failures = 1 if self.clock() - begun > _AGAIN_MOST_S * SECOND else failures + 1
                 if failures == 1:
-                    about = {"fact": self._feed.name, "code": problem.code, "why": problem.message}
-                    self._records.note("failed", about)
+                    about = {"fact": self.feed.name, "code": problem.code, "why": problem.message}
+                    self.records.note("failed", about)
             await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
 
     async def feed_once(self) -> bool:
         """Ask the source once; return whether it answered."""
-        feed = self._feed
-        asked_at = self._clock()
+        feed = self.feed
+        asked_at = self.clock()
         try:
             rows = await asyncio.to_thread(feed.source.read)
             await self._take(rows, asked_at)
         except MaiaError as problem:
-            self._records.note("failed", {"fact": feed.name, "code": problem.code, "why": problem.message})
-            await self._check_stale()
+            self.records.note("failed", {"fact": feed.name, "code": problem.code, "why": problem.message})
+            await self.check_stale()
             return False
         except Exception as problem:  # noqa: BLE001 - a foreign driver; a source must not end the server
-            self._records.note("failed", {"fact": feed.name, "why": type(problem).__name__})
-            await self._check_stale()
+            self.records.note("failed", {"fact": feed.name, "why": type(problem).__name__})
+            await self.check_stale()
             return False
         return True
 
     async def _take(self, rows: list[Row], asked_at: Instant) -> None:
-        async with self._writing:
-            if rows != self._known:
-                await self._replace(rows, self._clock())
-                self._known, self._is_lost = rows, False
-            self._ages.note(self._feed.name, asked_at)
-
-    async def _check_stale(self) -> None:
-        async with self._writing:
-            now, last = self._clock(), self._ages.last(self._feed.name)
-            is_fresh = last is not None and last <= now < last + self._feed.stale_s * SECOND
-            if is_fresh or self._is_lost:
-                return
-            with suppress(MaiaError):  # the store is not there either; the next round tries again
-                await self._replace([], now)
-                self._known, self._is_lost = None, True
-                self._records.note("failed", {"fact": self._feed.name, "why": "too old, and lost"})
-
-    async def _replace(self, rows: list[Row], now: Instant) -> None:
-        name = self._feed.name
-
-        def work(access: AccessControl) -> Revoked:
-            return access.replace_facts(name, rows, actor=self._service.principal, now=now)
-
-        await self._service.take_away(work)
+        async with self.writing:
+            if rows != self.known:
+                await self.replace(rows, self.clock())
+                self.known, self.is_lost = rows, False
+            self.ages.note(self.feed.name, asked_at)
 
 
 # Which facts come on an event stream? Each event says of one row that it holds, or holds no more.
@@ -230,64 +232,35 @@ class FactFeeder:
 
 
 _SUBSCRIBE_AGAIN_S: Final = 2.0
-_SILENCE_LOOK_S: Final = 1.0
 
 
-class FactStream:
+class FactStream(_Feeder[StreamOfFacts]):
     """Feeds one fact from a stream for as long as it runs."""
-
-    def __init__(
-        self,
-        stream: StreamOfFacts,
-        service: DomainService,
-        ages: FactAges,
-        *,
-        clock: Callable[[], Instant],
-        records: Records,
-    ) -> None:
-        """Feed the service; ages are shared by all feeders."""
-        self._stream, self._service, self._ages = stream, service, ages
-        self._clock, self._records = clock, records
-        self._is_lost = False
 
     async def listen(self, client: Client) -> None:
         """Take what is published; begin again whenever the subscription ends."""
         while True:
             try:
-                subscription = await client.subscribe(self._stream.definition, state=True)
+                subscription = await client.subscribe(self.feed.definition, state=True)
                 async for event in subscription:
                     await self._take(event)
                 return  # the client was closed
             except MaiaError as problem:
-                self._records.note("failed", {"fact": self._stream.name, "code": problem.code})
+                self.records.note("failed", {"fact": self.feed.name, "code": problem.code})
             await asyncio.sleep(_SUBSCRIBE_AGAIN_S)
 
     async def watch(self) -> None:
         """Retract everything when the stream has been silent for too long; this runs without a broker too."""
         while True:
             await self.check_stale()
-            await asyncio.sleep(min(_SILENCE_LOOK_S, self._stream.stale_s))
-
-    async def check_stale(self) -> None:
-        """Retract everything if the last event is too old."""
-        now, last = self._clock(), self._ages.last(self._stream.name)
-        is_fresh = last is not None and last <= now < last + self._stream.stale_s * SECOND
-        if is_fresh or self._is_lost:
-            return
-        name = self._stream.name
-        with suppress(MaiaError):  # the store is not there either; the next round tries again
-            await self._service.take_away(
-                lambda access: access.replace_facts(name, [], actor=self._service.principal, now=now)
-            )
-            self._is_lost = True
-            self._records.note("failed", {"fact": name, "why": "silent for too long, and lost"})
+            await asyncio.sleep(min(_LOOK_S, self.feed.stale_s))
 
     async def _take(self, event: ReceivedEvent) -> None:
-        stream, now = self._stream, self._clock()
+        stream, now = self.feed, self.clock()
         try:
             row = row_of([event.get(name) for name in stream.columns], stream.kinds)
             holds = stream.holds is None or event.get(stream.holds) is True
-            actor = self._service.principal
+            actor = self.service.principal
 
             def work(access: AccessControl) -> Revoked:
                 if not holds:
@@ -295,9 +268,9 @@ class FactStream:
                 access.assert_fact(stream.name, row, actor=actor, now=now)
                 return Revoked()
 
-            await self._service.take_away(work)
+            await self.service.take_away(work)
         except MaiaError as problem:
-            self._records.note("failed", {"fact": stream.name, "code": problem.code, "why": problem.message})
+            self.records.note("failed", {"fact": stream.name, "code": problem.code, "why": problem.message})
             return
-        self._ages.note(stream.name, now)
-        self._is_lost = False
+        self.ages.note(stream.name, now)
+        self.is_lost = False

@@ -104,7 +104,6 @@ def matching_facts(
 
 
 def arguments_of(row: FactRow) -> tuple[Argument, ...]:
-    """Return what a row of a fact is about."""
     try:
         match read_canonical(row.arguments, _LIMITS):
             case tuple(expressions):
@@ -212,13 +211,11 @@ def mark_unpublished(tables: Tables, policy: Policy | None, name: str) -> bool:
 
 
 def has_unpublished_facts(tables: Tables) -> bool:
-    """Say whether facts wait to be stated."""
     stated = tables.get(META, _STATED)
     return stated is not None and stated.data == _NOT_YET
 
 
 def mark_published(tables: Tables, facts: StatedFacts | None) -> None:
-    """Note what has just been stated."""
     tables.put(META, [MetaRow(_STATED, 0, _digest(facts))])
 
 

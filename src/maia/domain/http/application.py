@@ -7,7 +7,7 @@ here, with a number in the log and nothing in the answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,11 +20,9 @@ from maia.api.http_calls import WrongMethod, json_response, problem_response, qu
 from maia.api.problems import BadCall, NoSuchPage
 from maia.domain.http import pages_domain, pages_identity, pages_register, pages_rights
 from maia.domain.http.authentication import Caller, signed_body
-from maia.domain.http.pages import Call, Endpoint, Handler, Pages, openapi_document
+from maia.domain.http.pages import ENCODER, Call, Endpoint, Handler, Pages, openapi_document
 from maia.errors import MaiaError
 from maia.net.observer import Records
-
-_ENCODER: Final = msgspec.json.Encoder()
 
 ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {
     **pages_domain.PAGES,
@@ -38,8 +36,7 @@ _Body = TypeVar("_Body")
 
 
 def application(pages: Pages, records: Records) -> Starlette:
-    """Return the interface as an ASGI application."""
-    document = _ENCODER.encode(openapi_document(ENDPOINTS))
+    document = ENCODER.encode(openapi_document(ENDPOINTS))
     routes = [_route(endpoint, handler, pages, records) for endpoint, handler in ENDPOINTS.items()]
 
     async def openapi(_request: Request) -> Response:
@@ -70,9 +67,7 @@ def _route(endpoint: Endpoint, handler: Handler, pages: Pages, records: Records)
         try:
             caller = None if endpoint.is_public else pages.gate.admit(request)
             call = await _read(request, caller, endpoint, pages)
-            done = await handler(pages, call)
-            body = done.content if isinstance(done.content, bytes) else _ENCODER.encode(done.content)
-            return json_response(done.status, body, headers=done.headers)
+            return await pages.answer(endpoint, handler, call)
         except MaiaError as problem:
             return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
         except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
@@ -81,7 +76,7 @@ def _route(endpoint: Endpoint, handler: Handler, pages: Pages, records: Records)
     return Route(endpoint.path, answer, methods=[endpoint.method])
 
 
-async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pages: Pages) -> Call:
+async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pages: Pages) -> Call[Any]:
     if caller is None:
         body = await read_body(request, 0)
     else:
@@ -89,14 +84,13 @@ async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pag
             # Asked again where the act is done. Here it keeps strangers from having large bodies read.
             await pages.check_act(caller, endpoint.act)
         body = await signed_body(request, caller, endpoint.body_max)
-    return Call(
-        caller,
-        None if endpoint.body is None else _decoded(body, endpoint.body),
-        None if endpoint.question is None else query_of(request, endpoint.question),
-        {name: str(request.path_params[name]) for name in endpoint.parameters},
-        pages.service.clock(),
-        endpoint.act,
-    )
+    asked: msgspec.Struct | None = None
+    if endpoint.body is not None:
+        asked = _decoded(body, endpoint.body)
+    elif endpoint.question is not None:
+        asked = query_of(request, endpoint.question)
+    path = {name: str(request.path_params[name]) for name in endpoint.parameters}
+    return Call(caller, asked, path, pages.service.clock(), pages)
 
 
 def _decoded(body: bytes, kind: type[_Body]) -> _Body:

@@ -12,13 +12,15 @@ and to those who may read the register.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
+from maia.api.http_calls import json_response
 from maia.api.problems import (
     CREDENTIALS_HEADER,
     ONCE_HEADER,
@@ -29,7 +31,7 @@ from maia.api.problems import (
     BadCall,
 )
 from maia.api.requests import Question
-from maia.credentials import Principal, SignedCertificate
+from maia.credentials import Principal, SignedCertificate, principal_from_text
 from maia.domain.access.results import AdminAct, LoadedPolicy, Page, Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping
@@ -37,31 +39,23 @@ from maia.domain.http.authentication import BODY_BYTES_MAX, Caller, Gate
 from maia.domain.server.service import DomainService
 from maia.events import Instant
 
+if TYPE_CHECKING:
+    from maia.domain.server.background import PolicyFile
+
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
+_Asked = TypeVar("_Asked")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a page answers: a struct of the kind that the table says, or bytes that are kept as they are."""
-
-    # Any: each page has a struct of its own, and the encoder takes them all.
-    content: Any
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[_Asked]):
     """One call, read and let in."""
 
     caller: Caller | None
-    # Any: each page says which struct its body is, and its handler is written for that one.
-    body: Any
-    question: Any
+    asked: _Asked
+    """The body or the query, as the page says; None for neither."""
     path: Mapping[str, str]
     now: Instant
-    act: AdminAct | None = None
-    """What the caller's certificates must allow; asked where the act is done, and nothing in between."""
+    pages: Pages
 
     @property
     def actor(self) -> Principal:
@@ -69,6 +63,20 @@ class Call:
         if self.caller is None:
             raise TypeError("a public page has no caller")
         return self.caller.principal
+
+    @property
+    def pool(self) -> tuple[SignedCertificate, ...]:
+        return () if self.caller is None else self.caller.credentials
+
+    @property
+    def principal(self) -> Principal:
+        """Return whom the path names."""
+        return principal_from_text(self.path["principal"])
+
+    @property
+    def id(self) -> bytes:
+        """Return the id of the certificate, appointment or membership that the path names."""
+        return id_from_text(self.path["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,8 @@ class Endpoint:
     takes_away: bool = False
     """Whether it answers 202 where no broker has taken on yet what it took away."""
     body_max: int = BODY_BYTES_MAX
+    may: Callable[[AccessControl, Call[Any]], None] | None = None
+    """Raises unless the caller may, where `act` does not say all that there is to check."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -99,24 +109,20 @@ class Endpoint:
         return tuple(_PARAMETER.findall(self.path))
 
 
-_ENCODER: Final = msgspec.json.Encoder()
+ENCODER: Final = msgspec.json.Encoder()
 _Row = TypeVar("_Row")
 _Struct = TypeVar("_Struct")
-Reload = Callable[[Principal], Awaitable[tuple[LoadedPolicy, bool]]]
-"""Reads the policy's file again for an actor; also says whether a broker has taken the statement about it."""
 # Any: each page has a struct of its own, and the encoder takes them all.
-_Work = Callable[[AccessControl], Any]
-_May = Callable[[AccessControl], None]
+Handler = Callable[[AccessControl, Call[Any]], Any]
+"""Answers a page on the service's thread, with the struct that the table says or what was taken away."""
 
 
 class Pages:
     """What all pages over one domain service share."""
 
-    def __init__(self, service: DomainService, gate: Gate, *, reload: Reload | None = None) -> None:
-        """Answer for `service`; `reload` reads the policy's file again, where there is one."""
-        self.service = service
-        self.gate = gate
-        self.reload = reload
+    def __init__(self, service: DomainService, gate: Gate, *, policy: PolicyFile | None = None) -> None:
+        """Answer for `service`, whose policy is in a file if there is one."""
+        self.service, self.gate, self.policy = service, gate, policy
 
     async def check_act(self, caller: Caller, act: AdminAct) -> None:
         """Raise unless the certificates of a caller allow an act; for those whose body is not read yet."""
@@ -125,78 +131,48 @@ class Pages:
             lambda access: access.authorised(caller.principal, caller.credentials, act, now)
         )
 
-    async def ask(self, call: Call, work: _Work) -> Answer:
-        """Answer a question, once the caller may ask it."""
+    async def answer(self, endpoint: Endpoint, handler: Handler, call: Call[Any]) -> Response:
+        """Do what a page does, if the caller may, once for each idempotency key.
 
-        def job(access: AccessControl) -> Any:
-            _check(access, call)
-            return work(access)
+        A caller that may not any more is refused, whatever it was answered before. What takes something away
+        is answered when a broker has the statement, or none is there.
+        """
+        caller, taken = call.caller, list[Revoked]()
 
-        return Answer(await self.service.ask(job))
+        def act(access: AccessControl) -> bytes:
+            done = handler(access, call)
+            if isinstance(done, LoadedPolicy):
+                taken.append(done.revoked)
+                done = shaping.policy_answer(done)
+            elif isinstance(done, Revoked):
+                taken.append(done)
+                done = shaping.revoked_answer(done)
+            return ENCODER.encode(done)
 
-    async def issue(self, call: Call, work: _Work, *, may: _May | None = None, status: int = 201) -> Answer:
-        """Do an act that gives something, once for each idempotency key, if the caller may each time."""
-        content = await self.service.ask(lambda access: _once(access, call, lambda: work(access), may))
-        return Answer(content, status)
+        def job(access: AccessControl) -> bytes:
+            if endpoint.act is not None:
+                access.authorised(call.actor, call.pool, endpoint.act, call.now)
+            if endpoint.may is not None:
+                endpoint.may(access, call)
+            if caller is None or not caller.once or not endpoint.takes_key:
+                return act(access)
+            asked = sha256(caller.digest).digest()
+            return access.once(caller.once, asked, lambda: act(access), actor=call.actor, now=call.now)
 
-    async def take_away(
-        self,
-        call: Call,
-        work: Callable[[AccessControl], Revoked],
-        shape: Callable[[Revoked], Any] = shaping.revoked_answer,
-        *,
-        may: _May | None = None,
-    ) -> Answer:
-        """Do an act that takes something away; answer when a broker has the statement, or none is there."""
-        taken: list[Revoked] = []
-
-        def act(access: AccessControl) -> Any:
-            revoked = work(access)
-            taken.append(revoked)
-            return shape(revoked)
-
-        content = await self.service.ask(lambda access: _once(access, call, lambda: act(access), may))
+        content = await self.service.ask(job)
+        if not endpoint.takes_away:
+            return json_response(endpoint.answers_with, content)
         is_known = await self.service.announce(taken)
-        return published(content, is_known=is_known)
-
-
-def published(content: Any, *, is_known: bool) -> Answer:
-    """Return an answer that says whether the network has the statement that goes with it."""
-    return Answer(content, 200 if is_known else 202, {PUBLISHED_HEADER: "yes" if is_known else "no"})
-
-
-def pool_of(call: Call) -> tuple[SignedCertificate, ...]:
-    return () if call.caller is None else call.caller.credentials
-
-
-def _check(access: AccessControl, call: Call) -> None:
-    """Raise unless the caller's certificates allow what the page does."""
-    if call.act is not None:
-        access.authorised(call.actor, pool_of(call), call.act, call.now)
+        headers = {PUBLISHED_HEADER: "yes" if is_known else "no"}
+        return json_response(200 if is_known else 202, content, headers=headers)
 
 
 def check_own(
-    access: AccessControl, call: Call, principal: Principal, act: AdminAct = AdminAct.READ_REGISTER
+    access: AccessControl, call: Call[Any], principal: Principal, act: AdminAct = AdminAct.READ_REGISTER
 ) -> None:
     """Raise unless the caller asks about itself, or its certificates allow `act`."""
     if call.actor != principal:
-        access.authorised(call.actor, pool_of(call), act, call.now)
-
-
-def _once(access: AccessControl, call: Call, work: Callable[[], Any], may: _May | None) -> bytes:
-    """Do an act and return its answer's bytes; with a key, return those of the first time.
-
-    A caller that may not do it any more is refused, whatever it was answered before:
-    `may` raises where the table of pages does not say all that there is to check.
-    """
-    _check(access, call)
-    if may is not None:
-        may(access)
-    caller = call.caller
-    if caller is None or not caller.once:
-        return _ENCODER.encode(work())
-    asked = sha256(caller.digest).digest()
-    return access.once(caller.once, asked, lambda: _ENCODER.encode(work()), actor=call.actor, now=call.now)
+        access.authorised(call.actor, call.pool, act, call.now)
 
 
 def page_of(
@@ -215,9 +191,6 @@ def id_from_text(text: str) -> bytes:
         shown = text[:64].encode("unicode_escape").decode()
         raise BadCall(f"`{shown}` is no id: one is written with 64 hexadecimal digits, 0 to 9 and a to f")
     return found
-
-
-Handler = Callable[[Pages, Call], Awaitable[Answer]]
 
 
 class PageTable(dict[Endpoint, Handler]):
@@ -244,7 +217,6 @@ _Json = dict[str, Any]
 
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
-    """Return the document for these pages."""
     pages = list(endpoints)
     named = (kind for page in pages for kind in (page.answer, page.body, page.question) if kind is not None)
     kinds = list({id(kind): kind for kind in (ApiProblem, *named)}.values())

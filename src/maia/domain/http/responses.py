@@ -51,7 +51,6 @@ from maia.types import SignedDefinition, VerifiedType, definition_to_bytes
 
 
 def statement_answer(signed: SignedStatement) -> StatementAnswer:
-    """Return a statement."""
     return StatementAnswer(statement_to_bytes(signed))
 
 
@@ -71,7 +70,6 @@ def appointment_answer(signed: SignedAppointment) -> AppointmentAnswer:
 
 
 def membership_answer(membership: RoleMembership) -> MembershipAnswer:
-    """Return a membership."""
     return MembershipAnswer(
         membership.id.hex(),
         str(membership.principal),
@@ -83,14 +81,12 @@ def membership_answer(membership: RoleMembership) -> MembershipAnswer:
 
 
 def activation_answer(activated: Activated) -> ActivationAnswer:
-    """Return a role that is active."""
     return ActivationAnswer(
         membership_answer(activated.membership), appointment_answer(activated.certificate)
     )
 
 
 def right_answer(issued: Issued) -> RightAnswer:
-    """Return a right."""
     return RightAnswer(
         issued.id.hex(),
         certificate_to_bytes(issued.certificate),
@@ -102,7 +98,6 @@ def right_answer(issued: Issued) -> RightAnswer:
 
 
 def wallet_answer(wallet: Wallet) -> WalletAnswer:
-    """Return what a login gives."""
     return WalletAnswer(
         str(wallet.principal),
         [activation_answer(one) for one in wallet.memberships],
@@ -115,7 +110,6 @@ def wallet_answer(wallet: Wallet) -> WalletAnswer:
 
 
 def revoked_answer(revoked: Revoked) -> RevokedAnswer:
-    """Return what was taken away."""
     return RevokedAnswer(
         [one.hex() for one in revoked.ids],
         [membership_answer(one) for one in revoked.memberships],
@@ -128,7 +122,6 @@ def revoked_answer(revoked: Revoked) -> RevokedAnswer:
 
 
 def policy_answer(loaded: LoadedPolicy) -> PolicyAnswer:
-    """Return the policy in force."""
     return PolicyAnswer(
         loaded.version,
         loaded.digest.hex(),
@@ -141,7 +134,6 @@ def policy_answer(loaded: LoadedPolicy) -> PolicyAnswer:
 
 
 def entry_answer(entry: RegisterEntry) -> EntryAnswer:
-    """Return a line of the register."""
     said = entry.certificate.certificate
     return EntryAnswer(
         entry.kind.value,
@@ -198,7 +190,6 @@ def ability_answer(ability: Ability, names: Mapping[AttributeUid, str]) -> Abili
 
 
 def audit_answer(record: AuditRecord) -> AuditAnswer:
-    """Return an audit record."""
     return AuditAnswer(
         record.number,
         str(record.at),
@@ -212,7 +203,6 @@ def audit_answer(record: AuditRecord) -> AuditAnswer:
 
 
 def type_answer(signed: SignedDefinition) -> TypeAnswer:
-    """Return a version of a type."""
     said = signed.definition
     return TypeAnswer(
         signed.id.hex(),

@@ -182,7 +182,6 @@ class MemberLink(Session):
             self.brought[topic] = Brought(vouched, frozenset(one.id for one in pool))
 
     def named(self) -> dict[str, object]:
-        """Return how log lines name the link."""
         return {"link": int(self.id), "peer": str(self.peer)}
 
     def record(self, now: Instant) -> dict[str, object]:
@@ -215,11 +214,9 @@ class Links(Endpoint[MemberLink]):
         self.quota = RequestQuota(settings.limits.joins_per_minute)
 
     def get(self, link: LinkId) -> MemberLink | None:
-        """Return a link that is open."""
         return self._links.get(link)
 
     def pop(self, link: LinkId) -> MemberLink | None:
-        """Forget a link."""
         self._waiting.leave(link)
         gone = self._links.pop(link, None)
         if gone is not None:
@@ -230,15 +227,12 @@ class Links(Endpoint[MemberLink]):
         return gone
 
     def all(self) -> list[MemberLink]:
-        """Return every link."""
         return list(self._links.values())
 
     def of(self, principal: Principal) -> list[MemberLink]:
-        """Return the links of a principal that are ready."""
         return [link for link in self._by_peer.get(principal, {}).values() if link.is_ready]
 
     def joined(self, type_id: bytes) -> list[MemberLink]:
-        """Return the links that have joined a type."""
         return [link for link in self._links.values() if type_id in link.joined]
 
     # -------------------------------------------------------- handshake
@@ -266,7 +260,6 @@ class Links(Endpoint[MemberLink]):
         return self._own
 
     def own_statements(self, now: Instant) -> list[bytes]:
-        """Return the statements that this demands."""
         return statements_for(self._settings.credentials, self._validity.standing, now)
 
     def admit(self, session: MemberLink, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
@@ -356,7 +349,6 @@ class Links(Endpoint[MemberLink]):
         return ended, pings
 
     def next_look(self) -> Instant | None:
-        """Return the next moment at which a link has to be looked at."""
         moments = [self._round_at, *(Instant(at) for at, _ in self._dues[:1])]
         return min((one for one in moments if one is not None), default=None)
 

@@ -57,7 +57,6 @@ class Teller:
     __slots__ = ("_links", "_principal", "_random")
 
     def __init__(self, principal: Principal, links: Links, random: Callable[[int], bytes]) -> None:
-        """Speak as the manager `principal`."""
         self._principal, self._links, self._random = principal, links, random
 
     def tell(
@@ -150,7 +149,6 @@ class Definitions:
     """Verified versions by name, and what the versions of each type have agreed on."""
 
     def __init__(self, settings: DomainSettings, certificates: VerificationCache) -> None:
-        """Begin with none."""
         self._settings = settings
         self._cache = VerifiedTypeCache(settings.limits.versions, certificates)
         self._by_name: dict[TypeName, VerifiedType] = {}
@@ -269,7 +267,6 @@ class ManagedTypes:
     # -------------------------------------------------------- asking
 
     def get(self, type_id: bytes) -> GroupManager | None:
-        """Return the groups of a type, if they are run here."""
         return self._groups.get(type_id)
 
     def status(self) -> dict[str, object]:
@@ -338,18 +335,20 @@ class ManagedTypes:
     def evict(self, principal: Principal, now: Instant) -> list[Effect]:
         """Put a principal out of every group at once, and keep it out."""
         self._distrusted.evicted.add(principal)
-        self._changes |= kept_eviction(principal)
+        key = principal.key.hex()
+        self._changes |= {f"evicted/{key}": b"", f"readmitted/{key}": None}
         return self.everywhere(lambda manager: manager.evict(principal, now))
 
     def readmit(self, principal: Principal, now: Instant) -> None:
         """Let a principal in again that was put out, as soon as it asks; its right counts from now on."""
         if self._distrusted.readmit(principal, now):
-            self._changes |= kept_readmission(principal, now)
+            key = principal.key.hex()
+            self._changes |= {f"evicted/{key}": None, f"readmitted/{key}": b"%d" % now}
 
     def revoke(self, certificates: frozenset[bytes], now: Instant) -> list[Effect]:
         """Believe these certificates, named by their ids, no more."""
         self._distrusted.revoked |= certificates
-        self._changes |= kept_revocations(certificates)
+        self._changes |= {f"revoked/{one.hex()}": b"" for one in certificates}
         return self.everywhere(lambda manager: manager.revoke(certificates, now))
 
     # -------------------------------------------------------- what comes of it
@@ -399,23 +398,6 @@ class ManagedTypes:
         self._groups[type_id] = manager
         self._looks[type_id] = manager.next_look()
         return list(found.dropped)
-
-
-def kept_eviction(principal: Principal) -> dict[str, bytes | None]:
-    """Return the records of an eviction."""
-    key = principal.key.hex()
-    return {f"evicted/{key}": b"", f"readmitted/{key}": None}
-
-
-def kept_readmission(principal: Principal, now: Instant) -> dict[str, bytes | None]:
-    """Return the records of a readmission."""
-    key = principal.key.hex()
-    return {f"evicted/{key}": None, f"readmitted/{key}": b"%d" % now}
-
-
-def kept_revocations(ids: Iterable[bytes]) -> dict[str, bytes | None]:
-    """Return the records of revoked certificates."""
-    return {f"revoked/{one.hex()}": b"" for one in ids}
 
 
 def read_distrusted(kept: Mapping[str, bytes]) -> Distrusted:

@@ -35,7 +35,7 @@ from maia.sealing.groups.members import demanded, keys_digest
 from maia.sealing.groups.membership import Claim, requests_for, standing
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
-from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
+from maia.sealing.keys.epochs import epoch_from_bytes, verify_epoch
 from maia.sealing.keys.history import PastAnswer, pack_past, past_info
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, TooManyQuestions
 from maia.sessions.session import goodbye
@@ -249,7 +249,10 @@ class KeyRequestHandler:
         self, link: MemberLink, message: JoinGroups, manager: GroupManager, claim: Claim, now: Instant
     ) -> list[Effect]:
         """Let a member in, if its certificates open a group."""
-        outcomes = manager.join(claim, self._head(message.head), now)
+        head = None if message.head is None else epoch_from_bytes(message.head)
+        if head is not None:
+            verify_epoch(head, self.principal)
+        outcomes = manager.join(claim, head, now)
         self.types.joined(manager, claim.versions)
         link.joined[manager.type_id], link.refs[manager.type_id] = message.key, message.id
         if claim.vouched is not None:
@@ -261,13 +264,6 @@ class KeyRequestHandler:
             *_left_out(link, outcomes),
             *self.types.told(manager, outcomes, asked=(link, message.id)),
         ]
-
-    def _head(self, data: bytes | None) -> SignedEpoch | None:
-        if data is None:
-            return None
-        head = epoch_from_bytes(data)
-        verify_epoch(head, self.principal)
-        return head
 
     def _tell_writer(self, link: MemberLink, message: WhoWrites, now: Instant) -> list[Effect]:
         manager = self.types.get(message.type_id)

@@ -169,7 +169,6 @@ class KeyServer:
         }
 
     def groups_of(self, type_id: bytes) -> GroupManager | None:
-        """Return the groups of a type, if they are run here."""
         return self._types.get(type_id)
 
     # -------------------------------------------------------- what the domain decides

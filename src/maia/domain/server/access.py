@@ -159,11 +159,11 @@ async def _interface(
 ) -> AsyncIterator[str]:
     from maia.domain.http.application import application
     from maia.domain.http.authentication import Gate
-    from maia.domain.http.pages import Pages, Reload
+    from maia.domain.http.pages import Pages
     from maia.net.http_listener import listening
     from maia.net.tls import serving_context
 
-    config, policy = prepared.config, policy_file(prepared)
+    config = prepared.config
     gate = Gate(
         key.principal,
         instance=os.urandom(INSTANCE_BYTES),
@@ -171,9 +171,6 @@ async def _interface(
         skew_s=config.api_skew_s,
         requests_max=config.api_requests,
     )
-    reload: Reload | None = None
-    if policy is not None:
-        reload = lambda actor: policy.put_in_force(service, actor=actor)  # noqa: E731 - a closure says no more
-    app = application(Pages(service, gate, reload=reload), records)
+    app = application(Pages(service, gate, policy=policy_file(prepared)), records)
     async with listening(app, serving_context(key), config.api_listen) as address:
         yield address

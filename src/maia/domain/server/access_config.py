@@ -202,7 +202,6 @@ class PreparedAccess:
 
     @property
     def settings(self) -> AccessSettings:
-        """Return the settings of the service."""
         config = self.config
         return AccessSettings(
             period_s=config.statements_period_s,

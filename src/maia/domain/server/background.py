@@ -23,7 +23,6 @@ from maia.config.row_sources import FactSource, FileSource, HttpSource, Postgres
 from maia.config.start_checks import opened
 from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
 from maia.credentials.validity.statements import statement_to_bytes
-from maia.domain.access.results import LoadedPolicy, Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder, PostgresChanges
 from maia.domain.server.access_config import FactConfig, PreparedAccess
@@ -61,25 +60,6 @@ class PolicyFile:
             raise EmptyPolicy(f"`{self.path}` is empty; the policy before stays in force")
         return text, {name: read_text(path) for name, path in self.parents.items()}
 
-    async def put_in_force(
-        self, service: DomainService, *, actor: Principal | None = None
-    ) -> tuple[LoadedPolicy, bool]:
-        """Read the files again and put the policy in force; raise, and change nothing, if it is wrong.
-
-        Also returns whether a broker has what was revoked. Without an actor it is the domain's own act.
-        """
-        by = service.principal if actor is None else actor
-        text, parents = self.read()
-        now, loaded = service.clock(), list[LoadedPolicy]()
-
-        def work(access: AccessControl) -> Revoked:
-            found = access.load_policy(text, actor=by, now=now, parents=parents)
-            loaded.append(found)
-            return found.revoked
-
-        _, is_known = await service.take_away(work)
-        return loaded[0], is_known
-
     async def begin(self, service: DomainService, records: Records) -> bool:
         """Put the policy in force at a start, unless it was in force once and was replaced since.
 
@@ -94,9 +74,14 @@ class PolicyFile:
         return await self.try_to(service, records)
 
     async def try_to(self, service: DomainService, records: Records) -> bool:
-        """Put the policy in force if it is good; log what is wrong with it if it is not."""
+        """Read the files again and put the policy in force; if it is wrong, log why and change nothing."""
+        now, by = service.clock(), service.principal
         try:
-            found, _ = await self.put_in_force(service)
+            text, parents = self.read()
+            found = await service.ask(
+                lambda access: access.load_policy(text, actor=by, now=now, parents=parents)
+            )
+            await service.announce([found.revoked])
         except MaiaError as problem:
             wrong = {"policy": str(self.path), "code": problem.code, "why": problem.message}
             records.note("refused", wrong)
@@ -176,7 +161,6 @@ async def reload_at_signals(policy: PolicyFile | None, service: DomainService, r
 def pollers(
     configs: Iterable[FactConfig], service: DomainService, ages: FactAges, records: Records
 ) -> list[FactFeeder]:
-    """Return the pollers of facts."""
     feeds = [
         FactFeed(
             one.name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,7 @@ from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
 from maia.net.process import beside, one_of, own_folder, until_told_to_stop
-from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
+from maia.net.status_endpoint import StatusSource, answering
 from maia.net.stores import MemoryStore, Store
 from maia.net.telemetry import Telemetry
 from maia.sealing.keys.secrets import Secret
@@ -183,20 +183,12 @@ async def _answer_until_stopped(
     access: RunningAccess | None,
     ready: Callable[[DomainListening], None],
 ) -> None:
-    config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_status_source(running, access, telemetry), token=token)
-    if config.status != "off":
-        address = await endpoint.start(config.status)
-        new_door(config.data, address, token)
-    try:
+    source, config = _status_source(running, access, telemetry), prepared.config
+    async with answering(source, config.status, config.data) as status:
         api = None if access is None else access.address
-        ready(DomainListening(running.address, str(prepared.key.principal), address, api))
+        ready(DomainListening(running.address, str(prepared.key.principal), status, api))
         await until_told_to_stop()
         telemetry.note("stopping", {"address": running.address})
-    finally:
-        await endpoint.stop()
-        with suppress(OSError):
-            (config.data / DOOR_FILE).unlink()
 
 
 def _status_source(

@@ -16,9 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.back_off import doubled
 from maia.client import RowsRefused
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
+from maia.client.api.subscription import ReceivedEvent
 from maia.credentials import (
     Action,
     NetworkName,
@@ -127,11 +129,11 @@ class StatementStream:
 
     async def run(self) -> None:
         """Be connected for as long as this runs, whatever happens to the broker."""
-        wait_s = _AGAIN_S
+        failures = 0
         while True:
             try:
                 await self._connect()
-                wait_s = _AGAIN_S
+                failures = 0
             except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
                 problem = _first(group)
                 said = (
@@ -140,8 +142,8 @@ class StatementStream:
                 self._records.note("failed", said or {"why": type(problem).__name__})
             finally:
                 await self._set(None)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+            failures += 1
+            await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
 
     async def _connect(self) -> None:
         settings = self._settings
@@ -187,20 +189,16 @@ class StatementStream:
             said = await client.subscribe(validity_type_name(own), state=True, timeout_s=_CONNECT_S)
             await said.state_known(timeout_s=_CONNECT_S)
             while events := await said.some(_FOLLOWED_MAX, timeout_s=0):
-                for event in events:
-                    revoked.append(await self._receive_own(event.get("statement")))
+                for signed in (self._read(event, own) for event in events):
+                    if signed is not None:
+                        revoked.append(await self._receive_own(signed))
             await said.unsubscribe()
         return [one for one in revoked if one.ids]
 
-    async def _receive_own(self, data: object) -> Revoked:
+    async def _receive_own(self, signed: SignedStatement) -> Revoked:
         """Go on from a statement of this domain itself; what it revokes is announced later."""
-        if not isinstance(data, bytes):
-            return Revoked()
         own, now = self._key.principal, self._service.clock()
         try:
-            signed = statement_from_bytes(data)
-            if signed.statement.by != own:
-                return Revoked()
             return await self._service.ask(
                 lambda access: access.receive_statement(signed, actor=own, now=now)
             )
@@ -262,38 +260,39 @@ class StatementStream:
 
     async def _follow(self, client: Client, issuer: Principal) -> None:
         """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
-        wait_s, complained = _AGAIN_S, False
+        failures = 0
         while True:
             try:
                 subscription = await client.subscribe(
                     validity_type_name(issuer), state=True, timeout_s=_CONNECT_S
                 )
-                wait_s, complained = _AGAIN_S, False
+                failures = 0
                 async for event in subscription:
-                    await self._take(event.get("statement"), issuer)
+                    if (signed := self._read(event, issuer)) is not None:
+                        await self._take(signed, issuer)
                 return  # the client was closed
             except MaiaError as problem:
-                if not complained:  # not every issuer has a stream, and one line says so
+                failures += 1
+                if failures == 1:  # not every issuer has a stream, and one line says so
                     self._records.note("unheard", {"issuer": str(issuer), "code": problem.code})
-                complained = True
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+            await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
 
-    async def _take(self, data: object, issuer: Principal) -> None:
-        if not isinstance(data, bytes):
-            return
-        try:
-            signed = statement_from_bytes(data)
-        except MaiaError as problem:
-            self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
-            return
-        if signed.statement.by != issuer:
-            return  # a statement of another issuer has a stream of its own
+    async def _take(self, signed: SignedStatement, issuer: Principal) -> None:
         received = await self._service.receive(signed)
         if isinstance(received, MaiaError):
             self._records.note("refused", {"issuer": str(issuer), "code": received.code})
         elif received.ids:
             self._records.note("revoked", {"issuer": str(issuer), "certificates": len(received.ids)})
+
+    def _read(self, event: ReceivedEvent, issuer: Principal) -> SignedStatement | None:
+        """Return the statement in an event of an issuer's stream; None: it is none, or another issuer's."""
+        data = event.get("statement")
+        try:
+            signed = statement_from_bytes(data) if isinstance(data, bytes) else None
+        except MaiaError as problem:
+            self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
+            return None
+        return signed if signed is not None and signed.statement.by == issuer else None
 
 
 def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:

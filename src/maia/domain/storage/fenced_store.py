@@ -52,7 +52,6 @@ class FencedStore:
         self._generation = self._read_generation()
 
     def load(self) -> Mapping[str, bytes]:
-        """Return everything that is kept."""
         try:
             self._generation = self._read_generation()
             return dict(self._file.execute("SELECT name, data FROM kept"))
@@ -83,7 +82,6 @@ class FencedStore:
         self._generation += 1
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _read_generation(self) -> int:

@@ -62,7 +62,6 @@ class Tables:
         self._connection = connection
 
     def get(self, table: Table[Row], *key: Cell) -> Row | None:
-        """Return the row with this key."""
         parts = zip(table.key, key, strict=True)
         values = {f"key_{place}": part for place, (_, part) in enumerate(parts)}
         found = self._connection.execute(table.by_key, values).first()
@@ -127,7 +126,6 @@ class Tables:
             self.delete(table, column.in_(chunk), *where)
 
     def count(self, table: Table[Row], *where: Where) -> int:
-        """Return how many rows there are."""
         return self._connection.execute(
             select(func.count()).select_from(table.sql).where(*where)
         ).scalar_one()

@@ -47,6 +47,7 @@ _COLUMN_TYPES: Final[dict[type, TypeEngine[Any]]] = {
 }
 
 Row = TypeVar("Row")
+ALL_TABLES: Final[list[Table[Any]]] = []
 
 
 class Table(Generic[Row]):
@@ -75,6 +76,7 @@ class Table(Generic[Row]):
         matches = (column == bindparam(f"key_{place}") for place, column in enumerate(self.key))
         self.by_key = select(self.sql).where(*matches)
         self._upserts: dict[str, Executable] = {}
+        ALL_TABLES.append(self)
 
     def upsert(self, dialect: str) -> Executable:
         """Return the statement that puts rows in the places of those with the same keys."""
@@ -315,15 +317,6 @@ class AnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NonceRow:
-    """The nonce of a request that is accepted once."""
-
-    principal: bytes
-    nonce: bytes
-    until: int
-
-
-@dataclass(frozen=True, slots=True)
 class SubjectRow:
     """A subject of the identity provider; `attributes` are in their canonical form."""
 
@@ -421,33 +414,9 @@ STATEMENTS: Final = Table("statements", StatementRow, ("number",), (("sort", "nu
 RECEIVED: Final = Table("received", ReceivedRow, ("issuer", "number"))
 AUDIT: Final = Table("audit", AuditRow, ("number",))
 ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
-NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
 SUBJECTS: Final = Table("subjects", SubjectRow, ("key",), (("number",), ("identifier",)))
 PROVIDERS: Final = Table("providers", ProviderRow, ("key",), (("number",),))
 TPMS: Final = Table("tpms", TpmRow, ("subject",), (("endorsement",), ("level", "subject")))
-
-ALL_TABLES: Final = (
-    META,
-    POLICIES,
-    TYPES,
-    RIGHTS,
-    APPOINTMENTS,
-    FACTS,
-    FACT_ARGUMENTS,
-    MEMBERSHIPS,
-    SUPPORTS,
-    TESTERS,
-    REVOKED,
-    STATEMENTS,
-    RECEIVED,
-    WITNESSED,
-    AUDIT,
-    ANSWERS,
-    NONCES,
-    SUBJECTS,
-    PROVIDERS,
-    TPMS,
-)
 
 
 def valid_rights(now: Instant) -> tuple[ColumnElement[bool], ...]:

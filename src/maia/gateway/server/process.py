@@ -20,7 +20,7 @@ from maia.gateway.server.upstream import Upstream
 from maia.net.addresses import bind
 from maia.net.observer import Records
 from maia.net.process import own_folder, until_told_to_stop, watched
-from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, StatusSource, new_door, new_token
+from maia.net.status_endpoint import StatusSource, answering
 from maia.net.telemetry import Telemetry
 from maia.net.tls import foreign_context
 
@@ -80,13 +80,8 @@ async def serve(
 
         looking = asyncio.create_task(show_new_certificates(AccountFolder(config.data), upstreams, telemetry))
         stack.callback(looking.cancel)
-        endpoint = StatusEndpoint(_status_source(gateway, door, telemetry), token=(token := new_token()))
-        status = None
-        if config.status != "off":
-            status = await endpoint.start(config.status)
-            stack.push_async_callback(endpoint.stop)
-            new_door(config.data, status, token)
-            stack.callback((config.data / DOOR_FILE).unlink, missing_ok=True)
+        source = _status_source(gateway, door, telemetry)
+        status = await stack.enter_async_context(answering(source, config.status, config.data))
         ready(Listening(address or str(http), "gateway", status, http))
         await until_told_to_stop()
         telemetry.note("stopping", {"address": address or str(http)})

@@ -259,7 +259,6 @@ class EventLog:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the log."""
         self.close()
 
 
@@ -278,7 +277,6 @@ class LogReadings:
     """The places at which readings of a log stopped. For one thread."""
 
     def __init__(self, log: EventLog) -> None:
-        """Read `log`."""
         self._log = log
         self._held: BoundedMap[tuple[bytes, int], Iterator[LogRecord]] = BoundedMap(HELD_MAX)
 

@@ -12,17 +12,14 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import Final, Protocol
 
 from maia.log.format.errors import LogBroken, LogDiskFull, LogInUse
 from maia.private_files import exposure, make_private_folder, sync_folder
 
 _LOCK: Final = "lock"
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
 class AppendFile(Protocol):
@@ -137,7 +134,10 @@ class FolderDisk:
     def lock(self) -> None:
         """Take the folder; the kernel lets go of it when the process dies."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = _told(os.open, "lock its folder")(self._root / _LOCK, flags, 0o600)
+        try:
+            descriptor = os.open(self._root / _LOCK, flags, 0o600)
+        except OSError as problem:
+            raise disk_problem(problem, "lock its folder") from problem
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -146,7 +146,6 @@ class FolderDisk:
         self._lock = descriptor
 
     def names(self, folder: str = "") -> list[str]:
-        """List a folder."""
         try:
             return sorted(entry.name for entry in os.scandir(self._path(folder)))
         except (FileNotFoundError, NotADirectoryError):
@@ -168,27 +167,21 @@ class FolderDisk:
                 self.sync_folder(parent)
 
     def create(self, path: str) -> AppendFile:
-        """Begin a file."""
         return _FileToAppend(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
 
     def reopen(self, path: str) -> AppendFile:
-        """Go on with a file."""
         return _FileToAppend(self._open(path, os.O_WRONLY))
 
     def read(self, path: str) -> ReadFile:
-        """Open a file to read."""
         return _FileToRead(self._open(path, os.O_RDONLY))
 
     def rename(self, old: str, new: str) -> None:
-        """Rename within the folder."""
         self._path(old).replace(self._path(new))
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self._path(path).unlink(missing_ok=True)
 
     def sync_folder(self, path: str = "") -> None:
-        """Synchronise a folder."""
         sync_folder(self._path(path))
 
     def close(self) -> None:
@@ -203,24 +196,8 @@ class FolderDisk:
     def _path(self, path: str) -> Path:
         # INVARIANT: paths are made by `format/names.py`. This is the second lock on that door (A71).
         if path.startswith("/") or "\0" in path or ".." in path.split("/"):
-            _refuse(path)
+            raise LogBroken(f"`{ascii(path[:128])[1:-1]}` lies outside the event log")
         return self._root / path
-
-
-def _refuse(path: str) -> NoReturn:
-    raise LogBroken(f"`{ascii(path[:128])[1:-1]}` lies outside the event log")
-
-
-def _told(call: Callable[_P, _R], doing: str) -> Callable[_P, _R]:
-    """Return `call` with the disk's errors as ours."""
-
-    def telling(*args: _P.args, **named: _P.kwargs) -> _R:
-        try:
-            return call(*args, **named)
-        except OSError as problem:
-            raise disk_problem(problem, doing) from problem
-
-    return telling
 
 
 class _FileToAppend:

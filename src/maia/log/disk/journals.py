@@ -98,8 +98,11 @@ class GrowingFile:
 
     def _write(self, data: bytes) -> None:
         self._broken = "a write to the event log was interrupted; open it again"
+        if self.end + len(data) > self._reserved:
+            self._reserved = self.end + len(data) + self._reserves
+            data += bytes(self._reserves)
         try:
-            self._file.write(self.end, data + self._room_after(len(data)))
+            self._file.write(self.end, data)
         except OSError as problem:
             failure = disk_problem(problem, "write")
             self._take_back(failure.message)
@@ -112,13 +115,6 @@ class GrowingFile:
             self._broken = f"{failure.message}; open it again"
             raise failure from problem
         self._broken = None
-
-    def _room_after(self, length: int) -> bytes:
-        """Return zeros to reserve room behind so many bytes, if they need more than there is."""
-        if self.end + length <= self._reserved:
-            return b""
-        self._reserved = self.end + length + self._reserves
-        return bytes(self._reserves)
 
     def _take_back(self, why: str) -> None:
         try:
@@ -216,7 +212,6 @@ class Journals:
 
     @property
     def next_position(self) -> int:
-        """Return the position that the next record will have."""
         return self._next_position
 
     def append(self, messages: Sequence[bytes], *, recorded_at: Instant) -> range:

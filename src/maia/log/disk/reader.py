@@ -41,7 +41,6 @@ class Snapshot:
     journals: tuple[JournalFile, ...]
 
     def files(self) -> frozenset[str]:
-        """Return the names of all files."""
         return frozenset((*(one.path for one in self.segments), *(one.name for one in self.journals)))
 
 
@@ -63,15 +62,12 @@ def read_records(
         except FileNotFoundError as problem:
             now = look()
             if now.files() == snapshot.files():
-                raise LogDamaged(_name_of(problem), 0, "the file is missing") from None
+                parts = str(problem.filename).split("/")
+                name = "/".join(parts[-3:]) if parts[-1].endswith(".parquet") else parts[-1]
+                raise LogDamaged(name, 0, "the file is missing") from None
             snapshot = now
         else:
             return
-
-
-def _name_of(problem: FileNotFoundError) -> str:
-    parts = str(problem.filename).split("/")
-    return "/".join(parts[-3:]) if parts[-1].endswith(".parquet") else parts[-1]
 
 
 def _in_snapshot(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -47,20 +46,7 @@ from maia.log.format.records import MARKER_BYTES, NO_CHECK, LogRecord, batch_byt
 from maia.log.format.segments import digest_of, joined, parquet_bytes, table_of, verified_file
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """What the manifest says of a segment beside its name."""
-
-    frames: int
-    events: int
-    recorded_from: int
-    recorded_until: int
-    published_from: int
-    published_until: int
-
-
 def records_of(disk: Disk, journals: Sequence[JournalFile]) -> Iterator[LogRecord]:
-    """Yield the records of finished journals."""
     for journal in journals:
         yield from read_journal(disk, journal)
 
@@ -68,56 +54,42 @@ def records_of(disk: Disk, journals: Sequence[JournalFile]) -> Iterator[LogRecor
 def write_piece(disk: Disk, piece: Piece) -> Segment:
     """Write a piece as a segment, and return it when it is safe."""
     rows = piece.rows
-    content = _Content(
-        frames=len(rows),
-        events=sum(row.rows for row in rows),
-        recorded_from=min(row.recorded_at for row in rows),
-        recorded_until=max(row.recorded_at for row in rows),
-        published_from=min(row.published_at for row in rows),
-        published_until=max(row.published_at for row in rows),
-    )
-    first, last = rows[0].position, rows[-1].position
-    return _write(disk, table_of(rows), (piece.type_id, piece.day, first, last), content)
+    recorded, published = [row.recorded_at for row in rows], [row.published_at for row in rows]
+    spans = min(recorded), max(recorded), min(published), max(published)
+    about = piece.type_id, piece.day, rows[0].position, rows[-1].position
+    return _write(disk, table_of(rows), about, len(rows), sum(row.rows for row in rows), spans)
 
 
 def join_segments(disk: Disk, segments: Sequence[Segment]) -> Segment:
     """Write neighbours as one segment, once all of them are verified; return it when it is safe."""
     tables = [verified_file(read_bytes(disk, one.path), one.name).read() for one in segments]
-    content = _Content(
-        frames=sum(one.frames for one in segments),
-        events=sum(one.events for one in segments),
-        recorded_from=min(one.recorded_from for one in segments),
-        recorded_until=max(one.recorded_until for one in segments),
-        published_from=min(one.published_from for one in segments),
-        published_until=max(one.published_until for one in segments),
+    spans = (
+        min(one.recorded_from for one in segments),
+        max(one.recorded_until for one in segments),
+        min(one.published_from for one in segments),
+        max(one.published_until for one in segments),
     )
+    frames, events = sum(one.frames for one in segments), sum(one.events for one in segments)
     about = segments[0].type_id, segments[0].day, segments[0].first, segments[-1].last
-    return _write(disk, joined(tables), about, content)
+    return _write(disk, joined(tables), about, frames, events, spans)
 
 
-def _write(disk: Disk, table: pa.Table, about: tuple[bytes, str, int, int], content: _Content) -> Segment:
-    type_id, day, first, last = about
-    data = parquet_bytes(table, type_id)
-    name = SegmentName(type_id, day, first, last, digest_of(data))
+def _write(
+    disk: Disk,
+    table: pa.Table,
+    about: tuple[bytes, str, int, int],
+    frames: int,
+    events: int,
+    spans: tuple[int, int, int, int],
+) -> Segment:
+    data = parquet_bytes(table, about[0])
+    name = SegmentName(*about, digest_of(data))
     try:
         disk.make_folder(name.folder)
         write_whole(disk, name.path, data)
     except OSError as problem:
         raise disk_problem(problem, "write a segment") from problem
-    return Segment(
-        type_id,
-        day,
-        first,
-        last,
-        name.digest,
-        content.frames,
-        content.events,
-        len(data),
-        content.recorded_from,
-        content.recorded_until,
-        content.published_from,
-        content.published_until,
-    )
+    return Segment(*about, name.digest, frames, events, len(data), *spans)
 
 
 def removal(segments: Sequence[Segment], *, now: int, grace_s: float) -> list[Removed]:
@@ -137,7 +109,12 @@ def delete_due(disk: Disk, state: Manifest, now: Instant) -> list[str]:
 
 def remove_left_overs(disk: Disk, state: Manifest, *, next_position: int) -> list[str]:
     """Remove what was being written when a process died; whatever is not ours is left alone."""
-    gone = [name for name in disk.names() if name.endswith(UNFINISHED) and _is_ours(name)]
+    left = (name for name in disk.names() if name.endswith(UNFINISHED))
+    gone = [
+        name
+        for name, one in ((name, name.removesuffix(UNFINISHED)) for name in left)
+        if journal_first(one) is not None or manifest_number(one) is not None or is_cut(one)
+    ]
     for path in segment_paths(disk):
         name = segment_name(path.removesuffix(UNFINISHED))
         if name is None or path in state.segments or path in state.waiting:
@@ -149,11 +126,6 @@ def remove_left_overs(disk: Disk, state: Manifest, *, next_position: int) -> lis
     for path in gone:
         disk.remove(path)
     return gone
-
-
-def _is_ours(name: str) -> bool:
-    name = name.removesuffix(UNFINISHED)
-    return journal_first(name) is not None or manifest_number(name) is not None or is_cut(name)
 
 
 def segment_paths(disk: Disk) -> Iterator[str]:
@@ -193,7 +165,9 @@ class ManifestFile:
         self.cuts: list[Cut] = []
         name = newest_manifest(disk)
         if name is None:
-            _refuse_if_not_new(disk)
+            for other in disk.names():
+                if journal_first(other) is not None or other.startswith("type="):
+                    raise LogDamaged(manifest_name(1), 0, f"there is no manifest, and there is `{other}`")
             self._number = 1
             self.state = Manifest()
             self._write_anew(at)
@@ -250,21 +224,12 @@ class ManifestFile:
 
     @property
     def name(self) -> str:
-        """Return the name of the file."""
         return self._file.name
 
     def close(self) -> None:
-        """Let go of the file."""
         self._file.close()
 
 
 def newest_manifest(disk: Disk) -> str | None:
     """Return the name of the manifest that holds, or None if there is none."""
     return max((name for name in disk.names() if manifest_number(name) is not None), default=None)
-
-
-def _refuse_if_not_new(disk: Disk) -> None:
-    """Refuse a folder with journals or segments and no manifest: it was removed."""
-    for name in disk.names():
-        if journal_first(name) is not None or name.startswith("type="):
-            raise LogDamaged(manifest_name(1), 0, f"there is no manifest, and there is `{name}`")

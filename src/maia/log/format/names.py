@@ -33,7 +33,6 @@ _SEGMENT: Final = re.compile(
 
 
 def journal_name(first: int) -> str:
-    """Return the name of the journal whose first record has this position."""
     return f"journal-{first:020d}.log"
 
 

@@ -39,19 +39,23 @@ from maia.wire.messages import Column, Recorded, Sealed, SealedColumn, Unblinded
 SEALED_COLUMN: Final = "sealed"
 """The column with the bytes of a frame that is sealed as a whole."""
 
-HEADER_COLUMNS: Final = (
-    "position",
-    "recorded_at",
-    "level",
-    "epoch",
-    "publisher",
-    "stream",
-    "sequence",
-    "published_at",
-    "rows",
-    "kept",
-    "header",
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("recorded_at", _TIME, nullable=False),
+        pa.field("level", pa.int8()),
+        pa.field("epoch", pa.int64()),
+        pa.field("publisher", pa.binary()),
+        pa.field("stream", pa.binary()),
+        pa.field("sequence", pa.int64()),
+        pa.field("published_at", _TIME, nullable=False),
+        pa.field("rows", pa.int32(), nullable=False),
+        pa.field("kept", pa.list_(pa.int32()), nullable=False),
+        pa.field("header", pa.binary(), nullable=False),
+    ]
 )
+HEADER_COLUMNS: Final = tuple(_SCHEMA.names)
 _TAKEN: Final = frozenset((*HEADER_COLUMNS, SEALED_COLUMN, "type", "day"))
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _SEALED_AT: Final = SealedColumn.__struct_fields__.index("sealed")
@@ -99,11 +103,12 @@ def column_name(uid: str) -> str:
 
 
 def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
-    """Return the row of a recorded message."""
     try:
         frame = decode_recorded(message)
     except ProtocolViolation:
-        return _unreadable(message, position=position, recorded_at=recorded_at)
+        # Bytes that are no message of today are kept all the same.
+        whole = _ENCODER.encode([_WHOLE, message])
+        return Row(position, recorded_at, None, None, None, None, None, recorded_at, 0, (), whole, {})
     can_be_parted = _can_be_parted(frame)
     # A single event is proved by all of its ciphertexts, which are short: no reader does without one of them.
     is_parted = can_be_parted and not (isinstance(frame, Sealed) and not frame.block_rows)
@@ -129,12 +134,6 @@ def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
 
 def _level(frame: Recorded) -> int:
     return frame.level if isinstance(frame, Sealed) else 0
-
-
-def _unreadable(message: bytes, *, position: int, recorded_at: int) -> Row:
-    """Return a row for bytes that are no message of today, so that they are kept all the same."""
-    whole = _ENCODER.encode([_WHOLE, message])
-    return Row(position, recorded_at, None, None, None, None, None, recorded_at, 0, (), whole, {})
 
 
 def _can_be_parted(frame: Recorded) -> bool:
@@ -196,22 +195,6 @@ SEGMENT_COLUMNS_MAX: Final = 4096
 """How many attributes may have a column in one segment."""
 
 ROWS_IN_GROUP: Final = 4096
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_SCHEMA: Final = pa.schema(
-    [
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("recorded_at", _TIME, nullable=False),
-        pa.field("level", pa.int8()),
-        pa.field("epoch", pa.int64()),
-        pa.field("publisher", pa.binary()),
-        pa.field("stream", pa.binary()),
-        pa.field("sequence", pa.int64()),
-        pa.field("published_at", _TIME, nullable=False),
-        pa.field("rows", pa.int32(), nullable=False),
-        pa.field("kept", pa.list_(pa.int32()), nullable=False),
-        pa.field("header", pa.binary(), nullable=False),
-    ]
-)
 _PRUNED_BY: Final = [name for name in HEADER_COLUMNS if name not in {"kept", "header"}]
 _REPEATED: Final = ["level", "epoch", "publisher", "stream"]
 
@@ -288,7 +271,7 @@ def records_in(data: bytes, name: SegmentName, *, from_position: int = 1) -> Ite
     file = verified_file(data, name)
     before = name.first - 1
     for number in range(file.num_row_groups):
-        if _last_position(file, number) < from_position:
+        if int(file.metadata.row_group(number).column(0).statistics.max) < from_position:
             continue
         for record in _records(file.read_row_group(number), name):
             if not before < record.position <= name.last or type_id_of(record.message) != name.type_id:
@@ -296,10 +279,6 @@ def records_in(data: bytes, name: SegmentName, *, from_position: int = 1) -> Ite
             before = record.position
             if record.position >= from_position:
                 yield record
-
-
-def _last_position(file: pq.ParquetFile, number: int) -> int:
-    return int(file.metadata.row_group(number).column(0).statistics.max)
 
 
 def _records(table: pa.Table, name: SegmentName) -> Iterator[LogRecord]:

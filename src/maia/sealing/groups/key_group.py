@@ -42,7 +42,6 @@ class GroupId:
     uid: AttributeUid | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no type."""
         if len(self.type_id) != TYPE_ID_BYTES:
             raise BadGroup(f"the id of a type has {TYPE_ID_BYTES} bytes")
 
@@ -95,7 +94,6 @@ class KeyGroup:
 
     @property
     def current(self) -> Issued | None:
-        """Return the newest secret."""
         return self.issued[-1] if self.issued else None
 
     def admit(self, member: Principal) -> None:

@@ -65,7 +65,6 @@ class GroupManager:
 
     @property
     def head(self) -> SignedEpoch | None:
-        """Return the newest epoch."""
         return self._groups.ledger.head
 
     @property
@@ -78,7 +77,6 @@ class GroupManager:
         return self._groups.holders(group)
 
     def is_in(self, group: GroupId, principal: Principal) -> bool:
-        """Say whether a principal is here and in a group."""
         member = self._members.get(principal)
         return member is not None and member.is_here and group in member.groups
 
@@ -240,8 +238,10 @@ class GroupManager:
     ) -> Delivery:
         """Return what one member is handed; older secrets as far as `history` shows its right to them."""
         principal = member.claim.principal
-        held_since = _never if history is None else self._standing.held_since(history, principal)
-        parcel = self._groups.parcel(principal, member.groups, held_since=held_since)
+        held_since = None if history is None else self._standing.held_since(history, principal)
+        parcel = self._groups.parcel(
+            principal, member.groups, held_since=held_since or (lambda _group, _moment: False)
+        )
         until = None if member.until >= INSTANT_MAX else member.until
         epochs = self._groups.ledger.needed([one.epoch for one in parcel.secrets], head)
         return Delivery(principal, parcel, epochs, until, history is not None and history.now.is_cut)
@@ -258,7 +258,3 @@ class GroupManager:
             self._members.restored(GroupMember(claim, found.groups, found.may_write, found.until))
             # Its right may have ended meanwhile: `tick` puts it out.
             self._standing.looks.ask(now, record.principal)
-
-
-def _never(_group: GroupId, _moment: Instant) -> bool:
-    return False

@@ -111,7 +111,6 @@ class ManagerLink:
 
     @property
     def address(self) -> str:
-        """Return the address whose turn it is."""
         return self.addresses[self.turn % len(self.addresses)] if self.addresses else ""
 
     def challenged(
@@ -165,7 +164,6 @@ class ManagerLinks(Endpoint[Session]):
         self._settings = replace(self._settings, constitutions=constitutions)
 
     def all(self) -> list[ManagerLink]:
-        """Return every manager."""
         return list(self._managers.values())
 
     def of(self, principal: Principal) -> ManagerLink:
@@ -173,15 +171,12 @@ class ManagerLinks(Endpoint[Session]):
         return self._managers.setdefault(principal, ManagerLink(principal))
 
     def on(self, link: LinkId) -> ManagerLink | None:
-        """Return the manager at the other end of a link."""
         return self._links.get(link)
 
     def open_links(self) -> list[LinkId]:
-        """Return the open links."""
         return list(self._links)
 
     def clear(self) -> None:
-        """Forget all managers."""
         self._links.clear()
         self._managers.clear()
 
@@ -206,12 +201,8 @@ class ManagerLinks(Endpoint[Session]):
                 one.problem = NotTheManager.code
             fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
             return [Close(opened.link, NotTheManager.code), Note("refused", fields)], waiting
-        found.is_dialling, found.session = (
-            False,
-            Session(
-                opened.link, opened.peer, opened.dialled, Stage.AWAITING_GREETING, opened_at=now, heard_at=now
-            ),
-        )
+        found.is_dialling, stage = False, Stage.AWAITING_GREETING
+        found.session = Session(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
         found.due = seconds_after(now, self._settings.handshake_s)
         self._links[opened.link] = found
         return [], [one for one in waiting if one is not found]
@@ -227,7 +218,6 @@ class ManagerLinks(Endpoint[Session]):
         return [certificate_to_bytes(signed) for signed in self._own()]
 
     def own_statements(self, now: Instant) -> list[bytes]:
-        """Return the statements that these demand."""
         return statements_for(self._own(), self._standing, now)
 
     def admit(self, session: Session, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
@@ -274,19 +264,15 @@ class ManagerLinks(Endpoint[Session]):
         manager.due = self.again(manager.failures, now)
 
     def say(self, manager: ManagerLink, message: Message) -> list[Effect]:
-        """Send a message, if there is a link."""
         return [] if manager.session is None else [Send(manager.session.id, encode(message))]
 
     def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
-        is_waiting = manager.is_idle and manager.due is not None
-        if (
-            not is_waiting
-            or manager.lost_at is None
-            or now < seconds_after(manager.lost_at, self._settings.again_s)
-        ):
+        if not manager.is_idle or manager.due is None or manager.lost_at is None:
             return []
-        return self.dial(manager, now)
+        return (
+            self.dial(manager, now) if now >= seconds_after(manager.lost_at, self._settings.again_s) else []
+        )
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""

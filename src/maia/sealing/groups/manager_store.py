@@ -76,7 +76,6 @@ class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     secret: bytes
 
     def __repr__(self) -> str:
-        """Say that there is one, and nothing about it."""
         return "_Secret(…)"
 
 
@@ -89,7 +88,6 @@ class ManagerStore:
     """The changes that wait to be made safe, and the way back from what was."""
 
     def __init__(self, type_id: bytes, at_rest: AtRest) -> None:
-        """Keep for one type."""
         self._type_id, self._at_rest = type_id, at_rest
         self._prefix = type_id.hex()
         self._history: dict[GroupId, list[Handed]] = {}
@@ -105,11 +103,9 @@ class ManagerStore:
     # -------------------------------------------------------- keeping
 
     def keep_epoch(self, signed: SignedEpoch) -> None:
-        """Keep an epoch."""
         self.changes[self._name("epoch", str(signed.statement.number))] = epoch_to_bytes(signed)
 
     def keep_epoch_gone(self, number: int) -> None:
-        """Keep an old epoch no more."""
         self.changes[self._name("epoch", str(number))] = None
 
     def keep_secret(self, group: GroupId, issued: Issued) -> None:

@@ -75,19 +75,15 @@ class GroupMembers:
         self._members: dict[Principal, GroupMember] = {}
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._members)
 
     def __getitem__(self, principal: Principal) -> GroupMember:
-        """Return a known member."""
         return self._members[principal]
 
     def all(self) -> list[GroupMember]:
-        """Return every one."""
         return list(self._members.values())
 
     def get(self, principal: Principal) -> GroupMember | None:
-        """Return a member."""
         return self._members.get(principal)
 
     def these(self, principals: Iterable[Principal]) -> list[GroupMember]:
@@ -166,7 +162,6 @@ class Looks:
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._heap: list[tuple[int, bytes]] = []
 
     @property
@@ -197,7 +192,6 @@ class GroupStanding:
     def __init__(
         self, groups: TypeGroups, members: GroupMembers, store: ManagerStore, distrusted: Distrusted
     ) -> None:
-        """Begin with no member to recheck."""
         self._groups, self._members, self._store, self._distrusted = groups, members, store, distrusted
         self.looks = Looks()
 

@@ -30,7 +30,6 @@ class GroupPast:
     def __init__(
         self, groups: TypeGroups, members: GroupMembers, writers: PastWriters, distrusted: Distrusted
     ) -> None:
-        """Read from these, and change none of them."""
         self._groups, self._members = groups, members
         self._writers, self._distrusted = writers, distrusted
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from maia.credentials import Principal, SigningKey
 from maia.events import Instant
-from maia.sealing.groups.key_group import GroupId, Issued, KeyGroup
+from maia.sealing.groups.key_group import GroupId, KeyGroup
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
 from maia.sealing.groups.outcomes import (
     GroupsForked,
@@ -46,7 +46,6 @@ class EpochLedger:
     __slots__ = ("_chain", "_epochs", "_key", "_store", "type_id")
 
     def __init__(self, type_id: bytes, key: SigningKey, store: ManagerStore) -> None:
-        """Begin with no epoch."""
         self.type_id = type_id
         self._key, self._store = key, store
         self._chain = EpochChain(type_id, key.principal)
@@ -54,7 +53,6 @@ class EpochLedger:
 
     @property
     def head(self) -> SignedEpoch | None:
-        """Return the newest epoch."""
         return self._chain.head
 
     @property
@@ -68,7 +66,6 @@ class EpochLedger:
         return now if last is None else Instant(max(now, last.statement.since + 1))
 
     def announce(self, since: Instant, commitments: Mapping[GroupId, bytes]) -> SignedEpoch:
-        """Sign the next epoch."""
         last = self.head
         previous = None if last is None else last.digest
         statement = EpochStatement(self.type_id, self.number + 1, since, commitments, previous)
@@ -160,7 +157,6 @@ class TypeGroups:
         self._groups: dict[GroupId, KeyGroup] = {}
 
     def __len__(self) -> int:
-        """Return how many groups there are."""
         return len(self._groups)
 
     # -------------------------------------------------------- asking
@@ -219,26 +215,17 @@ class TypeGroups:
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = KeyGroup(group_id, self._random)
-        why = self._why_new(group, principal, held_since, now)
-        group.admit(principal)
-        return why
-
-    def _why_new(
-        self,
-        group: KeyGroup,
-        principal: Principal,
-        held_since: Callable[[GroupId, Instant], bool],
-        now: Instant,
-    ) -> Refresh | None:
+        why = Refresh.TIMER if self._is_stale(group, now) else None
         if group.current is None:
-            return Refresh.FIRST
-        if joining_calls_for_refresh(
+            why = Refresh.FIRST
+        elif joining_calls_for_refresh(
             was_used=group.was_used,
             holds_it=principal in group.holders,
             held_right_since_refresh=held_since(group.id, group.current.since),
         ):
-            return Refresh.JOIN
-        return Refresh.TIMER if self._is_stale(group, now) else None
+            why = Refresh.JOIN
+        group.admit(principal)
+        return why
 
     def part(self, principal: Principal) -> None:
         """Remove a member, which keeps its secrets until they are replaced."""
@@ -265,24 +252,15 @@ class TypeGroups:
             welcomed |= {Principal(key) for key in rekeyed.welcomes}
             left_behind |= dropped
             parts.append((group, rekeyed.broadcast))
-        epoch = self._announce(number, since, due)
-        announcement = NewEpoch(epoch, tuple(parts), Counter(due.values()))
-        return Refreshed(announcement, frozenset(welcomed), frozenset(left_behind))
-
-    def _announce(self, number: int, since: Instant, groups: Iterable[GroupId]) -> SignedEpoch:
-        issued = {group: self._newest(group) for group in groups}
+        issued = {group: self._groups[group].issued[-1] for group in due}
         made = {group: commitment(one.secret, group, number) for group, one in issued.items()}
-        signed = self.ledger.announce(since, made)
+        epoch = self.ledger.announce(since, made)
         for group, one in issued.items():
             self._store.keep_secret(group, one)
         if not self.keeps_history:  # a reader of the past has to know when each epoch was
-            self.ledger.prune({one.epoch for group in self._groups.values() for one in group.issued})
-        return signed
-
-    def _newest(self, group: GroupId) -> Issued:
-        current = self._groups[group].current
-        assert current is not None  # noqa: S101 - it was refreshed just now
-        return current
+            self.ledger.prune({one.epoch for some in self._groups.values() for one in some.issued})
+        announcement = NewEpoch(epoch, tuple(parts), Counter(due.values()))
+        return Refreshed(announcement, frozenset(welcomed), frozenset(left_behind))
 
     def adopt(self, head: SignedEpoch) -> Due:
         """Go on from an epoch that this manager has forgotten; no secret of before is good any more."""

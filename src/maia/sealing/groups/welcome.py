@@ -64,7 +64,6 @@ class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     secret: Annotated[bytes, Meta(min_length=32, max_length=32)]
 
     def __repr__(self) -> str:
-        """Say that there is one, and nothing about it."""
         return "_Secret(…)"
 
 
@@ -73,7 +72,6 @@ class _Path(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     path: Annotated[bytes, Meta(max_length=4096)]
 
     def __repr__(self) -> str:
-        """Say that there is one, and nothing about it."""
         return "_Path(…)"
 
 
@@ -105,7 +103,6 @@ def pack(parcel: GroupWelcome) -> bytes:
 
 
 def unpack(data: bytes, type_id: bytes) -> GroupWelcome:
-    """Read a parcel of one type."""
     try:
         found = _DECODER.decode(data)
         secrets = tuple(

@@ -21,7 +21,7 @@ gives the number to another change, is noticed and costs each member a path.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final, NamedTuple, NoReturn, Self
@@ -55,25 +55,12 @@ class Slots:
     __slots__ = ("_counts", "_free", "_slots")
 
     def __init__(self) -> None:
-        """Begin with one free slot."""
         self._counts: list[list[int]] = [[0]]  # how many members sit below each node, level by level
         self._free = [0]  # a heap
         self._slots: dict[bytes, int] = {}
 
-    @classmethod
-    def seating(cls, members: Mapping[int, bytes]) -> Slots:
-        """Return the slots with each member where `members` says."""
-        made = cls()
-        while made.capacity <= max(members, default=0):
-            made._grow()
-        made._free = [slot for slot in range(made.capacity) if slot not in members]
-        for slot, member in members.items():
-            made._seat(member, slot)
-        return made
-
     @property
     def capacity(self) -> int:
-        """Return how many slots there are."""
         return len(self._counts[0])
 
     @property
@@ -83,7 +70,6 @@ class Slots:
 
     @property
     def members(self) -> Mapping[bytes, int]:
-        """Return the slot of each member."""
         return self._slots
 
     def __len__(self) -> int:
@@ -98,7 +84,6 @@ class Slots:
         return slot
 
     def vacate(self, member: bytes) -> int:
-        """Free the slot of `member` and return it."""
         slot = self._slots.pop(member)
         heappush(self._free, slot)
         self._count(slot, -1)
@@ -137,24 +122,10 @@ class Slots:
             level, index = level - 1, left if below[left] else left + 1
         return level << 24 | index
 
-    def first_slot(self, level: int, index: int) -> int:
-        """Return the lowest slot below this place with a member."""
-        for lower in range(level - 1, -1, -1):
-            index = 2 * index if self._counts[lower][2 * index] else 2 * index + 1
-        return index
-
     def nodes_above(self, slot: int) -> list[int]:
         """Return the nodes above the leaf of `slot`, from the lowest; the root is not among them."""
         beside = enumerate(self._counts[:-1])
         return [ancestor(slot, level + 1) for level, counts in beside if counts[slot >> level ^ 1]]
-
-    def nodes(self) -> Iterator[int]:
-        """Yield every node but the root: the leaves, and what is above two of them or more."""
-        for level, counts in enumerate(self._counts):
-            below = self._counts[level - 1]
-            for index, count in enumerate(counts):
-                if count and (not level or (below[2 * index] and below[2 * index + 1])):
-                    yield ancestor(index << level, level)
 
     def _seat(self, member: bytes, slot: int) -> None:
         self._slots[member] = slot
@@ -212,17 +183,6 @@ class Rekeyed:
         return Secret.from_bytes(self.root)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeState:
-    """A whole tree, with members by slot and secrets by node."""
-
-    lineage: bytes
-    version: int
-    root: bytes = field(repr=False)
-    seats: dict[int, bytes]
-    secrets: dict[int, bytes] = field(repr=False)
-
-
 class KeyTree(ABC):
     """The manager's side of one group. It changes by `rekey` alone, which does all or nothing."""
 
@@ -231,7 +191,6 @@ class KeyTree(ABC):
     scheme: ClassVar[Scheme]
 
     def __init__(self, *, group: bytes, random: Random) -> None:
-        """Begin an empty group."""
         if len(group) > GROUP_BYTES_MAX:
             raise BadMember(f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
         self._group, self._random = group, random
@@ -263,15 +222,12 @@ class KeyTree(ABC):
 
     @property
     def members(self) -> frozenset[bytes]:
-        """Return who is in the group."""
         return frozenset(self._slots.members)
 
     def join(self, member: bytes) -> Rekeyed:
-        """Take one member in."""
         return self.rekey(joins=(member,))
 
     def leave(self, member: bytes) -> Rekeyed:
-        """Put one member out."""
         return self.rekey(leaves=(member,))
 
     def refresh(self) -> Rekeyed:
@@ -308,16 +264,6 @@ class KeyTree(ABC):
         held = self._held_at(slot)
         return MemberPath(self.scheme, self._lineage, self._version, self._confirmation, slot, held)
 
-    def state(self) -> TreeState:
-        """Return all there is to keep."""
-        seats = {slot: member for member, slot in self._slots.members.items()}
-        return TreeState(self._lineage, self._version, self._root, seats, self._secrets)
-
-    def restore(self, state: TreeState, slots: Slots) -> None:
-        """Become the tree that was kept, for a reader that has checked that it is whole."""
-        self._lineage, self._slots, self._secrets = state.lineage, slots, state.secrets
-        self._adopt(state.version, state.root)
-
     @abstractmethod
     def _renew(self, change: SlotChange, message: RekeyWriter, gone: list[int]) -> bytes:
         """Renew what the change touches, tell it in `message` and `gone`, and return the new secret."""
@@ -346,7 +292,6 @@ class KeyTree(ABC):
             raise GroupFull(f"a group has at most {MEMBERS_MAX} members")
 
     def __repr__(self) -> str:
-        """Say how large the tree is, and nothing of what it holds."""
         return f"{type(self).__name__}(members={len(self)}, version={self._version})"
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
@@ -390,7 +335,6 @@ class TreeMember(ABC):
 
     @property
     def secret(self) -> Secret:
-        """Return what the group shares."""
         return Secret.from_bytes(self._root)
 
     def to_bytes(self) -> bytes:

@@ -83,7 +83,6 @@ def level_of(node: int) -> int:
 
 
 def named(node: int) -> bool:
-    """Say whether a node can have this name."""
     level, index = node >> _LEVEL_SHIFT, node & _INDEX_BITS
     return node == ROOT or (level <= LEVELS_MAX and index < MEMBERS_MAX >> level)
 

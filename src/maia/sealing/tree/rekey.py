@@ -151,7 +151,6 @@ class RekeyWriter:
         self._parts += pair, node_secrets.wrap(key, self._nonce, content, self._bound_to + pair)
 
     def finish(self, *, gone: Iterable[int], previous: bytes, confirmation: bytes) -> bytes:
-        """Return the message."""
         nodes = [_NODE.pack(node) for node in sorted(gone)]
         head = _HEAD.pack(
             FORMAT,

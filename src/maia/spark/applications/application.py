@@ -24,7 +24,6 @@ from maia.views import spark_type
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructField
 
 
 _SHOWN: Final = 80
@@ -227,16 +226,13 @@ class StreamRun:
 
     def answer(self) -> DataFrame:
         """Return what was said last: of each key, all rows of the last batch that spoke of it."""
-        with_batch = ", ".join((*map(_declared, self.result.schema.fields), f"{_BATCH} bigint"))
+        columns = [f"`{one.name}` {one.dataType.simpleString()}" for one in self.result.schema.fields]
+        with_batch = ", ".join((*columns, f"{_BATCH} bigint"))
         said = self.result.sparkSession.read.schema(with_batch).parquet(self.updates)
         keys = list(self.application.keys)
         last = said.groupBy(*keys).agg(F.max(_BATCH).alias("last_batch"))
         of_last = said.join(last, keys).where(F.col(_BATCH) == F.col("last_batch"))
         return of_last.select(*self.result.columns)
-
-
-def _declared(field: StructField) -> str:
-    return f"`{field.name}` {field.dataType.simpleString()}"
 
 
 def start_stream(

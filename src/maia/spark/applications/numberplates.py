@@ -190,12 +190,9 @@ def vehicle_path(sightings: DataFrame, terms: TrackingTerms) -> DataFrame:
         # A set, because a sighting that arrived twice is one sighting.
         .agg(F.array_sort(F.collect_set(F.struct("timestamp", "location"))).alias("path"))
     )
-    steps = paths.select("numberplate", "day", F.explode(_legs(F.col("path"), terms)).alias("leg"))
+    legs = F.transform(F.col("path"), _leg_of(F.col("path"), terms))
+    steps = paths.select("numberplate", "day", F.explode(legs).alias("leg"))
     return steps.select("numberplate", F.col("day").cast("date").alias("day"), "leg.*")
-
-
-def _legs(path: Column, terms: TrackingTerms) -> Column:
-    return F.transform(path, _leg_of(path, terms))
 
 
 def _leg_of(path: Column, terms: TrackingTerms) -> Callable[[Column, Column], Column]:

@@ -63,7 +63,10 @@ def draw(name: str, result: DataFrame, *, form: str) -> bytes:
     picture.paint(axes, rows)
     if not rows:
         axes.text(0.5, 0.5, "nothing to show", ha="center", transform=axes.transAxes)
-    return _bytes_of(figure, form)
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    buffer = BytesIO()
+    figure.savefig(buffer, format=form, dpi=120, metadata=dates[form])
+    return buffer.getvalue()
 
 
 def _figure() -> Figure:
@@ -76,13 +79,6 @@ def _figure() -> Figure:
         ) from missing
     mpl.rcParams["svg.hashsalt"] = "maia"  # the same results give the same file
     return Figure(figsize=(9, 5), layout="constrained")
-
-
-def _bytes_of(figure: Figure, form: str) -> bytes:
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    buffer = BytesIO()
-    figure.savefig(buffer, format=form, dpi=120, metadata=dates[form])
-    return buffer.getvalue()
 
 
 # ------------------------------------------------------------ billing
@@ -126,10 +122,6 @@ def _paint_traffic(axes: Axes, rows: _Rows) -> None:
 
 
 # ------------------------------------------------------------ tracking
-
-
-def _steps_in_order(path: DataFrame) -> DataFrame:
-    return path.orderBy("day", "step")
 
 
 def _paint_path(axes: Axes, rows: _Rows) -> None:
@@ -226,7 +218,7 @@ def _legend(axes: Axes) -> None:
 _PICTURES: Final[Mapping[str, _Picture]] = {
     "billing": _Picture(_charges_by_day, _paint_charges),
     "statistics": _Picture(_traffic_by_hour, _paint_traffic),
-    "tracking": _Picture(_steps_in_order, _paint_path),
+    "tracking": _Picture(lambda path: path.orderBy("day", "step"), _paint_path),
     "ticker": _Picture(_busiest_instruments, _paint_prices),
     "environment": _Picture(_noise_by_hour, _paint_noise),
     "prescription-audit": _Picture(_busiest_prescribers, _paint_prescribers),

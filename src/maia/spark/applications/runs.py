@@ -71,7 +71,6 @@ class Finished:
 
 
 def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1) -> Source:
-    """Return the events of a Parquet file, or of a folder of them."""
     files = _parquet_files(path.resolve())  # Java need not be where we are
     rows = sum(_rows_of(file) for file in files)
 
@@ -117,7 +116,10 @@ def run(
                 application.of(source.table(), terms).write.parquet(str(unfinished / "rows"))
 
         interruptible(spark, work)
-        _as_sent(unfinished)
+        # The rows lie where a reader of the folder expects them.
+        for file in (unfinished / "rows").iterdir():
+            file.rename(unfinished / file.name)
+        (unfinished / "rows").rmdir()
     return Finished(result, perf_counter() - began, source.rows)
 
 
@@ -174,13 +176,6 @@ def _stream(application: Application[Any], terms: object, source: Source, folder
     started.answer().write.parquet(str(folder / "rows"))
     shutil.rmtree(updates)
     shutil.rmtree(checkpoint)
-
-
-def _as_sent(folder: Path) -> None:
-    """Lay the rows where a reader of the folder expects them."""
-    for file in (folder / "rows").iterdir():
-        file.rename(folder / file.name)
-    (folder / "rows").rmdir()
 
 
 def _parquet_files(path: Path) -> list[Path]:

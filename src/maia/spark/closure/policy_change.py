@@ -25,6 +25,7 @@ from maia.roles import Grant, Policy, changes, possible_rights
 from maia.spark.closure.sources import Entry
 from maia.spark.closure.what_if import Pools, supposed
 
+_PLAIN: Final = (ParameterKind.STRING, ParameterKind.INT)
 _NUMBERS: Final = (7_100_003, 7_200_017)
 """Arguments that stand for unknown ones; what comes out the same with both does not depend on them."""
 
@@ -159,7 +160,7 @@ def _arguments(
     if not _match(wanted, actual, {_text(one) for one in words}, found):
         return [None] * len(parameters)
     return [
-        Word(found[_text(word)].decode()) if _text(word) in found and _is_plain(one.kind) else None
+        Word(found[_text(word)].decode()) if _text(word) in found and one.kind in _PLAIN else None
         for word, one in zip(words, parameters, strict=True)
     ]
 
@@ -173,10 +174,6 @@ def _match(shape: SExpression, actual: SExpression, words: set[bytes], found: di
     return len(shape) == len(actual) and all(
         _match(one, other, words, found) for one, other in zip(shape, actual, strict=True)
     )
-
-
-def _is_plain(kind: ParameterKind) -> bool:
-    return kind in (ParameterKind.STRING, ParameterKind.INT)
 
 
 def _stand_in(kind: ParameterKind, number: int, place: int) -> Given:

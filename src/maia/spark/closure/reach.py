@@ -60,7 +60,7 @@ from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.expressions.language import format_rule
 from maia.policy import Evidence, Facts, Permit, Request, decide
-from maia.policy.view import Window, converts_to, keeps, kinds_shown
+from maia.policy.view import converts_to, keeps, kinds_shown
 from maia.predicates.language.writer import format_predicate
 from maia.predicates.syntax import ALWAYS, Predicate
 from maia.types import VerifiedType
@@ -188,7 +188,7 @@ class Reach:
         if isinstance(owner, Principal):
             if only is None or owner in only:
                 yield from self._granted(owner, None, owner_chain(owner, self._at))
-            if not any(map(_has_threshold, self._pool)):
+            if not any(isinstance(one.certificate.subject, Threshold) for one in self._pool):
                 yield from self._from_owner(owner, only)
                 return
         yield from self._one_by_one(only)
@@ -212,8 +212,8 @@ class Reach:
             issuer, path = waiting.popleft()
             if path is not _START and path not in kept[issuer]:
                 continue  # a better one was found meanwhile
-            for signed in self._issued.get(issuer, ()):
-                for meaning in self._meanings(signed):
+            for signed in filter(self._trusts, self._issued.get(issuer, ())):
+                for meaning in self._book.meanings(signed.certificate.subject, Budget(_STEPS_MAX)):
                     holder = meaning.subject
                     if not isinstance(holder, Principal) or holder == owner:
                         continue
@@ -223,11 +223,6 @@ class Reach:
                     if longer.may_delegate:
                         waiting.append((holder, longer))
         return kept
-
-    def _meanings(self, signed: SignedCertificate) -> tuple[Meaning, ...]:
-        if not self._trusts(signed):
-            return ()
-        return self._book.meanings(signed.certificate.subject, Budget(_STEPS_MAX))
 
     def _extended(self, path: _Path, signed: SignedCertificate, meaning: Meaning) -> _Path | None:
         certificate = signed.certificate
@@ -410,17 +405,14 @@ class Reach:
         result = converts_to(window)
         shown = sorted(kinds_shown(window, event_type.kinds))
         names = {} if result is not None else self._names
+        terms = [window.admits, *(step.restriction for step in window.transformations)]
         return Sight(
             tuple(Shown(uid, names.get(uid, uid), not keeps(window, uid)) for uid in shown),
-            self._where(window),
+            "; then ".join(format_predicate(one, self._names) for one in terms if one != ALWAYS),
             "" if chain.authority.condition == ALWAYS else format_predicate(chain.authority.condition),
             "; ".join(format_rule(one, self._names) for step in window.transformations for one in step.rules),
             "" if result is None else result.name,
         )
-
-    def _where(self, window: Window) -> str:
-        terms = [window.admits, *(step.restriction for step in window.transformations)]
-        return "; then ".join(format_predicate(one, self._names) for one in terms if one != ALWAYS)
 
 
 def _needed(flows: Iterable[Flow]) -> list[Flow]:
@@ -438,10 +430,6 @@ def _leaves_of(signed: SignedCertificate) -> Iterator[object]:
         yield from leaves(subject)
     else:
         yield subject
-
-
-def _has_threshold(signed: SignedCertificate) -> bool:
-    return isinstance(signed.certificate.subject, Threshold)
 
 
 def _moment_in(period: Validity, at: Instant) -> Instant | None:

@@ -94,7 +94,6 @@ def read_pool(
 
 
 def read_register(path: Path) -> list[Entry]:
-    """Read the register of a domain from a file."""
     try:
         if path.stat().st_size > REGISTER_BYTES_MAX:
             raise BadFile(f"`{path}` is larger than the {REGISTER_BYTES_MAX} bytes that are read")

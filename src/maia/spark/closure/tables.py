@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -32,7 +32,6 @@ from maia.credentials import (
     Principal,
     QuorumEvidence,
     SignedCertificate,
-    VerifiedConstitution,
     certificate_from_bytes,
     quorum_of,
     verify_constitution,
@@ -110,16 +109,8 @@ class BadClosure(BadInput):
     code = "INPUT-CLOSURE"
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedType:
-    """A type of a closure: its newest version, after those that it was made from."""
-
-    lineage: tuple[bytes, ...]
-
-    @classmethod
-    def of(cls, versions: Sequence[VerifiedType]) -> ClosedType:
-        """Return a type by its versions, the oldest first."""
-        return cls(tuple(definition_to_bytes(one.signed) for one in versions))
+Lineage: TypeAlias = tuple[bytes, ...]
+"""A type of a closure: its newest version, after those that it was made from."""
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,7 +118,7 @@ class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     version: int
     at: int
-    types: list[list[bytes]]
+    types: list[Lineage]
     names: list[str]
     quorums: list[bytes]
     certificates: int
@@ -139,14 +130,13 @@ class Closure:
 
     folder: Path
     at: Instant
-    types: tuple[ClosedType, ...]
+    types: tuple[Lineage, ...]
     names: tuple[str, ...]
     """The readable names of the types, by number."""
     quorums: tuple[bytes, ...]
     certificates: int
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the table of grants."""
         return spark.read.parquet(str(self.folder.resolve() / "rows"))
 
     def keep(self) -> None:
@@ -154,7 +144,7 @@ class Closure:
         note = _Note(
             _VERSION,
             int(self.at),
-            [list(one.lineage) for one in self.types],
+            list(self.types),
             list(self.names),
             list(self.quorums),
             self.certificates,
@@ -174,8 +164,9 @@ def open_closure(folder: Path) -> Closure:
         raise BadClosure(f"`{folder}` is no closure; `maia pipeline closure build` makes one") from problem
     if note.version != _VERSION:
         raise BadClosure(f"`{folder}` is a closure of another version")
-    types = tuple(ClosedType(tuple(one)) for one in note.types)
-    return Closure(folder, Instant(note.at), types, tuple(note.names), tuple(note.quorums), note.certificates)
+    return Closure(
+        folder, Instant(note.at), tuple(note.types), tuple(note.names), tuple(note.quorums), note.certificates
+    )
 
 
 # What a task needs to know of the types, and how it fills the table
@@ -186,23 +177,20 @@ class _World:
 
     __slots__ = ("at", "constitutions", "types")
 
-    def __init__(self, types: Sequence[ClosedType], quorums: Sequence[bytes], at: Instant) -> None:
+    def __init__(self, types: Sequence[Lineage], quorums: Sequence[bytes], at: Instant) -> None:
         self.at = at
-        self.constitutions = tuple(map(_constitution, map(evidence_from_bytes, quorums)))
+        shown = map(evidence_from_bytes, quorums)
+        self.constitutions = tuple(verify_constitution(one, quorum=quorum_of(one)) for one in shown)
         self.types = [self._verified(one) for one in types]
 
-    def _verified(self, closed: ClosedType) -> VerifiedType:
+    def _verified(self, lineage: Lineage) -> VerifiedType:
         found: VerifiedType | None = None
-        for data in closed.lineage:
+        for data in lineage:
             signed = definition_from_bytes(data)
             found = verify_definition(signed, at=self.at, previous=found, constitutions=self.constitutions)
         if found is None:
             raise BadClosure("a type of the closure has no version")
         return found
-
-
-def _constitution(evidence: QuorumEvidence) -> VerifiedConstitution:
-    return verify_constitution(evidence, quorum=quorum_of(evidence))
 
 
 class _Filing:
@@ -227,16 +215,13 @@ class _Filing:
         found: dict[int, list[dict[str, object]]] = {}
         for data, ends in certificates.items():
             signed = certificate_from_bytes(data)
+            one, subject = signed.certificate, None
+            if isinstance(one, AuthorisationCertificate) and isinstance(one.subject, Principal):
+                subject = one.subject.key
+            row = dict(zip(POOL.names, (signed.id, one.issuer.key, subject, data, ends), strict=True))
             for number in self.numbers(signed):
-                found.setdefault(number, []).append(_pool_row(signed, data) | {"ends": ends})
+                found.setdefault(number, []).append(row)
         return found
-
-
-def _pool_row(signed: SignedCertificate, data: bytes) -> dict[str, object]:
-    one = signed.certificate
-    is_step = isinstance(one, AuthorisationCertificate) and isinstance(one.subject, Principal)
-    subject = one.subject.key if is_step and isinstance(one.subject, Principal) else None
-    return {"id": signed.id, "issuer": one.issuer.key, "subject": subject, "certificate": data}
 
 
 def _columns(grants: Iterable[Grant], event_type: VerifiedType) -> Iterator[pa.RecordBatch]:
@@ -295,7 +280,8 @@ def build(  # noqa: PLR0913 - each is named at the call
     """
     if folder.exists():
         raise BadClosure(f"`{folder}` is already there")
-    closed, shown = tuple(map(ClosedType.of, types)), tuple(map(evidence_to_bytes, quorums))
+    closed = tuple(tuple(definition_to_bytes(one.signed) for one in versions) for versions in types)
+    shown = tuple(map(evidence_to_bytes, quorums))
     folder.mkdir(mode=0o700, parents=True)
     given = folder / "given.parquet"
     last = [None if ends is None else ends.get(one) for one in certificates]
@@ -328,7 +314,7 @@ def build(  # noqa: PLR0913 - each is named at the call
 
 
 # Any: Spark calls these with batches of Arrow, and has no type for such functions.
-def _filing(types: Sequence[ClosedType], quorums: Sequence[bytes], at: Instant) -> Any:
+def _filing(types: Sequence[Lineage], quorums: Sequence[bytes], at: Instant) -> Any:
     def file(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with told_to_spark():
             filing = _Filing(_World(types, quorums, at))
@@ -343,7 +329,7 @@ def _filing(types: Sequence[ClosedType], quorums: Sequence[bytes], at: Instant) 
     return file
 
 
-def _closing(types: Sequence[ClosedType], quorums: Sequence[bytes], at: Instant) -> Any:
+def _closing(types: Sequence[Lineage], quorums: Sequence[bytes], at: Instant) -> Any:
     def close(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         with told_to_spark():
             number = key[0].as_py()
@@ -383,7 +369,6 @@ class Changed:
 
 
 def certificates_of(closure: Closure) -> dict[bytes, bytes]:
-    """Return all certificates of a closure, by id."""
     found: dict[bytes, bytes] = {}
     for file in (closure.folder / "pool").glob("type_no=*/*.parquet"):
         table = pq.read_table(file, columns=["id", "certificate"], partitioning=None)
@@ -460,8 +445,7 @@ def _write_rows(
     asked, only, kept = pool, None, pa.Table.from_batches([], ROWS)
     if old is not None and ends is not None:
         before: dict[bytes, list[bytes]] = {}
-        issuers, subjects = _edges(pool)
-        for issuer, subject in zip(issuers, subjects, strict=True):
+        for issuer, subject in zip(*_edges(pool), strict=True):
             before.setdefault(subject, []).append(issuer)
         leading = pa.array(sorted(_reached(before, ends)), pa.binary())
         asked = pool.filter(pc.is_in(pool.column("subject"), value_set=leading))
@@ -529,13 +513,10 @@ def who_can(
 
 def difference(spark: SparkSession, old: Closure, new: Closure) -> DataFrame:
     """Return the rights that only one of two closures has, `more` of the new one and `less` of the old."""
-    before, after = (_distinct(_some(spark, *pair)) for pair in ((old, new), (new, old)))
+    sides = (_some(spark, *pair) for pair in ((old, new), (new, old)))
+    before, after = (one.select(*_RIGHT).distinct() for one in sides)
     more, less = after.exceptAll(before), before.exceptAll(after)
     return more.withColumn("change", F.lit("more")).union(less.withColumn("change", F.lit("less")))
-
-
-def _distinct(rows: DataFrame) -> DataFrame:
-    return rows.select(*_RIGHT).distinct()
 
 
 def _some(spark: SparkSession, closure: Closure, other: Closure) -> DataFrame:

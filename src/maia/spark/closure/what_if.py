@@ -11,7 +11,7 @@ Facts of the past are not on record: a condition that asks for anything but the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -231,10 +231,7 @@ def compare(
             same = _outcome(one, both, known, examples)
             found.append((one.before, one.after, same))
         done(1)
-        yield Outcome(
-            one, same.rows_before, same.rows_after, same.rows_less, same.rows_more, same.rows_other,
-            same.less, same.more, same.examples,
-        )  # fmt: skip
+        yield replace(same, affected=one)
 
 
 def _seen(slices: Sequence[Slice], kinds: dict[AttributeUid, Any], known: Sequence[Attribute]) -> Column:

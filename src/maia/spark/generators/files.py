@@ -49,8 +49,15 @@ def write_generated(
 
     try:
         with ThreadPoolExecutor(threads) as pool:
-            paths = _all_or_none(pool, write, range(0, max(order.rows, 1), rows_per_file))
-        _in_order(paths)
+            try:
+                paths = list(pool.map(write, range(0, max(order.rows, 1), rows_per_file)))
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        newest = max(path.stat().st_mtime_ns for path in paths)
+        for age, path in enumerate(reversed(paths)):
+            # A millisecond is as fine as Spark looks.
+            os.utime(path, ns=(newest, newest - age * 1_000_000))
         unfinished.rename(folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -67,18 +74,3 @@ def _make_folders(folder: Path, unfinished: Path) -> None:
         # Left by a process that was killed, which cannot come back for it.
         shutil.rmtree(unfinished)
         unfinished.mkdir()
-
-
-def _all_or_none(pool: ThreadPoolExecutor, write: Callable[[int], Path], starts: range) -> list[Path]:
-    try:
-        return list(pool.map(write, starts))
-    except BaseException:
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-
-
-def _in_order(paths: list[Path]) -> None:
-    newest = max(path.stat().st_mtime_ns for path in paths)
-    for age, path in enumerate(reversed(paths)):
-        # A millisecond is as fine as Spark looks.
-        os.utime(path, ns=(newest, newest - age * 1_000_000))

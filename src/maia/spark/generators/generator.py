@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from maia.errors import BadInput
-from maia.events import INT_MAX, INT_MIN, Kind
+from maia.events import INT_MAX, INT_MIN, Instant, Kind
 from maia.views import ARROW_TYPES
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ Bits: TypeAlias = npt.NDArray[np.uint64]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Reals: TypeAlias = npt.NDArray[np.float64]
 
+START: Final = Instant.parse("2026-11-02T00:00:00Z")
 DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _PLACES: Final = 1 << 28
@@ -75,6 +76,18 @@ def shares_of(weights: Sequence[int]) -> Numbers:
         so_far += weight
         ends.append((so_far << 32) // total)
     return np.array(ends, np.int64)
+
+
+# Any: pyarrow is not typed.
+def named(places: Numbers, names: Sequence[str]) -> Any:
+    return pa.DictionaryArray.from_arrays(
+        pa.array(places.astype(np.int32)), pa.array(names)
+    ).dictionary_decode()
+
+
+def moments(since: Numbers) -> Any:
+    """Return moments, by their microseconds since the start of the first day."""
+    return pa.array(int(START) + since).cast(ARROW_TYPES[Kind.TIMESTAMP])
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,6 @@ class Generator:
 
     @property
     def schema(self) -> Any:
-        """Return the Arrow schema of its batches."""
         # Any: pyarrow is not typed.
         return pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind in self.columns])
 

@@ -13,9 +13,19 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from maia.events import Instant, Kind
-from maia.spark.generators.generator import DAY_US, Bits, Generator, Numbers, Rhythm, bell, chance, cut
-from maia.views import ARROW_TYPES
+from maia.events import Kind
+from maia.spark.generators.generator import (
+    DAY_US,
+    Bits,
+    Generator,
+    Numbers,
+    Rhythm,
+    bell,
+    chance,
+    cut,
+    moments,
+    named,
+)
 
 DRUGS: Final = (
     ("morphine", "A", 10.0),
@@ -29,7 +39,6 @@ DRUGS: Final = (
 )
 """Name, class, and the usual dose in milligrams."""
 
-_START: Final = Instant.parse("2026-11-02T00:00:00Z")
 _CLINIC: Final = Rhythm((2, 2, 1, 1, 1, 2, 6, 18, 40, 48, 46, 38, 26, 30, 40, 42, 34, 20, 12, 9, 7, 5, 4, 3))
 _DOCTORS: Final = 200
 _PATIENTS: Final = 1 << 14
@@ -44,7 +53,9 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     # A product of two chances is small more often than not: some doctors write most of the prescriptions.
     doctor = (cut(bits, 0, 16) * cut(bits, 16, 16) >> 16) * _DOCTORS >> 16
     patient = cut(bits, 32, 14)
-    drug = _drug_of(doctor, what, seed)
+    # A doctor has a favourite drug, which is half of what he prescribes.
+    favourite = cut(chance(doctor, seed=seed, purpose=6), 0, 3)
+    drug = np.where(cut(what, 0, 1) == 0, favourite, cut(what, 1, 3))
     habit = 0.75 + cut(chance(doctor * len(DRUGS) + drug, seed=seed, purpose=3), 0, 6) / 128.0
     is_too_much = (cut(what, 32, 5) == 0) & (doctor % 10 == 0)
     dose = _USUAL[drug] * habit * np.maximum(1.0 + 0.15 * bell(chance(numbers, seed=seed, purpose=4)), 0.3)
@@ -52,21 +63,15 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     # Of one doctor in five, one prescription in 64 is for a patient of another doctor.
     is_treated = (cut(what, 40, 6) != 0) | (doctor % 5 != 0)
     return (
-        pa.array(int(_START) + _since_start(numbers, bits, per_day)).cast(ARROW_TYPES[Kind.TIMESTAMP]),
-        _named(doctor, tuple(f"Dr {number + 1:03}" for number in range(_DOCTORS))),
-        _named(patient, tuple(f"patient {number + 1:05}" for number in range(_PATIENTS))),
+        moments(_since_start(numbers, bits, per_day)),
+        named(doctor, tuple(f"Dr {number + 1:03}" for number in range(_DOCTORS))),
+        named(patient, tuple(f"patient {number + 1:05}" for number in range(_PATIENTS))),
         _references(chance(patient, seed=seed, purpose=5)),
-        _named(drug, tuple(name for name, _, _ in DRUGS)),
-        _named(drug, tuple(each for _, each, _ in DRUGS)),
+        named(drug, tuple(name for name, _, _ in DRUGS)),
+        named(drug, tuple(each for _, each, _ in DRUGS)),
         pa.array(np.floor(dose * 100.0 + 0.5) / 100.0),
         pa.array(is_treated),
     )
-
-
-def _drug_of(doctor: Numbers, what: Bits, seed: int) -> Numbers:
-    """Return which drug: a doctor has a favourite, which is half of what he prescribes."""
-    favourite = cut(chance(doctor, seed=seed, purpose=6), 0, 3)
-    return np.where(cut(what, 0, 1) == 0, favourite, cut(what, 1, 3))
 
 
 def _since_start(numbers: Numbers, bits: Bits, per_day: int) -> Numbers:
@@ -85,13 +90,6 @@ def _references(bits: Bits) -> Any:
     for place in range(16):
         spelt[:, place] = digits[cut(bits, 4 * place, 4)]
     return pa.array(spelt.view("S16").ravel(), pa.binary()).cast(pa.string())
-
-
-def _named(places: Numbers, names: tuple[str, ...]) -> Any:
-    # Any: pyarrow is not typed.
-    return pa.DictionaryArray.from_arrays(
-        pa.array(places.astype(np.int32)), pa.array(names)
-    ).dictionary_decode()
 
 
 PRESCRIPTIONS: Final = Generator(

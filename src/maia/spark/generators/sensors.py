@@ -13,16 +13,25 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from maia.events import Instant, Kind
-from maia.spark.generators.generator import DAY_US, Bits, Generator, Numbers, Reals, bell, chance, cut
-from maia.views import ARROW_TYPES
+from maia.events import Kind
+from maia.spark.generators.generator import (
+    DAY_US,
+    Bits,
+    Generator,
+    Numbers,
+    Reals,
+    bell,
+    chance,
+    cut,
+    moments,
+    named,
+)
 
 DISTRICTS: Final = (
     "Camden", "City", "Hackney", "Islington", "Kensington", "Lambeth", "Southwark", "Tower Hamlets",
     "Wandsworth", "Westminster",
 )  # fmt: skip
 
-_START: Final = Instant.parse("2026-11-02T00:00:00Z")
 _SENSORS_PER_DISTRICT: Final = 20
 _HOUR_US: Final = 3_600_000_000
 # What each hour adds: decibels, and shares of the usual dust and gas.
@@ -47,9 +56,9 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     dust = (9.0 + cut(nature, 3, 3)) * air * (1.0 + 0.2 * _swing(numbers, seed, 4))
     gas = (22.0 + 2 * cut(nature, 6, 3)) * air * (1.0 + 0.2 * _swing(numbers, seed, 5))
     return (
-        pa.array(int(_START) + since).cast(ARROW_TYPES[Kind.TIMESTAMP]),
-        _names(district, DISTRICTS),
-        _names(sensor, _SENSOR_NAMES),
+        moments(since),
+        named(district, DISTRICTS),
+        named(sensor, _SENSOR_NAMES),
         _tenths(noise, is_missing=cut(bits, 40, 8) == 0),
         _tenths(dust, is_missing=cut(bits, 48, 8) == 0),
         _tenths(gas, is_missing=cut(bits, 56, 8) == 0),
@@ -82,13 +91,6 @@ def _swing(numbers: Numbers, seed: int, purpose: int) -> Reals:
 def _tenths(values: Reals, *, is_missing: Any) -> Any:
     # Any: pyarrow is not typed.
     return pa.array(np.floor(np.maximum(values, 0.0) * 10.0 + 0.5) / 10.0, mask=is_missing)
-
-
-def _names(places: Numbers, names: tuple[str, ...]) -> Any:
-    # Any: pyarrow is not typed.
-    return pa.DictionaryArray.from_arrays(
-        pa.array(places.astype(np.int32)), pa.array(names)
-    ).dictionary_decode()
 
 
 SENSORS: Final = Generator(

@@ -14,9 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maia.events import Instant, Kind
-from maia.spark.generators.generator import Bits, Generator, Numbers, Rhythm, chance, cut
-from maia.views import ARROW_TYPES
+from maia.events import Kind
+from maia.spark.generators.generator import (
+    START,
+    Bits,
+    Generator,
+    Numbers,
+    Rhythm,
+    chance,
+    cut,
+    moments,
+    named,
+)
 
 # In the order in which a driver passes them, with latitude and longitude.
 CAMERAS: Final[dict[str, tuple[float, float]]] = {
@@ -33,7 +42,6 @@ CAMERAS: Final[dict[str, tuple[float, float]]] = {
 WATCHED_PLATE: Final = "AE05 XYZ"
 
 _WATCHED_VEHICLE: Final = 300
-_START: Final = Instant.parse("2026-11-02T00:00:00Z")
 _TRAFFIC: Final = Rhythm(
     (4, 3, 2, 2, 3, 8, 20, 42, 56, 44, 32, 30, 31, 31, 32, 36, 46, 58, 52, 36, 24, 17, 12, 7)
 )
@@ -50,7 +58,8 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     # Any: pyarrow is not typed.
     first_arrival = _without_repeats(numbers, seed, per_day)
     who = chance(first_arrival, seed=seed, purpose=2)
-    vehicle = _vehicle(who)
+    # One of 262,144 vehicles: a product of three chances is small more often than not.
+    vehicle = (cut(who, 0, 18) * cut(who, 18, 18) * cut(who, 36, 18)) >> 36
     moment = _moment(first_arrival, seed, per_day)
     moment, camera = _passed(moment, vehicle, seed)
     is_legible = pa.array(cut(who, 54, 8) > 0)
@@ -59,10 +68,8 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     )
     return (
         pc.if_else(is_legible, plate, pa.scalar(None, pa.string())),
-        pa.array(moment).cast(ARROW_TYPES[Kind.TIMESTAMP]),
-        pa.DictionaryArray.from_arrays(
-            pa.array(camera.astype(np.int32)), pa.array(list(CAMERAS))
-        ).dictionary_decode(),
+        moments(moment),
+        named(camera, list(CAMERAS)),
     )
 
 
@@ -74,22 +81,17 @@ def _without_repeats(numbers: Numbers, seed: int, per_day: int) -> Numbers:
     return np.where((cut(bits, 0, 6) == 0) & (earlier >= 0), earlier, numbers)
 
 
-def _vehicle(bits: Bits) -> Numbers:
-    """Pick one of 262,144 vehicles: a product of three chances is small more often than not."""
-    return (cut(bits, 0, 18) * cut(bits, 18, 18) * cut(bits, 36, 18)) >> 36
-
-
 def _moment(numbers: Numbers, seed: int, per_day: int) -> Numbers:
     """Return when each arrival was seen; one in 128 is up to two hours late."""
     bits = chance(numbers, seed=seed, purpose=4)
-    arrived = int(_START) + _TRAFFIC.moments(numbers, per_day=per_day) + cut(bits, 0, 20)
+    arrived = _TRAFFIC.moments(numbers, per_day=per_day) + cut(bits, 0, 20)
     return np.where(cut(bits, 20, 7) == 0, arrived - cut(bits, 27, 33), arrived)
 
 
 def _passed(moment: Numbers, vehicle: Numbers, seed: int) -> tuple[Numbers, Numbers]:
     """Return when and by which camera each vehicle was seen, somewhere around its home."""
     habits = chance(vehicle, seed=seed, purpose=5)
-    own_time = moment + cut(habits, 0, 20) * 286
+    own_time = int(START) + moment + cut(habits, 0, 20) * 286
     visit, within = own_time // _VISIT_US, own_time % _VISIT_US
     leg, part = visit // _VISITS_PER_LEG, visit % _VISITS_PER_LEG
     here, there = _turn(vehicle, leg, seed), _turn(vehicle, leg + 1, seed)

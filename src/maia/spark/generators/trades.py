@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from maia.events import Instant, Kind
+from maia.events import Kind
 from maia.spark.generators.generator import (
     DAY_US,
     Bits,
@@ -25,14 +25,14 @@ from maia.spark.generators.generator import (
     bell,
     chance,
     cut,
+    moments,
+    named,
     shares_of,
 )
-from maia.views import ARROW_TYPES
 
 FLOWS: Final = ("shares", "commodities", "derivatives")
 BROKERAGES: Final = ("Ashdown", "Brook", "Calder", "Dunmore", "Elm Street", "Fenwick", "Garrick", "Holt")
 
-_START: Final = Instant.parse("2026-11-02T00:00:00Z")
 _MARKET: Final = Rhythm((0,) * 8 + (34, 22, 16, 14, 13, 15, 22, 28, 36) + (0,) * 7)
 _COUNT: Final = 500
 _HORIZON_DAYS: Final = 4096
@@ -50,7 +50,7 @@ def _code(number: int) -> str:
 STOCKS: Final = tuple(_code(number) for number in range(_COUNT))
 _PICKED: Final = shares_of([(1 << 20) // (rank + 1) for rank in range(_COUNT)])
 # Of five instruments three are shares, one a commodity, one a derivative.
-_FLOW_OF: Final = np.array([(0, 1, 0, 2, 0)[number % 5] for number in range(_COUNT)], np.int32)
+_FLOW_OF: Final = np.array([(0, 1, 0, 2, 0)[number % 5] for number in range(_COUNT)], np.int64)
 
 
 def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
@@ -60,13 +60,13 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     since = _since_start(numbers, bits, per_day)
     size = (cut(bits, 20, 8) * cut(bits, 28, 8) * cut(bits, 36, 8)) >> 17
     return (
-        pa.array(int(_START) + since).cast(ARROW_TYPES[Kind.TIMESTAMP]),
-        _names(_FLOW_OF[stock], FLOWS),
-        _names(stock.astype(np.int32), STOCKS),
+        moments(since),
+        named(_FLOW_OF[stock], FLOWS),
+        named(stock, STOCKS),
         pa.array(10 * (1 + size)),
         pa.array(_price(stock, since, what, seed)),
-        _names(cut(what, 32, 3).astype(np.int32), BROKERAGES),
-        _names(cut(what, 35, 3).astype(np.int32), BROKERAGES),
+        named(cut(what, 32, 3), BROKERAGES),
+        named(cut(what, 35, 3), BROKERAGES),
     )
 
 
@@ -106,11 +106,6 @@ def _walk(stock: Numbers, since: Numbers, seed: int) -> Reals:
 
 
 _HEIGHTS: Final = tuple(0.5 * 0.7071067811865476**level for level in range(_LEVELS))
-
-
-def _names(places: Any, names: tuple[str, ...]) -> Any:
-    # Any: pyarrow is not typed.
-    return pa.DictionaryArray.from_arrays(pa.array(places), pa.array(names)).dictionary_decode()
 
 
 TRADES: Final = Generator(

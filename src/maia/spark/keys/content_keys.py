@@ -86,12 +86,8 @@ class RingKeys:
         if period is None:
             return None
         keys = {uid: self.ring.key(GroupId(self.ring.type_id, uid), epoch) for uid in wanted}
-        slack, (since, ends) = self.ring.terms.back_dating_s * SECOND, period
-        return HeldEpoch(
-            max(INSTANT_MIN, since - slack),
-            INSTANT_MAX if ends is None else min(INSTANT_MAX, ends + slack),
-            {uid: key for uid, key in keys.items() if key is not None},
-        )
+        held = {uid: key for uid, key in keys.items() if key is not None}
+        return _held(*period, self.ring.terms, held)
 
 
 class HeldKeys:
@@ -100,11 +96,10 @@ class HeldKeys:
     __slots__ = ("_epochs",)
 
     def __init__(self, epochs: Mapping[int, HeldEpoch]) -> None:
-        """Hold these."""
         self._epochs = dict(epochs)
 
-    @classmethod
-    def of(cls, ring: KeyRing, wanted: Wanted) -> HeldKeys:
+    @staticmethod
+    def of(ring: KeyRing, wanted: Wanted) -> HeldKeys:
         """Copy what a ring holds of some attributes, in every epoch that it knows."""
         found: dict[int, HeldEpoch] = {}
         number, source = ring.newest, RingKeys(ring)
@@ -112,10 +107,9 @@ class HeldKeys:
             keys = {uid: Secret.from_bytes(key.reveal()) for uid, key in one.keys.items()}
             found[number] = HeldEpoch(one.first, one.last, keys)
             number -= 1
-        return cls(found)
+        return HeldKeys(found)
 
     def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
-        """Return what was held of an epoch."""
         found = self._epochs.get(epoch)
         if found is None:
             return None
@@ -123,34 +117,27 @@ class HeldKeys:
         return HeldEpoch(found.first, found.last, chosen)
 
     def __repr__(self) -> str:
-        """Say for which epochs, never what."""
-        return f"HeldKeys(epochs={sorted(self._epochs)})"
+        return f"{type(self).__name__}(epochs={sorted(self._epochs)})"
 
 
-class PastKeys:
+class PastKeys(HeldKeys):
     """Keys of epochs that are over, as the type's key manager has handed them out."""
 
-    __slots__ = ("_epochs", "_slack")
+    __slots__ = ()
 
     def __init__(self, epochs: Iterable[PastEpoch], terms: KeyTerms) -> None:
         """Hold these; `terms` say how far a moment may lie outside its epoch."""
-        self._epochs = {one.span.number: one for one in epochs}
-        self._slack = terms.back_dating_s * SECOND
-
-    def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
-        """Return what was handed out of an epoch."""
-        found = self._epochs.get(epoch)
-        if found is None:
-            return None
-        return HeldEpoch(
-            max(INSTANT_MIN, found.span.since - self._slack),
-            min(INSTANT_MAX, found.span.ends + self._slack),
-            {uid: key for uid, key in found.keys.items() if uid in wanted},
+        super().__init__(
+            {one.span.number: _held(one.span.since, one.span.ends, terms, one.keys) for one in epochs}
         )
 
-    def __repr__(self) -> str:
-        """Say for which epochs, never what."""
-        return f"PastKeys(epochs={sorted(self._epochs)})"
+
+def _held(
+    since: int, ends: int | None, terms: KeyTerms, keys: Mapping[AttributeUid | None, Secret]
+) -> HeldEpoch:
+    slack = terms.back_dating_s * SECOND
+    last = INSTANT_MAX if ends is None else min(INSTANT_MAX, ends + slack)
+    return HeldEpoch(max(INSTANT_MIN, since - slack), last, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +198,10 @@ def read_handout(data: bytes) -> dict[int, HeldEpoch]:
             one.number: HeldEpoch(
                 one.first,
                 one.last,
-                {_uid(each.uid): Secret.from_bytes(each.key) for each in one.keys},
+                {each.uid and AttributeUid(each.uid): Secret.from_bytes(each.key) for each in one.keys},
             )
             for one in _DECODER.decode(data)
         }
     except (msgspec.MsgspecError, UnicodeDecodeError, BadSecret):
         # What was wrong is not said: the sentence would be about keys.
         raise BadHandout("what the driver's desk handed out cannot be read") from None
-
-
-def _uid(uid: str | None) -> AttributeUid | None:
-    return None if uid is None else AttributeUid(uid)

@@ -118,17 +118,14 @@ class DeskPass:
     def _asked(self, epochs: Collection[int], refused: Mapping[str, int]) -> dict[int, HeldEpoch]:
         session = SessionKey(os.urandom)
         asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs), dict(refused)))
-        answer = self._exchanged(asked)
+        told = self._answer(_mac(self.token, _ASKED, asked) + asked)
+        mac, body = told[:_MAC_BYTES], told[_MAC_BYTES:]
+        if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
+            raise NotFromTheDesk("the answer to a worker was not made by the driver of its job")
+        answer = _TELL.decode(body)
         if not answer.is_open:
             raise GrantEnded("the right behind this table was taken back; ask for the table again")
         return read_handout(session.open(answer.sealed, _INFO + sha256(asked).digest()))
-
-    def _exchanged(self, asked: bytes) -> _Answer:
-        answer = self._answer(_mac(self.token, _ASKED, asked) + asked)
-        mac, body = answer[:_MAC_BYTES], answer[_MAC_BYTES:]
-        if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
-            raise NotFromTheDesk("the answer to a worker was not made by the driver of its job")
-        return _TELL.decode(body)
 
     def _answer(self, question: bytes) -> bytes:
         problem: OSError | None = None
@@ -218,7 +215,6 @@ class JobDesk:
         return _mac(grant.token, _TOLD, sha256(asked).digest() + body) + body
 
     def __repr__(self) -> str:
-        """Say how many grants there are, and nothing of them."""
         return f"JobDesk(grants={len(self._grants)})"
 
 
@@ -249,7 +245,6 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = WORKERS_MAX
 
     def __init__(self, address: tuple[str, int], desk: JobDesk) -> None:
-        """Listen, and answer for `desk`."""
         self.desk = desk
         self._places = threading.BoundedSemaphore(WORKERS_MAX)
         super().__init__(address, _Question)
@@ -298,18 +293,11 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 
 def _receive(connection: socket.socket, bytes_max: int) -> bytes:
-    length = int.from_bytes(_exactly(connection, 4), "big")
-    if not _MAC_BYTES < length <= bytes_max:
-        raise OSError("the length of a message is out of bounds")
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    parts: list[bytes] = []
-    while count:
-        part = connection.recv(min(count, 1 << 20))
-        if not part:
-            raise OSError("the connection ended early")
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+    with connection.makefile("rb") as file:
+        length = int.from_bytes(file.read(4), "big")
+        if not _MAC_BYTES < length <= bytes_max:
+            raise OSError("the length of a message is out of bounds")
+        data = file.read(length)
+    if len(data) < length:
+        raise OSError("the connection ended early")
+    return data

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -69,22 +70,16 @@ class Boxes:
     """No event is in two of them."""
 
 
-@dataclass(slots=True)
-class _Split:
-    boxes: list[Box]
-    is_exact: bool
-
-
 def boxes_of(predicate: Predicate, stored: Kinds) -> Boxes:
     """Return the boxes of a filter over events with `stored` attributes."""
     alternatives = alternatives_of(predicate)
     split = [found for one in alternatives if (found := _split(one, stored, BOXES_MAX // len(alternatives)))]
-    boxes = tuple(box for one in split for box in one.boxes)
-    return Boxes(boxes, all(one.is_exact for one in split), are_apart=len(split) <= 1)
+    boxes = tuple(box for some, _ in split for box in some)
+    return Boxes(boxes, all(is_exact for _, is_exact in split), are_apart=len(split) <= 1)
 
 
-def _split(alternative: Alternative, stored: Kinds, boxes_max: int) -> _Split | None:
-    """Return the boxes of one alternative, which are apart from each other; None if there are none."""
+def _split(alternative: Alternative, stored: Kinds, boxes_max: int) -> tuple[list[Box], bool] | None:
+    """Return the boxes of an alternative, apart from each other, and if they are exact; None without any."""
     choices: dict[AttributeUid, list[Bounds | None]] = {}
     is_exact = alternative.is_exact
     for uid, values in alternative.values.items():
@@ -93,15 +88,12 @@ def _split(alternative: Alternative, stored: Kinds, boxes_max: int) -> _Split | 
             return None
         choices[uid] = found
         is_exact = is_exact and not (values.claims and stored.get(uid) is Kind.STRING)
-    while _count(choices) > boxes_max:
+    while prod(map(len, choices.values())) > boxes_max:
         widest = max(choices, key=lambda uid: len(choices[uid]))
         choices[widest] = [_hull(choices[widest])]
         is_exact = False
-    return _Split([_box(choices, chosen) for chosen in product(*choices.values())], is_exact)
-
-
-def _box(choices: Mapping[AttributeUid, object], chosen: Sequence[Bounds | None]) -> Box:
-    return {uid: one for uid, one in zip(choices, chosen, strict=True) if one is not None}
+    chosen = (zip(choices, some, strict=True) for some in product(*choices.values()))
+    return [{uid: one for uid, one in some if one is not None} for some in chosen], is_exact
 
 
 def _choices(values: ValueSet, kind: Kind | None) -> list[Bounds | None]:
@@ -112,14 +104,9 @@ def _choices(values: ValueSet, kind: Kind | None) -> list[Bounds | None]:
     if values.absent and edges == FULL[kind] and not (values.claims and kind is Kind.STRING):
         return [None]
     missing = [Bounds(is_present=False)] if values.absent else []
-    return [*missing, *_ranges(kind, edges)]
-
-
-def _ranges(kind: Kind, edges: tuple[Any, ...]) -> Iterator[Bounds]:
-    lowest = FULL[kind][0]
-    for low, beyond in intervals(edges):
-        # A bool has two values: both bounds stay, so that each is a point.
-        yield Bounds(None if low == lowest and kind is not Kind.BOOL else low, beyond)
+    # A bool has two values: both bounds stay, so that each is a point.
+    lowest = None if kind is Kind.BOOL else FULL[kind][0]
+    return [*missing, *(Bounds(None if low == lowest else low, beyond) for low, beyond in intervals(edges))]
 
 
 def _hull(choices: Sequence[Bounds | None]) -> Bounds | None:
@@ -128,13 +115,6 @@ def _hull(choices: Sequence[Bounds | None]) -> Bounds | None:
         return None
     # Choices come from low to high.
     return Bounds(known[0].low, known[-1].beyond)
-
-
-def _count(choices: Mapping[AttributeUid, Sequence[object]]) -> int:
-    count = 1
-    for one in choices.values():
-        count *= len(one)
-    return count
 
 
 # By which key does a join find the boxes that an event may lie in?
@@ -201,13 +181,12 @@ def buckets_of(boxes: Iterable[Box], kinds: Kinds) -> dict[AttributeUid, Buckets
             if bounds.is_range and not bounds.is_point and kinds[uid].is_ordered:
                 found = ends.setdefault(uid, [])
                 found += [end for end in (bounds.low, bounds.beyond) if end is not None]
-    return {uid: Buckets(_cut(sorted(values))) for uid, values in ends.items()}
-
-
-def _cut(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return at most 63 of these sorted values, with about as many of them between any two."""
-    chosen = [values[at * len(values) // BUCKETS] for at in range(1, BUCKETS)]
-    return tuple(dict.fromkeys(chosen))
+    # At most 63 of the values, with about as many of them between any two.
+    ordered = ((uid, sorted(values)) for uid, values in ends.items())
+    return {
+        uid: Buckets(tuple(dict.fromkeys(some[at * len(some) // BUCKETS] for at in range(1, BUCKETS))))
+        for uid, some in ordered
+    }
 
 
 def keyed(boxes: Sequence[Box], buckets: Mapping[AttributeUid, Buckets]) -> list[Keyed | None]:
@@ -247,12 +226,8 @@ def _shape(box: Box, points: Mapping[AttributeUid, int], buckets: Mapping[Attrib
 
 
 def _rows(box: Box, parts: Iterable[KeyPart], buckets: Mapping[AttributeUid, Buckets]) -> int:
-    rows = 1
-    for part in parts:
-        if part.is_bucket:
-            first, last = buckets[part.uid].touched(box[part.uid])
-            rows *= last - first + 1
-    return rows
+    touched = (buckets[part.uid].touched(box[part.uid]) for part in parts if part.is_bucket)
+    return prod(last - first + 1 for first, last in touched)
 
 
 def _keyed(box: Box, shape: Shape, buckets: Mapping[AttributeUid, Buckets]) -> Keyed:

@@ -140,7 +140,9 @@ class BulkMatcher:
 
     def by_subscription(self, events: DataFrame) -> DataFrame:
         """Return one row for each event and subscription that gets it, and the attributes that it gets."""
-        return self._named(self._to_members(self._matched(events)), "subscription")
+        if self._members is None:
+            self._members = self._spark.createDataFrame(table_of_members(self.classes))
+        return self._named(self._matched(events).join(self._members, "rights_class"), "subscription")
 
     def as_seen(self, events: DataFrame) -> DataFrame:
         """Return events as each rights class sees them: what it is not shown is null."""
@@ -162,11 +164,6 @@ class BulkMatcher:
         shown = F.array_compact(F.array(*uids)) if uids else F.array().cast("array<string>")
         return matched.select(EVENT, whom, shown.alias("attributes"))
 
-    def _to_members(self, matched: DataFrame) -> DataFrame:
-        if self._members is None:
-            self._members = self._spark.createDataFrame(table_of_members(self.classes))
-        return matched.join(self._members, "rights_class")
-
     # -------------------------------------------------------- the join
 
     def _matched(self, events: DataFrame) -> DataFrame:
@@ -175,7 +172,8 @@ class BulkMatcher:
         given = events.select(EVENT, TYPE, *(F.col(f"`{u}`") for u in self._asked()), *self._presence())
         given = given.withColumns(self._buckets())
         plain = self._candidates(given, self._filters.plain, self._plain)
-        parts = [] if plain is None else [plain.select(EVENT, self._class_number(), *self._received())]
+        numbered = F.col("_number").alias("rights_class")
+        parts = [] if plain is None else [plain.select(EVENT, numbered, *self._received())]
         if self._filters.opened.num_rows:
             parts.append(self._gathered(given))
         matched = reduce(DataFrame.unionAll, parts) if parts else self._nothing()
@@ -290,7 +288,13 @@ class BulkMatcher:
         ]
         helping = ("_shape", *(f"_{word}_{at}" for word in ("first", "last", "at") for at in range(2)))
         keys = spread.withColumn("_key", F.coalesce(*shapes)).drop(*helping)
-        rows = _key_rows(conditions)
+        ends = (
+            conditions.rows.column(f"_{word}_{at}").to_numpy()
+            for at in range(2)
+            for word in ("first", "last")
+        )
+        first_0, last_0, first_1, last_1 = ends
+        rows = int(((last_0 - first_0 + 1) * (last_1 - first_1 + 1)).sum())
         if rows > KEY_ROWS_MAX:
             raise TooManyKeys(f"the filters make {rows:,} rows of keys, and a job takes {KEY_ROWS_MAX:,}")
         return F.broadcast(keys) if rows <= BROADCAST_ROWS_MAX else keys.hint("shuffle_hash")
@@ -335,10 +339,6 @@ class BulkMatcher:
             F.col(f"_shown_{at}").bitwiseAND(F.col(f"_has_{at}")).alias(f"_received_{at}")
             for at in range(self._words)
         ]
-
-    @staticmethod
-    def _class_number() -> Column:
-        return F.col("_number").alias("rights_class")
 
     def _nothing(self) -> DataFrame:
         words = ", ".join(f"_received_{at} long" for at in range(self._words))
@@ -401,13 +401,6 @@ def _inside(uid: AttributeUid, columns: Sequence[str]) -> Column:
         bound = F.col(f"`{presence(uid)}`")
         asked.append(bound.isNull() | (value.isNotNull() == bound))
     return reduce(Column.__and__, asked)
-
-
-def _key_rows(conditions: Conditions) -> int:
-    columns = [
-        conditions.rows.column(f"_{word}_{at}").to_numpy() for at in range(2) for word in ("first", "last")
-    ]
-    return int(((columns[1] - columns[0] + 1) * (columns[3] - columns[2] + 1)).sum())
 
 
 def _bits(flags: Sequence[Column]) -> Column:

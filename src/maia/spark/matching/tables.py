@@ -116,7 +116,10 @@ def opened_by(view: View, stored: Kinds) -> OpenedBy:
     """Return the predicates of a View over whole events, with the stored attributes that each one shows."""
     if transforms(checked_view(view)):
         raise TransformedInBulk("a view that transforms events is applied by a broker or a governed table")
-    interest = _on_whole_events(view, stored)
+    # A predicate that is true of an event exactly if the interest is true of what the View shows.
+    interest = view.interest
+    if not all(shows(window, uid) for window in view.windows for uid in attributes_of(interest)):
+        interest = _within_limits(_seen(is_true_formula(interest), view.windows, stored))
     found: dict[Predicate, frozenset[AttributeUid]] = {}
     for window in view.windows:
         condition = _both(window.admits, interest)
@@ -144,13 +147,6 @@ def _within_limits(predicate: Predicate) -> Predicate:
 
 
 # ------------------------------------------------------------ an interest, asked of whole events
-
-
-def _on_whole_events(view: View, stored: Kinds) -> Predicate:
-    """Return a predicate that is true of an event exactly if the interest is true of what the View shows."""
-    if all(all(shows(window, uid) for window in view.windows) for uid in attributes_of(view.interest)):
-        return view.interest
-    return _within_limits(_seen(is_true_formula(view.interest), view.windows, stored))
 
 
 def _seen(formula: Predicate, windows: Sequence[Window], stored: Kinds) -> Predicate:
@@ -293,13 +289,23 @@ def tables(classes: Sequence[RightsClass], stored: Kinds) -> Filters:
         others.add(number, event_type, keys)
         if not found.boxes[predicate].is_exact:
             doubtful[number] = predicate
-    _check_residual(len(residual))
+    if len(residual) > RESIDUAL_MAX:
+        raise TooIrregular(
+            f"{len(residual):,} different filters ask for no value and no range of an attribute, and a job "
+            f"takes {RESIDUAL_MAX:,} of them: add one to each filter, or match them in several jobs"
+        )
     return Filters(
         plain=_conditions(plain, stored),
         others=_conditions(others, stored),
         doubtful=doubtful,
         residual=residual,
-        opened=_table_of_opened(opened, stored),
+        opened=pa.table(
+            {
+                "_number": pa.array([number for number, _, _ in opened], pa.int32()),
+                "rights_class": pa.array([of_class for _, of_class, _ in opened], pa.int32()),
+                **_shown_columns([shown for _, _, shown in opened], stored),
+            }
+        ),
         buckets=found.buckets,
     )
 
@@ -333,14 +339,6 @@ def _whole(keys: Sequence[Keyed | None]) -> list[Keyed] | None:
     """Return the keys of a filter if each of its boxes has one."""
     found = [one for one in keys if one is not None]
     return found if len(found) == len(keys) else None
-
-
-def _check_residual(count: int) -> None:
-    if count > RESIDUAL_MAX:
-        raise TooIrregular(
-            f"{count:,} different filters ask for no value and no range of an attribute, and a job takes "
-            f"{RESIDUAL_MAX:,} of them: add one to each filter, or match them in several jobs"
-        )
 
 
 # ------------------------------------------------------------ columns
@@ -378,21 +376,15 @@ def _conditions(draft: _Draft, stored: Kinds) -> Conditions:
         "_number": pa.array(draft.numbers, pa.int32()),
         "_of_type": pa.array(draft.types, pa.string()),
         "_shape": pa.array([place[one.shape] for one in draft.keyed], pa.int32()),
-        **_touched_columns(draft.keyed),
         **_shown_columns(draft.shown, stored),
     }
+    for at in range(2):
+        spans = [one.touched[at] if at < len(one.touched) else (0, 0) for one in draft.keyed]
+        columns[f"_first_{at}"] = pa.array([first for first, _ in spans], pa.int32())
+        columns[f"_last_{at}"] = pa.array([last for _, last in spans], pa.int32())
     for uid in bounded:
         columns |= _bound_columns(uid, [one.box.get(uid) for one in draft.keyed], stored)
     return Conditions(pa.table(columns), tuple(shapes), tuple(bounded))
-
-
-def _touched_columns(boxes: Sequence[Keyed]) -> dict[str, pa.Array]:
-    columns: dict[str, pa.Array] = {}
-    for at in range(2):
-        spans = [one.touched[at] if at < len(one.touched) else (0, 0) for one in boxes]
-        columns[f"_first_{at}"] = pa.array([first for first, _ in spans], pa.int32())
-        columns[f"_last_{at}"] = pa.array([last for _, last in spans], pa.int32())
-    return columns
 
 
 def _bound_columns(uid: AttributeUid, bounds: Sequence[Bounds | None], stored: Kinds) -> dict[str, pa.Array]:
@@ -417,18 +409,7 @@ def _shown_columns(shown: Sequence[frozenset[AttributeUid]], stored: Kinds) -> d
     }
 
 
-def _table_of_opened(opened: Sequence[tuple[int, int, frozenset[AttributeUid]]], stored: Kinds) -> pa.Table:
-    return pa.table(
-        {
-            "_number": pa.array([number for number, _, _ in opened], pa.int32()),
-            "rights_class": pa.array([of_class for _, of_class, _ in opened], pa.int32()),
-            **_shown_columns([shown for _, _, shown in opened], stored),
-        }
-    )
-
-
 def table_of_members(classes: Sequence[RightsClass]) -> pa.Table:
-    """Return who belongs to which class."""
     return pa.table(
         {
             "rights_class": pa.array([at for at, one in enumerate(classes) for _ in one.members], pa.int32()),

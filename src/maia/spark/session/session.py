@@ -37,7 +37,6 @@ from maia.spark.session.java_home import (
 )
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 
@@ -269,6 +268,7 @@ def _started(
     # Any: py4j, through which PySpark calls Java, is not typed.
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
@@ -278,20 +278,14 @@ def _started(
     with _environment(variables):
         try:
             # These become Java's command line, which every user of the machine can read.
-            gateway = _gateway(conf, log)
+            with log.open("wb") as file:
+                # PySpark's own types stop short of this function.
+                gateway = launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
             conf.setAll(list(secret.items()))
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError as problem:
             raise SparkStartFailed(f"Spark did not start: {_end_of(log)}") from problem
         return SparkSession(context), gateway
-
-
-def _gateway(conf: SparkConf, log: Path) -> Any:
-    from pyspark.java_gateway import launch_gateway
-
-    with log.open("wb") as file:
-        # PySpark's own types stop short of this function.
-        return launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
 
 
 def _variables(

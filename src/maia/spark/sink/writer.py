@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 
 from maia.client.entries import Numbering
 from maia.errors import BadInput
-from maia.spark.source.options import BadOption, JobOptions, told_to_spark
+from maia.spark.errors import told_to_spark
+from maia.spark.source.options import BadOption, JobOptions
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
 
@@ -173,11 +174,11 @@ def _sink(options: JobOptions, schema: StructType, *, overwrite: bool) -> _Sink:
     return _Sink(options, tuple(schema.names))
 
 
-class MaiaStreamWriter(DataSourceStreamArrowWriter):
-    """Publishes batch after batch of one query."""
+class _Writer:
+    """What both writers are to Spark."""
 
     def __init__(self, options: JobOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Check that the query's columns are attributes of the type."""
+        """Check that the columns are attributes of the type."""
         # Complete mode is reported as overwriting; every batch would publish the whole result again.
         self._sink = _sink(options, schema, overwrite=overwrite)
 
@@ -185,6 +186,10 @@ class MaiaStreamWriter(DataSourceStreamArrowWriter):
         """Hand a task's rows to the driver."""
         with told_to_spark():
             return self._sink.gathered(iterator)
+
+
+class MaiaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Publishes batch after batch of one query."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch under numbers of its own."""
@@ -196,31 +201,15 @@ class MaiaStreamWriter(DataSourceStreamArrowWriter):
                 raise QueryUnknown("Spark did not say which query a batch belongs to")
             self._sink.publish(staged, query=query or "", batch_id=batchId)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: nothing was published."""
 
-
-class MaiaWriter(DataSourceArrowWriter):
+class MaiaWriter(_Writer, DataSourceArrowWriter):
     """Publishes one table. With option `job`, publishing the same table again publishes nothing."""
 
-    def __init__(self, options: JobOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Check that the table's columns are attributes of the type."""
-        self._sink = _sink(options, schema, overwrite=overwrite)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Hand a task's rows to the driver."""
-        with told_to_spark():
-            return self._sink.gathered(iterator)
-
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the table."""
         with told_to_spark():
             job = self._sink.options.job
             query = f"job {job}" if job else f"once {os.urandom(16).hex()}"
             self._sink.publish(_staged(messages), query=query, batch_id=0)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: nothing was published."""
 
 
 def _publish_frames(publisher: BlockingPublisher, rows: pa.Table, wait_s: float) -> None:

@@ -23,7 +23,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from maia.spark.source.options import JobOptions, job_options, told_to_spark
+from maia.spark.errors import told_to_spark
+from maia.spark.source.options import BadOption, JobOptions, job_options
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
 
@@ -53,7 +54,6 @@ class MaiaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` is given."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -62,7 +62,6 @@ class MaiaDataSource(DataSource):
             return _schema_of(self._options.event_type())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads once."""
         from maia.spark.source.stream import MaiaReader
 
         with told_to_spark():
@@ -101,7 +100,5 @@ def _schema_of(event_type: VerifiedType) -> StructType:
 
 
 def _check_read_schema(schema: StructType, options: JobOptions) -> None:
-    from maia.spark.source.options import BadOption
-
     if schema.simpleString() != _schema_of(options.event_type()).simpleString():
         raise BadOption("the type says which columns there are; read without a schema of your own")

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from maia.client import ClientClosed
@@ -162,7 +163,8 @@ class Inbox:
 
     def _run(self) -> None:
         try:
-            _load_arrow()
+            # The first array loads pandas: until then nothing that arrives would be seen.
+            import_module("pyarrow").array(("",))
             asyncio.run(self._live())
         except asyncio.CancelledError:
             self._end(ClientClosed("the source was stopped"))
@@ -215,10 +217,3 @@ class Inbox:
             problem: MaiaError | None = subscription.problem
             if problem is not None:
                 raise problem
-
-
-def _load_arrow() -> None:
-    """Make the first array, which loads pandas: until then nothing that arrives would be seen."""
-    import pyarrow as pa
-
-    pa.array(("",), type=pa.string())

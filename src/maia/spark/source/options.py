@@ -14,32 +14,17 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from maia.errors import BadInput
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
-from maia.spark.errors import SparkProblem, told_to_spark
 from maia.types import VerifiedType, check_predicate
 
 if TYPE_CHECKING:
     from maia.client.api.blocking_client import BlockingClient
     from maia.client.api.client import Client
-    from maia.credentials import (
-        NetworkName,
-        SignedCertificate,
-        SignedStatement,
-        SigningKey,
-        VerifiedConstitution,
-    )
+    from maia.credentials import SigningKey, VerifiedConstitution
     from maia.types import SignedDefinition
-
-__all__ = [
-    "BadOption",
-    "JobOptions",
-    "SparkProblem",
-    "job_options",
-    "told_to_spark",
-]
 
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 _SHOWN: Final = 80
@@ -132,50 +117,35 @@ class JobOptions:
         """Connect to the network as the holder of the key."""
         from maia.client.api.client import connect
 
-        key, network, certificates = self._member()
-        return connect(
-            self.brokers,
-            key=key,
-            network=network,
-            credentials=certificates,
-            statements=self._statements(),
-            constitutions=self._constitutions(),
-            timeout_s=self.wait_s,
-        )
+        return connect(self.brokers, **self._member())
 
     def connect_blocking(self) -> AbstractContextManager[BlockingClient]:
         """Connect from a thread without an event loop."""
         from maia.client.api.blocking_client import connect_blocking
 
-        key, network, certificates = self._member()
-        return connect_blocking(
-            self.brokers,
-            key=key,
-            network=network,
-            credentials=certificates,
-            statements=self._statements(),
-            constitutions=self._constitutions(),
-            timeout_s=self.wait_s,
-        )
+        return connect_blocking(self.brokers, **self._member())
 
-    def _member(self) -> tuple[SigningKey, NetworkName, list[SignedCertificate]]:
+    # Any: what both ways to connect take by name.
+    def _member(self) -> dict[str, Any]:
         from maia.config.input_files import read_certificates, read_owner
         from maia.credentials import NetworkName
+        from maia.spark.governed.right_watch import read_statements
 
-        network = NetworkName(read_owner(self.coordinator), self.network)
-        return self._signing_key(), network, read_certificates(self.credentials)
+        return {
+            "key": self._signing_key(),
+            "network": NetworkName(read_owner(self.coordinator), self.network),
+            "credentials": read_certificates(self.credentials),
+            # What lies in wallets beside the certificates, and says that they still count.
+            "statements": read_statements(path for path in self.credentials if path.is_dir()),
+            "constitutions": self._constitutions(),
+            "timeout_s": self.wait_s,
+        }
 
     def _constitutions(self) -> tuple[VerifiedConstitution, ...]:
         """Return the constitutions of quorums that lie beside the certificates."""
         from maia.config.constitutions import read_constitutions
 
         return read_constitutions(self.credentials)
-
-    def _statements(self) -> list[SignedStatement]:
-        """Return what lies in wallets beside the certificates, and says that they still count."""
-        from maia.spark.governed.right_watch import read_statements
-
-        return read_statements(path for path in self.credentials if path.is_dir())
 
     def _signing_key(self) -> SigningKey:
         from maia.keystore.key_files import WrongPassphrase, load_signing_key

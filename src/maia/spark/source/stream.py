@@ -30,8 +30,9 @@ from maia.clock import system_now
 from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Attribute, Instant, Kind, PresentValue, Vocabulary
 from maia.predicates import Comparison, Exists, Membership, Not, Operator, Predicate, TextMatch, TextTest
+from maia.spark.errors import told_to_spark
 from maia.spark.source.inbox import HeldFrame, Inbox
-from maia.spark.source.options import BadOption, JobOptions, told_to_spark
+from maia.spark.source.options import BadOption, JobOptions
 
 # Which part of Spark's filter can the network apply for it?
 #
@@ -135,13 +136,11 @@ def _literal(kind: Kind, value: object) -> PresentValue | None:
     if type(value) is not _CLASSES[kind]:
         return None
     if isinstance(value, datetime):
-        return None if value.tzinfo is None else _instant(value)  # without a zone it is of another kind
+        if value.tzinfo is None:
+            return None  # it is of another kind
+        since = value - datetime(1970, 1, 1, tzinfo=UTC)
+        return Instant((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
     return cast("PresentValue", value)  # its class is the one of its kind
-
-
-def _instant(value: datetime) -> Instant:
-    since = value - datetime(1970, 1, 1, tzinfo=UTC)
-    return Instant((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
 _ARRIVAL_S: Final = 0.1
@@ -177,11 +176,9 @@ class Rows(InputPartition):
         super().__init__(buffer.getvalue())
 
     def __repr__(self) -> str:
-        """Return the size alone."""
         return f"Rows({len(self.value)} bytes)"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows again."""
         with pa.ipc.open_stream(self.value) as reader:
             yield from reader
 
@@ -254,7 +251,6 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._inbox.forget(self._position(end, self._inbox))
 
     def stop(self) -> None:
-        """End the subscription."""
         if self._inbox is not None:
             self._inbox.close()
 
