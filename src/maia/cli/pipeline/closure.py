@@ -367,7 +367,7 @@ def readable_of(
     from maia.credentials import ASSUMED_GOOD, Action
     from maia.policy import Request
     from maia.spark.closure.what_if import readable_by
-    from maia.spark.governed.periods import slices_of
+    from maia.spark.governed.reader import slices_of
 
     assert asked.key is not None  # noqa: S101 - checked with the log
     own = asked.reader(open_key(asked.key).principal).tested(ASSUMED_GOOD, moment(None))

@@ -280,7 +280,7 @@ def _events(
     from maia.spark.applications.runs import BadSource, parquet_source
     from maia.spark.closure.what_if import check_sight
     from maia.spark.matching.bulk import EVENT, TYPE
-    from maia.views.schema import spark_type
+    from maia.views import spark_type
 
     def shaped(table: DataFrame, event: list[Column], known: list[Attribute]) -> tuple[DataFrame, Kinds]:
         for one in known:
