@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -333,3 +334,16 @@ def text_from_atom(expression: SExpression, length_max: int = TEXT_MAX) -> str:
     if not isinstance(expression, bytes) or not expression.isascii() or len(expression) > length_max:
         raise BadCertificate(f"plain ASCII text of at most {length_max} characters was expected")
     return expression.decode("ascii")
+
+
+_ROUTING_DOMAIN: Final = b"maia/1/type-id\x00"
+
+
+def type_id(owner: Owner, name: str) -> bytes:
+    """Return the digest by which every version of a type is routed.
+
+    The version is left out on purpose, so that all versions of a type share
+    one rendezvous node (dissertation, section 4.4.3).
+    """
+    # The text form of an owner has one length per kind of owner, so no two pairs share these bytes.
+    return sha256(_ROUTING_DOMAIN + f"{owner}\x00{name}".encode()).digest()

@@ -26,13 +26,12 @@ from typing import Final
 from maia.config.input_files import BadFile, read_certificates, read_definition, read_principal, read_text
 from maia.config.type_folder import verified_lineage
 from maia.credentials import NameCertificate, Principal, TypeName, check_signature
-from maia.credentials.names import is_reserved
+from maia.credentials.names import is_reserved, type_id
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.private_files import exposure
 from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
 from maia.types import SignedDefinition
-from maia.types.definition import type_id
 from maia.types.verified import validity_type_id, validity_type_name
 
 INTRODUCED: Final = "introduced"

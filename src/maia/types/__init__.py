@@ -1,5 +1,6 @@
 """Event types that certify themselves: definitions, versions, translation and type checks."""
 
+from maia.credentials.names import type_id
 from maia.types.changes import (
     Added,
     Change,
@@ -47,7 +48,6 @@ from maia.types.definition import (
     TypeShape,
     is_weaker,
     strongest,
-    type_id,
 )
 from maia.types.encoding import (
     BadDefinitionEncoding,

@@ -21,7 +21,6 @@ and a right to some of them is a restriction on `topic` (docs/decisions/topics.m
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -252,8 +251,6 @@ SUPER_TYPES_MAX: Final = 8
 EMBEDDED_MAX: Final = 32
 """How many definitions, of super-types and the versions they were made from, one definition may hold."""
 
-_ROUTING_DOMAIN: Final = b"maia/1/type-id\x00"
-
 
 class BadDefinition(BadInput):
     """A type definition contradicts itself or leaves something out."""
@@ -377,16 +374,6 @@ class SignedDefinition:
     body: bytes = field(repr=False)
     signature: bytes = field(repr=False)
     id: bytes
-
-
-def type_id(owner: Owner, name: str) -> bytes:
-    """Return the digest by which every version of a type is routed.
-
-    The version is left out on purpose, so that all versions of a type share
-    one rendezvous node (dissertation, section 4.4.3).
-    """
-    # The text form of an owner has one length per kind of owner, so no two pairs share these bytes.
-    return hashlib.sha256(_ROUTING_DOMAIN + f"{owner}\x00{name}".encode()).digest()
 
 
 def _check_previous(version: Version, previous: Version | None) -> None:

@@ -28,7 +28,7 @@ from maia.credentials.certificate import SignedCertificate, Validity
 from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import Principal, SigningKey
-from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, Version
+from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, Version, type_id
 from maia.credentials.proof import Proof
 from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.errors import BrokenCredential, Refusal, Unavailable
@@ -41,7 +41,6 @@ from maia.types.definition import (
     TypeDefinition,
     is_weaker,
     strongest,
-    type_id,
 )
 from maia.types.encoding import definition_from_bytes, definition_to_bytes, sign_definition
 

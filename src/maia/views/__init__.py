@@ -48,7 +48,6 @@ __all__ = [
 _WITH_ARROW: Final = {
     "ARROW_TYPES": "maia.views.arrow_executor",
     "arrow_schema": "maia.views.arrow_executor",
-    "SeeBatch": "maia.views.arrow_executor",
     "to_arrow": "maia.views.arrow_executor",
 }
 

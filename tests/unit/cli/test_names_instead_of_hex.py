@@ -10,8 +10,8 @@ import pytest
 
 from maia.clock import system_now
 from maia.config.input_files import read_principal
+from maia.credentials.names import type_id
 from maia.profile.address_book import load_book
-from maia.types.definition import type_id
 from maia.types.verified import validity_type_id
 from support.processes import maia
 

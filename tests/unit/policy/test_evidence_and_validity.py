@@ -67,6 +67,12 @@ def test_without_a_standing_nothing_was_received():
     """A caller that forgot about revocation must not thereby switch it off."""
     refused = denial(decide(ASKED, gather_evidence(ASKED, (TO_MET, TO_SMITH), at=NOON), NO_FACTS, NOON))
     assert refused.kind is GrantStale
+    untested = granted(MET, SMITH, "subscribe", attributes="location")
+    for pool in ((TO_MET, TO_SMITH), (TO_MET, untested), (TO_MET, TO_SMITH, untested), (TO_MET,), ()):
+        without, empty = decided(None, pool), decided(ValidityState(), pool)
+        assert type(without) is type(empty)
+        assert without.explanation == empty.explanation
+        assert without.stable == empty.stable
 
 
 def test_who_only_chooses_can_say_so():
