@@ -83,7 +83,7 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
     if rows > 1 and (rows > state.settings.limits.rows_per_frame or state.routes.book.asks_for_less(key)):
         return None  # how small the pieces should be to which it can be cut is for the path to say
     given, publisher, stream = message.columns, link.peer, entry.stream
-    keys = seals.sealing_keys(type_id, Instant(moment), now)
+    keys = seals.sealing_keys(type_id, moment, now)
     if keys is None or size > SEALED_BYTES_MAX:
         return None
     try:
@@ -130,11 +130,11 @@ def carry_whole(
         return None
     if seals.carrying.holds(type_id, (publisher, stream, signer)) or state.types.holds_topics(type_id):
         return None
-    key, ring = book_key_of_sealed(type_id), seals.ring_of(type_id)
-    if not is_known_type(state, type_id) or not state.router.expects(link, key, now) or ring is None:
+    key, moment = book_key_of_sealed(type_id), message.published_at
+    if not is_known_type(state, type_id) or not state.router.expects(link, key, now):
         return None
-    keys, moment = seals.keys(type_id, message.epoch), message.published_at
-    if keys is None or not ring.opens(message.epoch, Instant(moment), now):
+    keys = seals.opening_keys(type_id, message.epoch, moment, now)
+    if keys is None:
         return None
     numbers = (sequence,)
     if not (
