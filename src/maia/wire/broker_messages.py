@@ -52,14 +52,14 @@ class CarriedWithAuthor(Carried, tag=33, frozen=True):
     author: Author
 
 
-class SealMark(AnyMessage, frozen=True):
+class SealMark(AnyMessage, frozen=True, gc=False):
     """Who sealed something, and its how manyth it was: the process and a counter. No two seals share one."""
 
     instance: Token
     counter: Number
 
 
-class SealedColumn(AnyMessage, frozen=True):
+class SealedColumn(AnyMessage, frozen=True, gc=False):
     """One attribute of some rows, sealed; with an empty uid, all attributes together.
 
     `commitment` is what the signer said about its content, and `path` leads to

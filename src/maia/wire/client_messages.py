@@ -180,7 +180,7 @@ class ServedElsewhere(AnyMessage, tag=113, frozen=True):
     address: Address
 
 
-class Column(AnyMessage, frozen=True):
+class Column(AnyMessage, frozen=True, gc=False):
     """One attribute of some rows, encoded by `columns.py`; opaque to brokers that only forward it."""
 
     uid: Uid
