@@ -29,7 +29,7 @@ from maia.wire.message_fields import (
 # ------------------------------------------------------------ between brokers: publications
 
 
-class Carried(AnyMessage, tag=30, frozen=True):
+class Carried(AnyMessage, tag=30, frozen=True, gc=False):
     """A frame on its way: by type id and attribute uids, never by name or version.
 
     `kept` numbers the rows of the publisher's frame that are still here, or is
@@ -73,7 +73,7 @@ class SealedColumn(AnyMessage, frozen=True, gc=False):
     path: Annotated[bytes, Meta(max_length=32 * 64)]
 
 
-class Sealed(AnyMessage, tag=31, frozen=True):
+class Sealed(AnyMessage, tag=31, frozen=True, gc=False):
     """A sealed frame on its way. What opens and proves it is in `sealing/`.
 
     `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names
