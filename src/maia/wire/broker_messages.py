@@ -29,7 +29,7 @@ from maia.wire.message_fields import (
 # ------------------------------------------------------------ between brokers: publications
 
 
-class Carried(AnyMessage, tag=30, frozen=True):
+class Carried(AnyMessage, tag=30, frozen=True, gc=False):
     """A frame on its way: by type id and attribute uids, never by name or version.
 
     `kept` numbers the rows of the publisher's frame that are still here, or is
@@ -52,14 +52,14 @@ class CarriedWithAuthor(Carried, tag=33, frozen=True):
     author: Author
 
 
-class SealMark(AnyMessage, frozen=True):
+class SealMark(AnyMessage, frozen=True, gc=False):
     """Who sealed something, and its how manyth it was: the process and a counter. No two seals share one."""
 
     instance: Token
     counter: Number
 
 
-class SealedColumn(AnyMessage, frozen=True):
+class SealedColumn(AnyMessage, frozen=True, gc=False):
     """One attribute of some rows, sealed; with an empty uid, all attributes together.
 
     `commitment` is what the signer said about its content, and `path` leads to
@@ -73,7 +73,7 @@ class SealedColumn(AnyMessage, frozen=True):
     path: Annotated[bytes, Meta(max_length=32 * 64)]
 
 
-class Sealed(AnyMessage, tag=31, frozen=True):
+class Sealed(AnyMessage, tag=31, frozen=True, gc=False):
     """A sealed frame on its way. What opens and proves it is in `sealing/`.
 
     `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names

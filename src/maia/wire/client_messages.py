@@ -180,7 +180,7 @@ class ServedElsewhere(AnyMessage, tag=113, frozen=True):
     address: Address
 
 
-class Column(AnyMessage, frozen=True):
+class Column(AnyMessage, frozen=True, gc=False):
     """One attribute of some rows, encoded by `columns.py`; opaque to brokers that only forward it."""
 
     uid: Uid
@@ -202,7 +202,7 @@ class Author(AnyMessage, frozen=True):
     requires: RequirementBytes = b""
 
 
-class Publish(AnyMessage, tag=20, frozen=True):
+class Publish(AnyMessage, tag=20, frozen=True, gc=False):
     """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one."""
 
     ref: Number
@@ -229,7 +229,7 @@ class PublishTo(Publish, tag=8, frozen=True):
     requires: RequirementBytes
 
 
-class Published(AnyMessage, tag=21, frozen=True):
+class Published(AnyMessage, tag=21, frozen=True, gc=False):
     """Every frame of `ref` up to `sequence` was taken on; rows that were refused are counted."""
 
     ref: Number
@@ -237,7 +237,7 @@ class Published(AnyMessage, tag=21, frozen=True):
     refused_rows: Number
 
 
-class Deliver(AnyMessage, tag=22, frozen=True):
+class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
     """A frame for one or more subscriptions of this client, as they may see it.
 
     `stream` and `label` tell streams and frames apart, and count nothing (`stream_numbers.py`).

@@ -117,7 +117,7 @@ class LogRead(msgspec.Struct, frozen=True):
 Input: TypeAlias = LinkOpened | LinkClosed | Received | DialFailed | Tick | Recorded | LogRead
 
 
-class Send(_QuietlyPrinted, frozen=True):
+class Send(_QuietlyPrinted, frozen=True, gc=False):
     """Send one message. The same bytes object may go to many links."""
 
     link: LinkId
@@ -198,7 +198,7 @@ class Note(msgspec.Struct, frozen=True):
     fields: Mapping[str, object]
 
 
-class Count(msgspec.Struct, frozen=True):
+class Count(msgspec.Struct, frozen=True, gc=False):
     """Add to a metric."""
 
     name: str

@@ -126,6 +126,7 @@ class SealedStream(NamedTuple):
     key: bytes
     """The type as the routing table names it."""
     kinds: Kinds
+    signer: bytes
 
 
 def shaper_of(view: View, root: str | None = None, keys: TransformationKeys = NO_KEYS) -> Shaper:

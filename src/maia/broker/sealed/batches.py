@@ -64,7 +64,7 @@ def keys_for_events(
     except MaiaError:
         return None
     # If readers accept an epoch for the earliest and for the latest moment, they do for those between.
-    found = [state.seals.sealing_keys(whole.type_id, Instant(at), now) for at in {min(moments), max(moments)}]
+    found = [state.seals.sealing_keys(whole.type_id, at, now) for at in {min(moments), max(moments)}]
     return keys if all(one is keys for one in found) else None
 
 
@@ -84,7 +84,7 @@ def opened_events(state: BrokerState, run: Sequence[Sealed], now: Instant) -> Op
         keys = seals.keys(type_id, epoch)
         # If an epoch opens for the earliest and for the latest moment, it does for those between.
         ends = {min(moments), max(moments)}
-        if keys is None or not all(ring.opens(epoch, Instant(at), now) for at in ends):
+        if keys is None or not all(ring.opens(epoch, at, now) for at in ends):
             return None
         is_read = type_id in state.audiences
         asked = state.routes.book.asked_about(book_key_of_sealed(type_id))

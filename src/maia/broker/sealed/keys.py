@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
@@ -345,11 +345,24 @@ class Arrived:
         return self.frame.publisher, self.frame.stream, self.frame.signer
 
 
+class _Present(NamedTuple):
+    """The keys of the epoch that a type is sealed in, and until when: while its ring is as it was."""
+
+    ring: KeyRing
+    version: int
+    keys: EpochKeys
+    since: Instant
+    until: Instant
+    slack: int
+    """By how much moments of publication may be wrong."""
+
+
 class SealingKeys:
     """What one broker seals, opens and checks with."""
 
     __slots__ = (
         "_epochs",
+        "_present",
         "carrying",
         "checks",
         "projecting",
@@ -387,8 +400,10 @@ class SealingKeys:
         self.unsigned: list[Draft] = []
         """What was sealed in this turn and is to be signed at its end."""
         self._epochs: BoundedMap[tuple[bytes, int], EpochKeys] = BoundedMap(
-            _EPOCHS_MAX, evicted=lambda _, keys: keys.forget()
+            _EPOCHS_MAX, evicted=self._dropped
         )
+        self._present: dict[bytes, _Present] = {}
+        """Of types with an epoch among these, and so no more of them."""
 
     def keys(self, type_id: bytes, epoch: int) -> EpochKeys | None:
         """Return what is held of a type in an epoch; None if the epoch is not known."""
@@ -413,7 +428,11 @@ class SealingKeys:
         """Let go of an epoch, and of everything that was derived from its keys."""
         dropped = self._epochs.pop((type_id, epoch))
         if dropped is not None:
-            dropped.forget()
+            self._dropped((type_id, epoch), dropped)
+
+    def _dropped(self, of: tuple[bytes, int], keys: EpochKeys) -> None:
+        self._present.pop(of[0], None)
+        keys.forget()
 
     def forget_dropped(self) -> None:
         """Let go of what was derived from keys of epochs that no ring knows any more."""
@@ -422,15 +441,46 @@ class SealingKeys:
             if ring is None or not ring.knows_epoch(epoch):
                 self._forget(type_id, epoch)
 
-    def sealing_keys(self, type_id: bytes, published_at: Instant, now: Instant) -> EpochKeys | None:
+    def sealing_keys(self, type_id: bytes, published_at: int, now: Instant) -> EpochKeys | None:
         """Return the newest keys that readers accept for something published at this moment; None if none."""
+        found = self._present_keys(type_id, published_at, now)
+        if found is not None:
+            return found
         ring = self.ring_of(type_id)
         epoch = None if ring is None else ring.sealing_epoch(now)
         while ring is not None and epoch is not None and ring.knows_epoch(epoch):
             if ring.opens(epoch, published_at, now):
-                return self.keys(type_id, epoch)
+                return self._noted(type_id, ring, epoch, now)
             epoch -= 1
         return None
+
+    def opening_keys(self, type_id: bytes, epoch: int, published_at: int, now: Instant) -> EpochKeys | None:
+        """Return the keys of an epoch, if what was published at this moment may have been sealed in it."""
+        found = self._present_keys(type_id, published_at, now)
+        if found is not None and found.epoch == epoch:
+            return found
+        ring = self.ring_of(type_id)
+        if ring is None or not ring.opens(epoch, published_at, now):
+            return None
+        return self._noted(type_id, ring, epoch, now)
+
+    def _present_keys(self, type_id: bytes, published_at: int, now: Instant) -> EpochKeys | None:
+        """Return the keys that the ring would name for this moment, if that was asked before."""
+        known = self._present.get(type_id)
+        if known is None:
+            return None
+        ring, version, keys, since, until, slack = known
+        if self.ring_of(type_id) is not ring or ring.version != version or not since <= now <= until:
+            return None
+        return keys if since - slack <= published_at <= now + slack else None
+
+    def _noted(self, type_id: bytes, ring: KeyRing, epoch: int, now: Instant) -> EpochKeys | None:
+        """Return the keys of an epoch; if it is sealed in at present, take note until when."""
+        keys, period, until = self.keys(type_id, epoch), ring.period(epoch), ring.sealing_until(epoch)
+        if keys is not None and period is not None and until is not None and period[0] <= now <= until:
+            slack = ring.terms.back_dating_s * SECOND
+            self._present[type_id] = _Present(ring, ring.version, keys, period[0], until, slack)
+        return keys
 
     def has_key(self, type_id: bytes, uid: AttributeUid | None, epoch: int) -> bool:
         """Say whether the key of an attribute (None: of the type's own group) is held in an epoch."""

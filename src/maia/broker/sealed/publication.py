@@ -196,7 +196,7 @@ def sealing_keys(state: BrokerState, transit: Transit, sealing: Sealing, now: In
     name = state.blinded.publishing_id(transit.type_id, now)
     if name is None:
         raise KeyMissing("this broker does not hold the key of the type's own group")
-    keys = state.seals.sealing_keys(name, Instant(transit.published_at), now)
+    keys = state.seals.sealing_keys(name, transit.published_at, now)
     if keys is None:
         raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
     wanted = tuple(transit.frame.columns) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
@@ -290,7 +290,7 @@ def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Ef
         if ring.newest is not None and frame.epoch > ring.newest + _EPOCHS_AHEAD_MAX:
             return _refused(SealTooNew("a frame is of an epoch too far ahead"))
         return _waits(state, arrived, now)
-    if not ring.opens(frame.epoch, Instant(frame.published_at), now):
+    if not ring.opens(frame.epoch, frame.published_at, now):
         return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
     try:
         return _read(state, arrived, keys, now)
@@ -339,7 +339,7 @@ def _read_blinded(
     assert ring is not None and sealing is not None  # noqa: S101, PT018 - it was opened
     sealed = sealed_transit(opened, state.types.kinds(type_id))
     inner = reveal(sealed.part, type_id)
-    if inner is not None and not ring.opens(frame.epoch, Instant(inner.published_at), now):
+    if inner is not None and not ring.opens(frame.epoch, inner.published_at, now):
         return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
     if type_id in state.audiences and not _is_entitled(state, arrived, sealed, keys, now):
         return _waits(state, arrived, now)

@@ -15,7 +15,7 @@ from maia.broker.publication.publisher_view import SealedStream
 from maia.broker.publication.retained import RetainedFrame
 from maia.broker.publication.transit import Transit, check_kinds, written_as
 from maia.broker.sealed.forwarding import send_once_signed
-from maia.broker.sealed.publication import SEALED_BYTES_MAX, check_sealed_size, may_publish
+from maia.broker.sealed.publication import SEALED_BYTES_MAX, check_sealed_size
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState
 from maia.credentials import principal_from_bytes
@@ -51,7 +51,8 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SealedStream | None:
     if shaper.transform is not None or shaper.root is not None:
         return None
     key = book_key_of_sealed(event_type.type_id)
-    entry.sealed = SealedStream(right, sealing, event_type.type_id, key, event_type.kinds)
+    signer = state.principal.key
+    entry.sealed = SealedStream(right, sealing, event_type.type_id, key, event_type.kinds, signer)
     return entry.sealed
 
 
@@ -73,7 +74,7 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
         plan = _prepared(state, entry)
     if plan is None or (last is not None and sequence <= last):
         return None
-    right, sealing, type_id, key, kinds = plan
+    right, sealing, type_id, key, kinds, signer = plan
     if state.types.sealing(type_id) is not sealing or type_id in state.statements.streams:
         entry.sealed = None  # another version is known since
         return None
@@ -83,7 +84,7 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
     if rows > 1 and (rows > state.settings.limits.rows_per_frame or state.routes.book.asks_for_less(key)):
         return None  # how small the pieces should be to which it can be cut is for the path to say
     given, publisher, stream = message.columns, link.peer, entry.stream
-    keys = seals.sealing_keys(type_id, Instant(moment), now)
+    keys = seals.sealing_keys(type_id, moment, now)
     if keys is None or size > SEALED_BYTES_MAX:
         return None
     try:
@@ -98,7 +99,7 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
         columns = transit.columns()
         if shaper.forced:
             check_sealed_size(columns)
-        targets = state.router.targets(key, transit, source=None, signer=state.principal.key)
+        targets = state.router.targets(key, transit, source=None, signer=signer)
         about = Publication(publisher, stream, sequence, moment, rows)
         if not state.routes.seen.is_next(publisher.key, stream, sequence):
             return None
@@ -108,7 +109,7 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
     # From here on nothing is left to the path any more.
     state.routes.seen.take_next(publisher.key, stream, sequence)
     entry.last_sequence = sequence
-    effects = deliver(state, transit, now, signer=state.principal.key)
+    effects = deliver(state, transit, now, signer=signer)
     if draft is not None:
         effects += [send_once_signed(state, to, draft.frame, draft) for to in targets]
     carried = Carried(type_id, publisher.key, stream, sequence, moment, rows, [], columns)
@@ -130,11 +131,11 @@ def carry_whole(
         return None
     if seals.carrying.holds(type_id, (publisher, stream, signer)) or state.types.holds_topics(type_id):
         return None
-    key, ring = book_key_of_sealed(type_id), seals.ring_of(type_id)
-    if not is_known_type(state, type_id) or not state.router.expects(link, key, now) or ring is None:
+    key, moment = book_key_of_sealed(type_id), message.published_at
+    if not is_known_type(state, type_id) or not state.router.expects(link, key, now):
         return None
-    keys, moment = seals.keys(type_id, message.epoch), message.published_at
-    if keys is None or not ring.opens(message.epoch, Instant(moment), now):
+    keys = seals.opening_keys(type_id, message.epoch, moment, now)
+    if keys is None:
         return None
     numbers = (sequence,)
     if not (
@@ -147,8 +148,9 @@ def carry_whole(
         (columns,) = opened.columns
         frame = columns_to_frame(columns, message.rows)
         check_kinds(frame, state.types.kinds(type_id))
-        if not may_publish(state, type_id, opened.signer, frozenset(frame.columns), now):
-            return None
+        uids = frozenset(frame.columns)
+        if not state.writers.judge(opened.signer, state.types.versions(type_id), uids, now):
+            return None  # it may not, or that is not known yet
         by = principal_from_bytes(publisher)
     except MaiaError:
         return None

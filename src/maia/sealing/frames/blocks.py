@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from struct import Struct
 from typing import Final, cast
 
 import msgspec
 
 from maia.events import Instant, Kind, Value
-from maia.sealing.frames.proof import HASH_BYTES, BadFrameProof
+from maia.sealing.frames.proof import HASH_BYTES, BadFrameProof, lengths_packer
 
 BLOCKS_MAX: Final = 64
 """Blocks of one frame at most: a hash each, on both sides."""
@@ -115,17 +114,12 @@ def equal_lengths(data: bytes, divided: Division) -> tuple[int, ...] | None:
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:
     """Return the lengths of blocks as bytes, four for each."""
-    return _packer(len(lengths)).pack(*lengths) if lengths else b""
+    return lengths_packer(len(lengths)).pack(*lengths) if lengths else b""
 
 
 def unpack_lengths(data: bytes, at: int, count: int) -> tuple[int, ...]:
     """Return the lengths of `count` blocks at a place in `data`, which is long enough."""
-    return _packer(count).unpack_from(data, at)
-
-
-@lru_cache(maxsize=BLOCKS_MAX + 1)
-def _packer(count: int) -> Struct:
-    return Struct(f">{count}I")
+    return lengths_packer(count).unpack_from(data, at)
 
 
 @lru_cache(maxsize=4096)

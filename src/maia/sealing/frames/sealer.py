@@ -103,7 +103,7 @@ class Publication(msgspec.Struct, frozen=True):
         return division(self.rows, size)
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
 
     frame: Sealed
@@ -191,41 +191,31 @@ class Sealer:
         values: Mapping[AttributeUid, Column] | None = None,
     ) -> Draft:
         """Return a frame sealed, to be signed together with others."""
-        if about.rows == 1 and not about.block_rows:
-            return self._draft_event(columns, about, keys, level)
+        is_event = about.rows == 1
+        if not about.block_rows and (is_event or (about.rows > 1 and level is SealingLevel.ATTRIBUTE)):
+            return self._draft_whole(columns, about, keys, level)
         divided, mark = about.divided(), self.next_mark()
         frame = _skeleton(about, divided.size, keys, level, signer=self.principal, mark=mark)
         described, counter, start = description(frame), counter_bytes(mark), len(array_header(divided.rows))
         binding, number = frame_binding(described, mark, []), nonce(mark)
-        if level is SealingLevel.ATTRIBUTE and not divided.numbers:
-            # Most frames are one block. Their columns are sealed without a call for each step.
-            uids = tuple(map(_uid, columns))
-            held = keys.held(uids, mark.instance)
-            if held is None:
-                raise key_missing(keys, uids, mark)
-            said = whole_commitments(columns, held.ciphers, counter, start)
-            content = whole_plaintexts(map(_kind_and_data, columns))
-            sealed = [
-                cipher.encrypt(number, one, binding + name)
-                for cipher, one, name in zip(held.ciphers, content, held.names, strict=True)
-            ]
-            frame.columns.extend(map(SealedColumn, uids, sealed, said, repeat(b"")))
-            return Draft(frame, described, frame_root(described, frame), columns)
         parts = parts_of(
             [column_to_seal(one, _values(values, one.uid), divided) for one in columns], level=level
         )
         ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
         blocks = leaves_of_parts(parts, ciphers, counter, blocks=divided.numbers, start=start)
         for part, cipher, leaves in zip(parts, ciphers, blocks, strict=True):
-            one = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
-            frame.columns.append(SealedColumn(part.uid, one, commitment_of(leaves), b""))
+            sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
+            frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
         return Draft(frame, described, frame_root(described, frame), columns, parts, blocks)
 
-    def _draft_event(
+    def _draft_whole(
         self, columns: Sequence[WireColumn], about: Publication, keys: EpochKeys, level: SealingLevel
     ) -> Draft:
-        """Return a single event sealed: what is signed are its ciphertexts."""
-        mark = self.next_mark()
+        """Return the columns of one block sealed, or a single event, of which the ciphertexts are signed.
+
+        Most frames are one or the other. There is no call for each step of each column.
+        """
+        mark, rows = self.next_mark(), about.rows
         if level is SealingLevel.EVENT:
             uids: tuple[str, ...] = ("",)
             content = iter([event_plaintext(columns)])
@@ -235,15 +225,19 @@ class Sealer:
         held = keys.held(uids, mark.instance)
         if held is None:
             raise key_missing(keys, uids, mark)
-        frame = _skeleton(about, 0, keys, level, signer=self.principal, mark=mark)
+        size = 0 if rows == 1 else rows
+        frame = _skeleton(about, size, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
-        binding, number = frame_binding(described, mark, []), nonce(mark)
+        binding, number, said = frame_binding(described, mark, []), nonce(mark), held.key_names
+        if size:
+            said = whole_commitments(columns, held.ciphers, counter_bytes(mark), len(array_header(rows)))
         sealed = [
             cipher.encrypt(number, one, binding + name)
             for cipher, one, name in zip(held.ciphers, content, held.names, strict=True)
         ]
-        frame.columns.extend(map(SealedColumn, uids, sealed, held.key_names, repeat(b"")))
-        return Draft(frame, described, event_root(held.head, described, sealed), columns)
+        frame.columns.extend(map(SealedColumn, uids, sealed, said, repeat(b"")))
+        root = frame_root(described, frame) if size else event_root(held.head, described, sealed)
+        return Draft(frame, described, root, columns)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""

@@ -130,7 +130,11 @@ class BlindedRing(KeyRing):
         """Return when an epoch began and when the next one does."""
         return None if epoch < 0 else self.ring.period(self._base + epoch)
 
-    def opens(self, epoch: int, published_at: Instant, now: Instant) -> bool:
+    def sealing_until(self, epoch: int) -> Instant | None:
+        """Return None: the ring behind this one changes, and this one does not say so."""
+        return None
+
+    def opens(self, epoch: int, published_at: int, now: Instant) -> bool:
         """Say whether something published at this moment may have been sealed in this epoch."""
         return epoch >= 0 and self.ring.opens(self._base + epoch, published_at, now)
 

@@ -9,6 +9,8 @@ is gone.
     ring.learn(1, since=noon)               an epoch begins
     ring.hold(group, 1, secret)             what its group shares from epoch 1 on
     ring.key(group, ring.sealing_epoch(now))
+
+Every change moves `version`: what was worked out from a ring holds as long as that is the same.
 """
 
 from __future__ import annotations
@@ -73,12 +75,13 @@ class _Epoch:
 class KeyRing:
     """What one member holds of one type: epochs in their order, and the secrets of its groups in each."""
 
-    __slots__ = ("_epochs", "terms", "type_id")
+    __slots__ = ("_epochs", "_terms", "type_id", "version")
 
     def __init__(self, type_id: bytes, terms: KeyTerms = DEFAULT_TERMS) -> None:
         """Begin with nothing."""
         self.type_id = type_id
-        self.terms = terms
+        self.version = 0
+        self._terms = terms
         self._epochs: dict[int, _Epoch] = {}
 
     def __repr__(self) -> str:
@@ -86,6 +89,16 @@ class KeyRing:
         return f"KeyRing(type={self.type_id.hex()[:12]}, epochs={sorted(self._epochs)})"
 
     # -------------------------------------------------------- asking
+
+    @property
+    def terms(self) -> KeyTerms:
+        """Return how long keys are used and kept."""
+        return self._terms
+
+    @terms.setter
+    def terms(self, terms: KeyTerms) -> None:
+        self._terms = terms
+        self.version += 1
 
     @property
     def newest(self) -> int | None:
@@ -125,7 +138,17 @@ class KeyRing:
         known = self._epochs.get(epoch)
         return None if known is None else (known.since, known.ends)
 
-    def opens(self, epoch: int, published_at: Instant, now: Instant) -> bool:
+    def sealing_until(self, epoch: int) -> Instant | None:
+        """Return until when a known epoch is sealed in, from its beginning on; None if that is not certain.
+
+        All that while it opens what was published at any moment from its beginning to the present, and
+        outside of that by as much as moments may be wrong.
+        """
+        known = self._epochs[epoch]
+        last = known.since + (self.terms.refresh_s + self.terms.overdue_s) * SECOND
+        return Instant(min(INSTANT_MAX, last if known.ends is None else min(last, known.ends - 1)))
+
+    def opens(self, epoch: int, published_at: int, now: Instant) -> bool:
         """Say whether something published at this moment may have been sealed in this epoch."""
         known = self._epochs.get(epoch)
         if known is None:
@@ -161,6 +184,7 @@ class KeyRing:
         later = [one for other, one in self._epochs.items() if other > number]
         if any(one.since > since for one in earlier) or any(one.since < since for one in later):
             raise EpochOutOfOrder(f"epoch `{number}` begins out of turn")
+        self.version += 1
         self._epochs[number] = _Epoch(since)
         self._put_in_order()
 
@@ -171,8 +195,11 @@ class KeyRing:
         known = self._epochs.get(epoch)
         if known is None:
             raise EpochOutOfOrder(f"epoch `{epoch}` was not announced")
+        self.version += 1
         known.secrets[group] = secret
-        known.keys.pop(group, None)
+        replaced = known.keys.pop(group, None)
+        if replaced is not None:
+            replaced.wipe()  # what was derived from it goes with it, and not only when the right ends
 
     def secret(self, group: GroupId, epoch: int) -> Secret | None:
         """Return what a group shares in an epoch, from which its content keys grow; for those who hand on."""
@@ -194,6 +221,7 @@ class KeyRing:
 
     def drop(self, group: GroupId) -> None:
         """Destroy every key of one group: the right to it has ended."""
+        self.version += 1
         for epoch in self._epochs.values():
             for held in (epoch.keys.pop(group, None), epoch.secrets.pop(group, None)):
                 if held is not None:
@@ -205,6 +233,7 @@ class KeyRing:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
+        self.version += 1
         gone = self._epochs.pop(number)
         # A group that was not refreshed shares its secret with later epochs.
         kept = {id(secret) for one in self._epochs.values() for secret in one.secrets.values()}
