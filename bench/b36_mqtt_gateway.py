@@ -3,7 +3,8 @@
 One publisher and one subscriber of MQTT 3.1.1 over mutual TLS 1.3, the same raw connections on both
 sides, JSON payloads of ten attributes. At the gateway each message becomes a typed event, is checked against
 the publisher's right and the subscriber's restriction at a broker in a process of its own, and becomes a
-message again. mosquitto passes bytes on, from and to any client.
+message again. mosquitto passes bytes on, from and to any client. Two relays over TLS in Python that do
+nothing (`bare_relay.py`) say how near to a target of latency a gateway and a broker in Python can come.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from live_network import (
     events,
     new_world,
 )
-from live_peers import MissingPeer, RawConnection, mosquitto, mqtt_packet, mqtt_text
+from live_peers import MissingPeer, RawConnection, bare_relay_line, mosquitto, mqtt_packet, mqtt_text
 from maia.credentials import Action, SigningKey, certificate_to_text, principal_from_text
 from maia.events import Instant
 from maia.gateway.server.account_folder import AccountFolder
@@ -40,6 +41,7 @@ TOPIC = "sightings"
 ROWS = 64
 WINDOW = 512
 WITH_WHAT = "MQTT 3.1.1 over mutual TLS, rights and a restriction on"
+RELAYS = "two relays over TLS in Python that do nothing, in place of gateway and broker"
 
 
 def json_payloads() -> list[bytes]:
@@ -153,7 +155,7 @@ def line_at(world: World, port: int, qos: int, *, alone: bool = False) -> Iterat
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """Yield throughput and median latency, QoS 0 and 1."""
+    """Yield throughput and median latency, QoS 0 and 1, and what Python and TLS take by themselves."""
     total, pings = (1_024, 20) if quick else (32_768, 300)
     world = new_world()
     with ExitStack() as stack:
@@ -179,6 +181,8 @@ def cases(quick: bool) -> Iterator[Case]:
                 line_at(world, peer.port, qos, alone=True) as theirs,
             ):
                 yield _latency(f"p50, QoS {qos}, {WITH_WHAT}, against mosquitto", ours, theirs, pings)
+        with bare_relay_line(rows=1, relays=2) as bare, line_at(world, peer.port, 0, alone=True) as theirs:
+            yield _latency(f"p50, {RELAYS}, against mosquitto", bare, theirs, pings)
 
 
 def _side(line: Line, total: int) -> Side:
@@ -214,4 +218,5 @@ BENCH = Benchmark(
     cases=cases,
     stood="mosquitto passes bytes on",
     peer_lacks="rights by certificate, typed values, restrictions, hidden attributes",
+    floor="two relays over TLS in Python that do nothing, which are measured beside us",
 )

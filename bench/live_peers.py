@@ -374,20 +374,32 @@ def redis_line(*, rows: int = FRAME_ROWS) -> Iterator[Line]:
 
 
 @contextmanager
-def bare_relay_line(*, rows: int) -> Iterator[Line]:
-    """Run a relay over TLS in Python that does nothing else, with a publisher and a reader."""
-    command = [sys.executable, str(Path(__file__).with_name("bare_relay.py"))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        port, context = int(process.stdout.readline()), dialling_context(SigningKey.from_seed(bytes(32)))
+def bare_relay_line(*, rows: int, relays: int = 1) -> Iterator[Line]:
+    """Run a relay over TLS in Python that does nothing else, with a publisher and a reader.
+
+    With two relays, the first is a gateway to the second, and what is sent passes it twice.
+    """
+    with ExitStack() as stack:
+        port: int | None = None
+        for _ in range(relays):
+            port = stack.enter_context(_bare_relay(port))
+        assert port is not None
+        context = dialling_context(SigningKey.from_seed(bytes(32)))
         publisher, subscriber = RawConnection(port, context), RawConnection(port, context)
         publisher.ready_to_send(lambda data: data, rows)
         subscriber.ready_to_count(lambda data: data)
-        with closing(Line(publisher, [subscriber])) as line:
-            yield line
+        yield stack.enter_context(closing(Line(publisher, [subscriber])))
+
+
+@contextmanager
+def _bare_relay(behind: int | None) -> Iterator[int]:
+    program = str(Path(__file__).with_name("bare_relay.py"))
+    command = [sys.executable, program, *([] if behind is None else [str(behind)])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
     finally:
         process.terminate()
         process.wait(timeout=START_S)
-        assert process.stdout is not None
         process.stdout.close()

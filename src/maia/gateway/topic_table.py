@@ -164,9 +164,14 @@ class Row:
     """Attributes that a payload holds, by their names."""
     json: JsonPayloads | None = field(init=False, repr=False)
     """How JSON is written, and read if it has nothing odd in it."""
+    only_topic: str | None = field(init=False, repr=False)
+    """The topic of all messages, if no level holds an attribute."""
 
     def __post_init__(self) -> None:
         """Find names once."""
+        fixed = [one for one in self.levels if isinstance(one, str)]
+        is_fixed = self.root is None and len(fixed) == len(self.levels)
+        object.__setattr__(self, "only_topic", "/".join(fixed) if is_fixed else None)
         object.__setattr__(self, "by_name", {one.name: one for one in self.carried})
         json = JsonPayloads(self.carried) if self.form is PayloadForm.JSON else None
         object.__setattr__(self, "json", json)
@@ -255,10 +260,10 @@ class Row:
         return self.messages_of({name: (value,) for name, value in event.items()}, 1)[0]
 
     def _topics_of(self, columns: Columns, rows: int) -> Sequence[str]:
-        in_levels = [one.name for one in self.levels if isinstance(one, Attribute)]
-        names = [*in_levels, *([TOPIC.name] if self.root is not None else ())]
-        if not names:
-            return ("/".join(map(str, self.levels)),) * rows
+        if self.only_topic is not None:
+            return (self.only_topic,) * rows
+        names = [one.name for one in self.levels if isinstance(one, Attribute)]
+        names += [TOPIC.name] if self.root is not None else []
         nulls = (None,) * rows
         known: dict[tuple[Value, ...], str] = {}
         topics: list[str] = []

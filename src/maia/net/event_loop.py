@@ -58,17 +58,22 @@ class DirectSelector(EpollSelector):
         wait_s = -1 if timeout is None else math.ceil(timeout * 1e3) * 1e-3 if timeout > 0 else 0
         found = self._found_at_once() if self._has_read and wait_s else []
         self._has_read = False
-        ready: list[tuple[selectors.SelectorKey, int]] = []
-        readers, keys = self.readers, self.get_map()
+        readers, others = self.readers, list[tuple[int, int]]()
         for number, event in found or self.poll(wait_s, _SOCKETS_AT_ONCE):
             reader = readers.get(number) if event == select.EPOLLIN else None
-            if reader is not None:
-                self._has_read = True
-                try:
-                    reader()
-                except Exception as problem:  # noqa: BLE001 - the loop's handler decides, as for any handle
-                    self.failed(problem, number)
-            elif (key := keys.get(number)) is not None:  # it may be gone since
+            if reader is None:
+                others.append((number, event))
+                continue
+            self._has_read = True
+            try:
+                reader()
+            except Exception as problem:  # noqa: BLE001 - the loop's handler decides, as for any handle
+                self.failed(problem, number)
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        for number, event in others:
+            # Only now: a reader may have closed another one's socket, which the loop must not hear of.
+            key = self.get_map().get(number)
+            if key is not None:
                 read = event & ~select.EPOLLOUT and selectors.EVENT_READ
                 write = event & ~select.EPOLLIN and selectors.EVENT_WRITE
                 ready.append((key, (read | write) & key.events))

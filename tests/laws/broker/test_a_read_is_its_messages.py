@@ -287,6 +287,20 @@ def test_what_a_neighbour_should_not_have_sent_alone_fares_as_on_the_path(what):
     assert any(isinstance(one, Count) for one in left[0]) is (what != "a part")
 
 
+def test_events_of_one_read_that_nobody_takes_are_counted_as_on_the_path():
+    worlds = [World("plain", [(False, FILTERS[1])]) for _ in range(2)]
+    left = []
+    for world, way in zip(worlds, (in_one_read, on_the_path), strict=True):
+        data = world.read([("event", PLATES[0])] * 5)
+        ((_, there, sent),) = world.onward(NEAR, way(world.broker(NEAR), world.camera.link, data))
+        unwanted = [one.replace(b"AE05", b"LB02") for one in sent]
+        arrived = [sent[0], unwanted[1], unwanted[2], sent[3], unwanted[4]]
+        left.append(way(world.broker(FAR), there, arrived))
+    assert left[0] == left[1]
+    assert worlds[0].memory() == worlds[1].memory()
+    assert [type(one) for one in left[0]] == [Send, Count, Count, Send, Count]
+
+
 @pytest.mark.parametrize("kind", ["attributes", "events"])
 @pytest.mark.parametrize("what", ["event", "two"])
 def test_a_sealed_frame_that_comes_alone_goes_the_shorter_way_to_its_subscribers(kind, what):

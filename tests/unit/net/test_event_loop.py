@@ -83,13 +83,15 @@ def test_a_reader_that_fails_is_reported_and_the_loop_goes_on(
     assert isinstance(context["exception"], ValueError)
 
 
-def test_a_reader_may_remove_another_one_that_is_as_ready(
-    pairs: list[tuple[socket.socket, socket.socket]],
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_a_reader_may_close_the_socket_of_another_one_that_is_as_ready(
+    pairs: list[tuple[socket.socket, socket.socket]], hangs_up: bool
 ) -> None:
-    (one, feeds_one), (other, feeds_other), _ = pairs
+    """As when a peer of the same moment takes the place of one that hangs up: the loop goes on."""
+    (one, feeds_one), (other, feeds_other), (third, feeds_third) = pairs
     called: list[str] = []
 
-    async def main() -> None:
+    async def main() -> bytes:
         loop = asyncio.get_running_loop()
         for name, mine, yours in (("one", one, other), ("other", other, one)):
 
@@ -97,13 +99,19 @@ def test_a_reader_may_remove_another_one_that_is_as_ready(
                 called.append(name)
                 mine.recv(9)
                 loop.remove_reader(yours)
+                yours.close()
 
             loop.add_reader(mine, take)
-        feeds_one.send(b"x")
+        if hangs_up:
+            feeds_one.close()
+        else:
+            feeds_one.send(b"x")
         feeds_other.send(b"x")
-        await asyncio.sleep(0.02)
+        loop.call_later(0.02, feeds_third.send, b"after")
+        async with asyncio.timeout(30):
+            return await loop.sock_recv(third, 9)
 
-    run(main())
+    assert run(main()) == b"after"
     assert len(called) == 1
 
 

@@ -22,7 +22,7 @@ from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type
 from maia.broker.publication.retained import REMEMBERED, RetainedFrame, remember_passing
 from maia.broker.publication.transit import Transit, check_kinds
-from maia.broker.routing.aggregation import note_arrival
+from maia.broker.routing.aggregation import note_single_arrivals
 from maia.broker.sealed.batches import is_ordinary, keys_for_events, opened_events
 from maia.broker.sealed.forwarding import send_once_signed
 from maia.broker.sessions.links import Advertisement, Link, Role
@@ -314,7 +314,7 @@ def _left(
         if readers:
             labels = read.whole.labels_of(message.sequence, message.published_at)
             for group in readers:
-                shown = group.shown
+                shown = group.sort.shown
                 assert shown is not None  # noqa: S101 - asked before
                 seen = Seen(1, [column for column in columns if column.uid in shown], {})
                 effects += deliveries(labels, seen, [group.members])
@@ -335,16 +335,16 @@ def _left(
             for link in hops:  # in the bytes in which it came, which are its one form
                 effects.append(Send(link, data))
             if type(message) is Carried:
-                effects += _note_passing(state, plan, message, hops, len(data), bool(readers or hops))
+                effects += _note_passing(state, hops, len(data), bool(readers or hops))
+    arrived = [(one, bool(readers or hops)) for one, _, _, readers, hops in leaving if type(one) is Carried]
+    note_single_arrivals(state, plan.link, arrived)
     return effects
 
 
-def _note_passing(
-    state: BrokerState, plan: Plan, message: Carried, hops: Sequence[LinkId], size: int, is_taken: bool
-) -> list[Effect]:
+def _note_passing(state: BrokerState, hops: Sequence[LinkId], size: int, is_taken: bool) -> list[Effect]:
     for link in hops:
         state.routes.spill.of(link).sent_bytes += size
-    return note_arrival(state, plan.link, message, rows=1, taken=int(is_taken))
+    return [] if is_taken else [Count("maia_spilled_rows_total")]
 
 
 def _published(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.impairment import dial_or_lack
@@ -428,10 +429,13 @@ def carry_single(state: BrokerState, link: Link, message: Carried, now: Instant)
     return [*effects, *further, *note_arrival(state, link, message, rows=1, taken=taken)]
 
 
+_ONE_PUBLISHED: Final = Count("maia_rows_published_total", 1)
+
+
 def _answered(
     state: BrokerState, link: Link, message: Publish, carried: Carried, right: Authorisation, now: Instant
 ) -> list[Effect]:
     """Remember an event that was taken on, and answer its publisher."""
     state.retained.remember(RetainedFrame(carried, now, LOCAL, right))
     published = Published(message.ref, message.sequence, 0)
-    return [Send(link.id, encode_known(published)), Count("maia_rows_published_total", 1)]
+    return [Send(link.id, encode_known(published)), _ONE_PUBLISHED]

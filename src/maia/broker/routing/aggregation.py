@@ -20,7 +20,7 @@ entitles to: a part that asks for more than its proofs give asks for less (A67).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -271,6 +271,22 @@ def note_arrival(state: BrokerState, link: Link, message: Carried, *, rows: int,
         link.id, message.type_id, size=size * rows // max(message.rows, 1), rows=rows, spilled_rows=spilled
     )
     return [Count("maia_spilled_rows_total", spilled)] if spilled else []
+
+
+def note_single_arrivals(state: BrokerState, link: Link, arrived: Sequence[tuple[Carried, bool]]) -> None:
+    """Count single events of one type, each with whether it was taken, as `note_arrival` counts them."""
+    for was_taken in (True, False):
+        events = [event for event, is_taken in arrived if is_taken is was_taken]
+        if events:
+            rows = len(events)
+            size = sum([len(column.data) for event in events for column in event.columns])
+            state.routes.spill.note_arrival(
+                link.id,
+                events[0].type_id,
+                size=rows * _FRAME_BYTES + size,
+                rows=rows,
+                spilled_rows=0 if was_taken else rows,
+            )
 
 
 def receive_spill_report(state: BrokerState, link: Link, message: SpillReport, now: Instant) -> list[Effect]:

@@ -20,7 +20,7 @@ from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL
 from maia.credentials import BadName
 from maia.errors import MaiaError
-from maia.events import AttributeUid, BadValue, Instant, Kind, Value
+from maia.events import AttributeUid, BadValue, Instant, Value
 from maia.predicates import Predicate
 from maia.types import UnknownName, ValueMismatch, VerifiedType, check_event
 from maia.types.definition import TOPIC, checked_topic, tree_root
@@ -296,16 +296,14 @@ class Publisher:
 
     def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
         """Return columns ready to travel; a value that does not fit is reported with its attribute."""
-        vocabulary = self.event_type.vocabulary
+        vocabulary, kinds = self.event_type.vocabulary, self.event_type.kinds
         by_uid: dict[AttributeUid, list[Value]] = {}
-        kinds: dict[AttributeUid, Kind] = {}
         for name, values in columns.items():
             attribute = vocabulary.get(name)
             if attribute is None:
                 raise UnknownName(f"the type has no attribute `{name[:64]}`")
             # What these objects are is checked, all of them, when the column is written.
             by_uid[attribute.uid] = values  # type: ignore[assignment]
-            kinds[attribute.uid] = attribute.kind
         self._check_topics(by_uid.get(TOPIC.uid, (None,)))
         try:
             return columns_of(rows, by_uid, kinds)

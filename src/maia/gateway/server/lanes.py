@@ -52,6 +52,7 @@ class Lane:
     def __init__(self, upstream: Upstream, row: Row) -> None:
         self._upstream, self._row = upstream, row
         self._rows_max = min(_EVENTS_TOGETHER, rows_per_frame(row.event_type))
+        self._names = [one.name for one in row.event_type.attributes]
         self._long = [one.name for one in row.event_type.attributes if one.kind in (Kind.STRING, Kind.BYTES)]
         self._queue: deque[_Outgoing] = deque()
         self._sent: deque[_Outgoing] = deque()
@@ -67,19 +68,20 @@ class Lane:
                 some = {name: values[start:end] for name, values in columns.items()}
                 self.put(some, end - start, handle, answered)
             return
-        size = sum(
-            sum(map(len, filter(None, columns[name])))  # type: ignore[arg-type,misc]  # texts and bytes
-            for name in self._long
-            if name in columns
-        )
+        size = 0
+        for name in self._long:
+            for value in columns.get(name, ()):
+                size += len(value) if value else 0  # type: ignore[arg-type]  # texts and bytes
         frame = self._queue[-1] if self._queue else None
         if frame is not None and self._upstream.sent is not None and frame.parts[-1][0] != answered:
             frame = None  # a frame is of one session
         if frame is None or frame.rows + rows > self._rows_max or frame.size + size > FRAME_BYTES:
-            frame = _Outgoing({one.name: [] for one in self._row.event_type.attributes})
+            nulls = (None,) * rows
+            frame = _Outgoing({name: [*(columns.get(name) or nulls)] for name in self._names})
             self._queue.append(frame)
-        for name, values in frame.columns.items():
-            values.extend(columns.get(name) or (None,) * rows)
+        else:
+            for name, values in frame.columns.items():
+                values.extend(columns.get(name) or (None,) * rows)
         frame.rows += rows
         frame.size += size
         frame.parts.append((answered, handle, rows))
