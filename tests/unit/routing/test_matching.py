@@ -118,6 +118,21 @@ def test_matching_is_the_same_while_filters_stream_in_and_out():
     assert len(index) == len(live)
 
 
+@pytest.mark.parametrize("asked_before", [0, matching.READINGS_MAX], ids=["waiting", "in a block"])
+@pytest.mark.parametrize("rows", [1, 5, matching.FEW_ROWS_OF_FEW + 1])
+def test_filters_are_found_in_the_order_in_which_they_came_whatever_the_process_makes_of_sets(
+    asked_before, rows
+):
+    keys = [b"key %d" % number for number in range(40)]
+    index: MatchIndex[bytes] = MatchIndex()
+    for number, key in enumerate(keys):
+        index.add(key, faster_than(number % 7))
+    for _ in range(asked_before // len(keys) + 1 if asked_before else 0):
+        index.match({SPEED: 5})
+    found = list(index.match_frame(frame_of([{SPEED: 50}] * rows, KINDS)))
+    assert found == keys == list(index.match({SPEED: 50}))
+
+
 def test_blocks_stay_few_and_each_is_much_larger_than_the_next():
     index: MatchIndex[int] = MatchIndex()
     for number in range(2000):

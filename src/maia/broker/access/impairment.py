@@ -108,7 +108,7 @@ def warn_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
             for entry in link.entries:
                 if ROUTE in changed or entry.right.event_type.type_id in changed:
                     effects += warn(state, link, entry, now)
-    for type_id in changed & state.impairments.noted.keys() - {ROUTE}:
+    for type_id in sorted(changed & state.impairments.noted.keys() - {ROUTE}):
         # Of a type that no client has asked for here, nothing is missed: brokers carry what they cannot read.
         problem = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if problem is not None or not _are_keys_awaited(state, type_id, now):

@@ -13,7 +13,7 @@ are topic patterns and nothing else have an index of their own (`topics.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, KeysView, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from maia.events import AttributeUid, Event, Frame, Kind
@@ -155,19 +155,19 @@ class MatchIndex(Generic[Key]):
                 self._growth.left.append(key)
                 self._go_on()
 
-    def match(self, event: Event) -> set[Key]:
-        """Return the identifiers of all filters that admit `event`."""
+    def match(self, event: Event) -> KeysView[Key]:
+        """Return the identifiers of all filters that admit `event`, in the same order in every process."""
         if not self._is_settled:
             self._settle(events=1)
-        found: set[Key] = set()
+        found: dict[Key, None] = {}
         for block in self._blocks:
-            found.update(block.ids_matching(event))
+            found.update(dict.fromkeys(block.ids_matching(event)))
         if self._waiting:
-            found.update([key for key, wanted in self._waiting.items() if admits(wanted, event)])
+            found.update({key: None for key, wanted in self._waiting.items() if admits(wanted, event)})
         for uid, topics in self._topics.items():
             if isinstance(path := event.get(uid), str):
-                found.update(topics.match(path))
-        return found
+                found.update(dict.fromkeys(topics.match(path)))
+        return found.keys()
 
     def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
@@ -343,9 +343,9 @@ class ScanMatcher:
         """Forget a filter."""
         del self._filters[key]
 
-    def match(self, event: Event) -> set[Hashable]:
+    def match(self, event: Event) -> KeysView[Hashable]:
         """Return the keys of the filters that admit the event."""
-        return {key for key, predicate in self._filters.items() if admits(predicate, event)}
+        return {key: None for key, predicate in self._filters.items() if admits(predicate, event)}.keys()
 
     def match_frame(self, frame: Frame) -> dict[Hashable, list[int]]:
         """Return, for each filter that admits a row, the rows that it admits in their order."""

@@ -12,7 +12,7 @@ by name, so that different names with equal sums deliver nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, KeysView, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar, cast
@@ -267,20 +267,20 @@ class TopicIndex(Generic[Key]):
         if not self._patterns:
             self._begin()
 
-    def match(self, path: str) -> set[Key]:
-        """Return the keys of all patterns that mean `path`."""
+    def match(self, path: str) -> KeysView[Key]:
+        """Return the keys of all patterns that mean `path`, in the same order in every process."""
         parts = path.split("/")
         size = len(parts)
         weighted = [number * weight for number, weight in zip(map(_number, parts), _WEIGHTS, strict=False)]
-        found: set[Key] = set()
+        found: dict[Key, None] = {}
         for shape, begin, named in self._asked().asked if self._serials else ():
             if shape.parts == size or (shape.has_rest and shape.parts < size):
                 total = begin + sum([weighted[place] for place in named])
                 place = self._place_of.get(total & _WORD)
                 if place is not None and self._pattern_at[place].matches(path):
                     held = self._keys[place]
-                    found.update(held if isinstance(held, dict) else (held,))
-        return found
+                    found.update(held if isinstance(held, dict) else {held: None})
+        return found.keys()
 
     def match_column(self, paths: Sequence[Value]) -> dict[Key, list[int]]:
         """Return the rows of a column that each key's patterns mean, in order; no key without any."""

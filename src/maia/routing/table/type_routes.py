@@ -121,9 +121,9 @@ class Targets:
             by_hop.pop(from_hop, None)
         return {hop: _joined(found, frame.rows) for hop, found in by_hop.items()}
 
-    def _asking_about(self, missing: Collection[AttributeUid]) -> set[Hop]:
+    def _asking_about(self, missing: Collection[AttributeUid]) -> Iterable[Hop]:
         asking = self._asking or {}
-        return {hop for uid in missing if uid in asking for hop in asking[uid]}
+        return dict.fromkeys(hop for uid in sorted(missing) if uid in asking for hop in asking[uid])
 
     def _count(self, group: Group, step: int, asking: dict[AttributeUid, Counter[Hop]]) -> None:
         self._asked = None
