@@ -229,7 +229,7 @@ def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
             effects += close_link(state, link, problem, now)
     if state.links:
         begin_rounds(state, now)
-    return [*effects, *tune_aggregates(state, now)]
+    return [*effects, *withdraw_ended(state, now), *tune_aggregates(state, now)]
 
 
 def _check_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
