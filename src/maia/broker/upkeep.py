@@ -45,7 +45,7 @@ from maia.broker.sessions.close import close_link
 from maia.broker.sessions.identities import expire_identity
 from maia.broker.sessions.links import Link, Role, Stage, ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_every_peer
-from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
+from maia.broker.subscriptions.registry import recheck_entries, recheck_entry
 from maia.broker.subscriptions.route_sync import end_overdue_syncs
 from maia.broker.timers import (
     AnnounceWaiting,
@@ -230,7 +230,7 @@ def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
             effects += close_link(state, link, problem, now)
     if state.links:
         begin_rounds(state, now)
-    return [*effects, *tune_aggregates(state, now)]
+    return [*effects, *withdraw_ended(state, now), *tune_aggregates(state, now)]
 
 
 def _check_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from maia.broker import Broker
 from maia.broker.refusals import SignerNotEntitled
 from maia.broker.settings import LedgerSettings
-from maia.broker.subscriptions.recheck import recheck_entry
+from maia.broker.subscriptions.registry import recheck_entry
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP

@@ -81,6 +81,11 @@ def box_of(number: int) -> Predicate:
     return AllOf((between(X, x, x + 4), between(Y, y, y + 4)))
 
 
+def filter_of(number: int) -> Predicate:
+    """Return a box, or one box or another: of alternatives, each may be merged with others."""
+    return AnyOf((box_of(number), box_of(number + 100))) if number % 3 == 0 else box_of(number)
+
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("join"), st.integers(0, 60)),
@@ -98,17 +103,24 @@ steps = st.lists(
 def test_what_is_announced_is_never_narrower_than_what_is_wanted_while_filters_come_and_go(done, dx, dy):
     """And each announcement has the proof of a filter that is wanted, of the same right (A67)."""
     announcements, wanted, announced = Announcements(), dict[bytes, int](), dict[bytes, Announcement]()
-    for what, number in done:
+    # Some are there from the start, so that there is something to merge.
+    for what, number in [*(("join", number) for number in range(12)), *done]:
         key = b"%016d" % number
         match what:
             case "join" if key not in wanted:
                 wanted[key] = number
-                changes = announcements.join(key, box_of(number), number % 2)
+                changes = announcements.join(key, filter_of(number), number % 2)
             case "leave":
                 wanted.pop(key, None)
                 changes = announcements.leave((key,))
             case "settle" | "settle anew":
-                changes = announcements.settle(number, 10, lambda one, _: one, anew=what == "settle anew")
+                changes = announcements.settle(
+                    number,
+                    10,
+                    lambda one, _: one,
+                    lambda key: (filter_of(wanted[key]), wanted[key] % 2),
+                    anew=what == "settle anew",
+                )
             case _:
                 continue
         announced |= {one.id: one for one in (*changes.add, *changes.again)}

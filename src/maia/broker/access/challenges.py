@@ -15,9 +15,16 @@ from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.refusals import TooManyQuestions
-from maia.broker.sessions.links import Entry, Held, HeldEntry, HeldRequest, Link, ask_to_look_at_link
+from maia.broker.sessions.links import (
+    Entry,
+    Held,
+    HeldEntry,
+    HeldRequest,
+    Link,
+    ask_to_look_at_link,
+    ask_to_recheck,
+)
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.subscriptions.registry import schedule_recheck
 from maia.broker.timers import OneTimeAnswers
 from maia.credentials import SignedCertificate
 from maia.credentials.validity.validity_state import Once
@@ -79,7 +86,7 @@ def _challenged_again(
     try:
         return _challenged(state, link, ref, right.request, HeldEntry(right.pool), wanted, now)
     except TooManyQuestions as problem:
-        look = ask_to_look_at_link if ref is CONNECTING else schedule_recheck
+        look = ask_to_look_at_link if ref is CONNECTING else ask_to_recheck
         look(state, link, seconds_after(now, _NO_ROOM_S))
         return [Count("maia_refused_total", labels={"code": problem.code})]
 

@@ -20,7 +20,7 @@ from maia.broker.sessions.links import (
     next_look_at_right_to_connect,
 )
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.recheck import authorise_again
+from maia.broker.subscriptions.registry import authorise_again
 from maia.broker.subscriptions.requests import decide_held
 from maia.credentials import SignedCertificate
 from maia.credentials.validity.one_time import VouchedFor

@@ -39,8 +39,7 @@ from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.local_subscribers import Seen, SubscriberGroup, deliveries
-from maia.broker.subscriptions.recheck import recheck_entry
-from maia.broker.subscriptions.registry import project_again
+from maia.broker.subscriptions.registry import project_again, recheck_entry
 from maia.credentials import principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Frame, Instant, Value

@@ -35,8 +35,13 @@ from maia.broker.routing.outbox import new_proof, route_messages
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.links import Advertisement, Entry, Link, Role, Stage, Subscription
 from maia.broker.state import BrokerState, Rest, just_after, seconds_after
-from maia.broker.subscriptions.recheck import register_again, why_lost
-from maia.broker.subscriptions.registry import end_advertisement, end_revoked_subscriptions, project_again
+from maia.broker.subscriptions.registry import (
+    end_advertisement,
+    end_revoked_subscriptions,
+    project_again,
+    register_again,
+    why_lost,
+)
 from maia.broker.timers import Statements
 from maia.credentials import Action, Heard, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError

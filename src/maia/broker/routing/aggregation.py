@@ -85,13 +85,7 @@ def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup) -> list
     if state.routes.to_announce is None:
         return []
     aggregate = state.routes.aggregates.setdefault(type_id, TypeAggregate())
-    wanted = group.routed
-    try:
-        filter_to_bytes(wanted)
-    except FilterTooLong:
-        wanted = ALWAYS  # one that does not fit into a message asks others for everything
-    changes = aggregate.announcements.join(group.key, wanted, _right_of(group))
-    return _announced(state, type_id, aggregate, changes)
+    return _announced(state, type_id, aggregate, aggregate.announcements.join(group.key, *_wanted_by(group)))
 
 
 def begin_announcing(state: BrokerState, now: Instant) -> list[Effect]:
@@ -136,22 +130,26 @@ def withdraw(state: BrokerState, type_id: bytes, keys: Collection[bytes]) -> lis
 
 def prove_again(state: BrokerState, type_id: bytes, key: bytes) -> list[Effect]:
     """Send what was announced with a proof of this group again: another of its members proves it now."""
-    aggregate = state.routes.aggregates.get(type_id)
-    announced = None if aggregate is None else aggregate.announcements.announced_for(key)
-    if announced is None:
-        return []
-    return route_messages(state, state.routes.book.send_one_again(LOCAL, type_id, announced))
+    aggregate, book = state.routes.aggregates.get(type_id), state.routes.book
+    announced = () if aggregate is None else aggregate.announcements.announced_for(key)
+    updates = [update for one in announced for update in book.send_one_again(LOCAL, type_id, one)]
+    return route_messages(state, updates)
 
 
-def _right_of(group: SubscriberGroup) -> Predicate:
-    """Return which events the right of a group is about, whatever its filter selects of them."""
+def _wanted_by(group: SubscriberGroup) -> tuple[Predicate, Predicate]:
+    """Return what is announced for a group, and which events its right is about, whatever it selects."""
     admitted = tuple(window.admits for window in group.view.windows)
-    return simplified(admitted[0] if len(admitted) == 1 else AnyOf(admitted))
+    right = simplified(admitted[0] if len(admitted) == 1 else AnyOf(admitted))
+    try:
+        filter_to_bytes(group.routed)
+    except FilterTooLong:
+        return ALWAYS, right  # one that does not fit into a message asks others for everything
+    return group.routed, right
 
 
 def _limited(filter_: Predicate, right: Hashable) -> Predicate:
     """Return the part of a merged filter that a right is about."""
-    assert isinstance(right, Predicate)  # noqa: S101 - made by `_right_of`
+    assert isinstance(right, Predicate)  # noqa: S101 - made by `_wanted_by`
     if right == ALWAYS or covers(wide=right, narrow=filter_):
         return filter_
     limited = simplified(AllOf((right, filter_)))
@@ -246,8 +244,13 @@ def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tupl
     aggregate.is_moved = aggregate.budget.bytes != before.bytes
     if announcements.is_settled and not aggregate.is_moved:
         return [], 0
+    groups = state.audiences[type_id].classes  # of all that is announced: what ended was withdrawn before
     changes = announcements.settle(
-        aggregate.budget.bytes, aggregate.proof_bytes, _limited, anew=aggregate.is_moved
+        aggregate.budget.bytes,
+        aggregate.proof_bytes,
+        _limited,
+        lambda key: _wanted_by(groups[key]),
+        anew=aggregate.is_moved,
     )
     return _announced(state, type_id, aggregate, changes), announcements.wanted
 

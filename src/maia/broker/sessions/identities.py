@@ -42,7 +42,7 @@ from maia.broker.sessions.close import close_link
 from maia.broker.sessions.links import Link, Role
 from maia.broker.settings import BrokerLimits
 from maia.broker.state import BrokerState, just_after
-from maia.broker.subscriptions.recheck import decide_again
+from maia.broker.subscriptions.registry import decide_again
 from maia.broker.timers import IdentityExpires
 from maia.credentials import SignedCertificate
 from maia.credentials.chains.reduction import BYTES_PER_STEP, STEPS_PER_CHECK

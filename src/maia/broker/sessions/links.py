@@ -25,7 +25,7 @@ from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import SealedStream, Shaper, SingleEvents
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
-from maia.broker.timers import CheckLink
+from maia.broker.timers import CheckLink, RecheckEntries
 from maia.credentials import SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
@@ -320,6 +320,11 @@ def _kind_of(note: Note) -> tuple[Hashable, int]:
 _HOUR_S: Final = 3600
 _READ_LATER_S: Final = 10
 """How long a broker that owes work is not read at most: a message that has begun must end in time."""
+
+
+def ask_to_recheck(state: BrokerState, link: Link, at: Instant) -> None:
+    """Have all entries of a link rechecked at a moment; entries share their moments."""
+    state.timers.add(RecheckEntries(link.id), at)
 
 
 def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:

@@ -12,13 +12,14 @@ receiver that adds before it removes misses nothing in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import TypeAlias
 
 from maia.canonical import write_canonical
-from maia.predicates import ALWAYS, Predicate, covers, predicate_to_expression
-from maia.routing.aggregation.aggregate import aggregate, size_of_filter
+from maia.predicates import Predicate, covers, predicate_to_expression
+from maia.routing.aggregation.aggregate import Part, aggregate, size_of_filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +41,40 @@ class Changes:
     again: tuple[Announcement, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Merged:
     """A filter that is announced for several others."""
 
     announcement: Announcement
     right: Hashable
-    members: dict[bytes, None]
+    members: int = 0
+    """How many filters it is announced for."""
+    alone: tuple[_Merged, ...] = ()
+    """This one, as all filters keep it that have no other."""
+
+    def __post_init__(self) -> None:
+        self.alone = (self,)
+
+
+WantedOf: TypeAlias = Callable[[bytes], tuple[Predicate, Hashable]]
+"""Returns the filter that is wanted under a key, and its right."""
 
 
 class Announcements:
-    """The filters of one type that this router's subscribers want, and those that it announces for them."""
+    """The filters of one type that this router's subscribers want, and those that it announces for them.
 
-    __slots__ = ("_gone", "_merged", "_part_of", "_rights", "_wanted", "is_settled", "merged_bytes")
+    A filter that is merged with others is not kept: whoever wants it has it, and is asked for it.
+    """
+
+    __slots__ = ("_gone", "_merged", "_together", "_wanted", "is_settled", "merged_bytes")
 
     def __init__(self) -> None:
         """Begin with no filter."""
-        self._wanted: dict[bytes, Predicate] = {}
-        self._rights: dict[bytes, Hashable] = {}
-        """The rights of those filters whose right is not about everything."""
+        self._wanted: dict[bytes, Predicate | tuple[_Merged, ...]] = {}
+        """For each key the filter that is announced as it is, or those that are announced for it."""
         self._merged: dict[bytes, _Merged] = {}
-        self._part_of: dict[bytes, bytes] = {}
-        """For each filter that is merged with others, the id of what is announced for it."""
+        self._together = 0
+        """How many filters are merged with others."""
         self.merged_bytes = 0
         self._gone = 0
         """How many members merged filters have lost since everything was merged anew."""
@@ -70,7 +83,7 @@ class Announcements:
 
     def __len__(self) -> int:
         """Return how many filters are announced."""
-        return len(self._wanted) - len(self._part_of) + len(self._merged)
+        return len(self._wanted) - self._together + len(self._merged)
 
     def __contains__(self, key: bytes) -> bool:
         """Return whether a filter is wanted under this key."""
@@ -88,64 +101,74 @@ class Announcements:
 
     def size(self, part_bytes: int) -> int:
         """Return how many bytes are announced, if each filter has `part_bytes` beside its own."""
-        alone = sum(size_of_filter(one) for key, one in self._wanted.items() if key not in self._part_of)
+        alone = sum(size_of_filter(one) for one in self._wanted.values() if not isinstance(one, tuple))
         return alone + self.merged_bytes + part_bytes * len(self)
 
-    def announced_for(self, key: bytes) -> bytes | None:
-        """Return the id of what is announced with the proof of this filter; None if it has another proof."""
-        part = self._part_of.get(key)
-        if part is None:
-            return key if key in self._wanted else None
-        return part if self._merged[part].announcement.behind == key else None
+    def announced_for(self, key: bytes) -> list[bytes]:
+        """Return the ids of what is announced with the proof of this filter; none if it has another proof."""
+        found = self._wanted.get(key)
+        if isinstance(found, tuple):
+            return [one.announcement.id for one in found if one.announcement.behind == key]
+        return [] if found is None else [key]
 
     def join(self, key: bytes, filter_: Predicate, right: Hashable) -> Changes:
-        """A filter is wanted under a new key."""
-        if key in self._wanted:
-            self.leave((key,))
-        self._wanted[key] = filter_
-        if right != ALWAYS:
-            self._rights[key] = right
+        """A filter is wanted under a key; one that was wanted under it before is wanted no more."""
+        before = self.leave((key,))
         self.is_settled = False
         for part in self._merged.values():
             if part.right == right and covers(wide=part.announcement.filter, narrow=filter_):
-                part.members[key] = None
-                self._part_of[key] = part.announcement.id
-                return Changes()
-        return Changes(add=(Announcement(key, filter_, key),))
+                part.members += 1
+                self._wanted[key] = part.alone
+                self._together += 1
+                return before
+        self._wanted[key] = filter_
+        gone = tuple(one for one in before.remove if one != key)
+        return Changes((Announcement(key, filter_, key),), gone, before.again)
 
     def leave(self, keys: Iterable[bytes]) -> Changes:
         """Filters are wanted no more; those that never were are ignored."""
         removed: list[bytes] = []
-        touched: dict[bytes, None] = {}
+        touched: dict[_Merged, None] = {}
         for key in keys:
-            if self._wanted.pop(key, None) is None:
+            found = self._wanted.pop(key, None)
+            if found is None:
                 continue
-            self._rights.pop(key, None)
             self.is_settled = False
-            part_id = self._part_of.pop(key, None)
-            if part_id is None:
+            if not isinstance(found, tuple):
                 removed.append(key)
-            else:
-                del self._merged[part_id].members[key]
-                self._gone += 1
-                touched[part_id] = None
-        again: list[Announcement] = []
-        for part_id in touched:
-            part = self._merged[part_id]
+                continue
+            self._together -= 1
+            self._gone += 1
+            for part in found:
+                part.members -= 1
+                touched[part] = None
+        without_proof: set[_Merged] = set()
+        for part in touched:
             if not part.members:
-                del self._merged[part_id]
+                del self._merged[part.announcement.id]
                 self.merged_bytes -= size_of_filter(part.announcement.filter)
-                removed.append(part_id)
-            elif part.announcement.behind not in part.members:
-                part.announcement = replace(part.announcement, behind=next(iter(part.members)))
-                again.append(part.announcement)
-        return Changes(remove=tuple(removed), again=tuple(again))
+                removed.append(part.announcement.id)
+            elif part.announcement.behind not in self._wanted:
+                without_proof.add(part)
+        return Changes(remove=tuple(removed), again=tuple(self._proved_otherwise(without_proof)))
+
+    def _proved_otherwise(self, parts: set[_Merged]) -> Iterator[Announcement]:
+        """Let another member prove what is announced, for each of these."""
+        for key, found in self._wanted.items():
+            if not parts:
+                return
+            for part in found if isinstance(found, tuple) else ():
+                if part in parts:
+                    parts.discard(part)
+                    part.announcement = replace(part.announcement, behind=key)
+                    yield part.announcement
 
     def settle(
         self,
         budget_bytes: int,
         part_bytes: int,
         limit: Callable[[Predicate, Hashable], Predicate],
+        wanted_of: WantedOf,
         *,
         anew: bool = False,
     ) -> Changes:
@@ -161,9 +184,14 @@ class Announcements:
             return Changes()
         before = self._ids()
         if anew:
-            self._merged, self._part_of, self.merged_bytes, self._gone = {}, {}, 0, 0
-        items = [_Merged(Announcement(key, one, key), self._rights.get(key, ALWAYS), {key: None})
-                 for key, one in self._wanted.items() if key not in self._part_of]  # fmt: skip
+            self._merged, self.merged_bytes, self._gone = {}, 0, 0
+            for key in self._wanted:
+                self._wanted[key], _ = wanted_of(key)
+        items = [
+            _Merged(Announcement(key, one, key), wanted_of(key)[1])
+            for key, one in self._wanted.items()
+            if not isinstance(one, tuple)
+        ]
         items += self._merged.values()
         found = aggregate(
             [one.announcement.filter for one in items],
@@ -171,40 +199,62 @@ class Announcements:
             rights=[one.right for one in items],
             part_bytes=part_bytes,
         )
-        for part in () if found.is_exact else found.parts:
-            if len(part.members) > 1 or part.filter != items[part.members[0]].announcement.filter:
-                self._merge(part.filter, part.right, [items[at] for at in part.members], limit)
+        self._merge(() if found.is_exact else found.parts, items, limit)
         after = self._ids()
-        alone = [key for key in self._wanted if key not in self._part_of and key not in before]
         add = [one.announcement for one in self._merged.values() if one.announcement.id not in before]
-        add += [Announcement(key, self._wanted[key], key) for key in alone]
+        add += [
+            Announcement(key, one, key)
+            for key, one in self._wanted.items()
+            if not isinstance(one, tuple) and key not in before
+        ]
         return Changes(tuple(add), tuple(one for one in before if one not in after))
 
     def _merge(
         self,
-        filter_: Predicate,
-        right: Hashable,
-        items: list[_Merged],
+        parts: Iterable[Part],
+        items: Sequence[_Merged],
         limit: Callable[[Predicate, Hashable], Predicate],
     ) -> None:
-        """Announce one filter in place of some."""
-        for item in items:
-            if self._merged.pop(item.announcement.id, None) is not None:
-                self.merged_bytes -= size_of_filter(item.announcement.filter)
-        same = next((one for one in items if one.announcement.filter == filter_), None)
-        members = {key: None for one in ([same] if same else []) + items for key in one.members}
-        if same is not None:
-            announcement = same.announcement
-        else:
-            filter_, behind = limit(filter_, right), next(iter(members))
+        """Announce one filter in place of some. A filter with alternatives may go into several."""
+        # What came before is not to be mistaken for what takes its place, perhaps under the same id.
+        became: dict[_Merged, dict[_Merged, None]] = {}
+        made: dict[bytes, _Merged] = {}
+        for part in parts:
+            some = [items[at] for at in part.members]
+            same = next((one for one in some if one.announcement.filter == part.filter), None)
+            if same is not None and len(some) == 1:
+                continue
+            filter_ = part.filter if same is not None else limit(part.filter, part.right)
+            behind = (same or some[0]).announcement.behind
             announcement = Announcement(_id_of(filter_, behind), filter_, behind)
-        self._merged[announcement.id] = _Merged(announcement, right, members)
-        self._part_of.update(dict.fromkeys(members, announcement.id))
-        self.merged_bytes += size_of_filter(announcement.filter)
+            if same is not None:
+                announcement = same.announcement
+            one = made.setdefault(announcement.id, _Merged(announcement, part.right))
+            for item in some:
+                became.setdefault(item, {})[one] = None
+        for one in self._merged.values():
+            if one not in became and one.announcement.id in made:
+                became[one] = {made[one.announcement.id]: None}
+        kept = [one for one in self._merged.values() if one not in became]
+        self._merged = {one.announcement.id: one for one in kept} | made
+        self.merged_bytes = sum(size_of_filter(one.announcement.filter) for one in self._merged.values())
+        alone = {one.announcement.behind: new for one, new in became.items() if not one.members}
+        self._together = 0
+        for part_of in self._merged.values():
+            part_of.members = 0
+        for key, found in self._wanted.items():
+            new = alone.get(key, {})
+            if isinstance(found, tuple):
+                new = {one: None for old in found for one in became.get(old, {old: None})}
+            if new:
+                self._wanted[key] = next(iter(new)).alone if len(new) == 1 else tuple(new)
+                self._together += 1
+            for one in new:
+                one.members += 1
 
     def _ids(self) -> dict[bytes, None]:
-        alone = dict.fromkeys(key for key in self._wanted if key not in self._part_of)
-        return alone | dict.fromkeys(self._merged)
+        alone = (key for key, one in self._wanted.items() if not isinstance(one, tuple))
+        return dict.fromkeys(alone) | dict.fromkeys(self._merged)
 
 
 def _id_of(filter_: Predicate, behind: bytes) -> bytes:

@@ -18,15 +18,17 @@ is known: that is the routing book's own work (`table/routing_table.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import Final, cast
 
 from maia.events import AttributeUid, Event, Frame, Instant
-from maia.predicates import Predicate
+from maia.predicates import ALWAYS, Predicate
 from maia.routing.matching.index import Matcher, ScanMatcher
 from maia.routing.table.hops import LOCAL, Hop, ResyncRequest, RouteEntry, RouteUpdate, TypeId, is_of_sealed
+from maia.routing.table.interests import Group, known_attributes
 from maia.routing.table.neighbours import (
     BookFull,
     BookLimits,
@@ -36,7 +38,120 @@ from maia.routing.table.neighbours import (
     UnknownHop,
     is_within,
 )
-from maia.routing.table.type_routes import Targets, TypeRoutes
+from maia.routing.table.type_routes import TypeRoutes
+
+
+class Targets:
+    """The hops that want something of one type."""
+
+    __slots__ = ("_asked", "_asking", "_everything", "_filters", "_less", "_matcher", "_with_local")
+
+    def __init__(self, matcher: Matcher, *, with_local: bool, may_miss_columns: bool = False) -> None:
+        """Begin without hops; `with_local` says whether the broker's own clients are one of the hops."""
+        self._matcher = matcher
+        self._filters = 0
+        """How many filters the matcher has."""
+        self._everything: dict[tuple[Hop, int], None] = {}
+        """What wants everything: there is nothing to ask about an event."""
+        self._with_local = with_local
+        self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
+        """How many filters of each hop ask about an attribute; None where no frame misses a column."""
+        self._asked: frozenset[AttributeUid] | None = None
+        self._less = 0
+
+    def keep_current(self, group: Group) -> None:
+        """Hear that a group is now shown, or hidden."""
+        if group.hop == LOCAL and not self._with_local:
+            return
+        if self._asking is not None:
+            self._count(group, 1 if group.is_shown else -1, self._asking)
+        key = group.hop, group.born
+        if group.is_shown and group.front.entry.predicate == ALWAYS:
+            self._everything[key] = None
+        elif group.is_shown:
+            self._matcher.add(key, group.front.entry.predicate)
+            self._filters += 1
+        elif key in self._everything:
+            del self._everything[key]
+        else:
+            self._matcher.remove(key)
+            self._filters -= 1
+
+    @property
+    def is_any(self) -> bool:
+        """Say whether there is a hop that wants something."""
+        return bool(self._filters or self._everything)
+
+    def asked_about(self) -> frozenset[AttributeUid]:
+        """Return the attributes about which a filter of a neighbour asks; none where no frame is sealed."""
+        if self._asked is None:
+            asking = self._asking or {}
+            self._asked = frozenset(uid for uid, hops in asking.items() if any(hop != LOCAL for hop in hops))
+        return self._asked
+
+    def asks_for_less(self) -> bool:
+        """Return whether a neighbour wants less than everything, also where its filter is sealed."""
+        return self._less > 0
+
+    def of_event(self, event: Event, *, from_hop: Hop) -> Set[Hop]:
+        """Return the hops that want an event, in the order of `of_frame`, and never where it came from."""
+        found = {hop: None for hop, _ in self._everything}
+        if self._filters:
+            found |= {_hop_of(match): None for match in self._matcher.match(event)}
+        if from_hop != LOCAL:
+            found.pop(from_hop, None)
+        return found.keys()
+
+    def of_frame(
+        self, frame: Frame, *, from_hop: Hop, missing: Collection[AttributeUid] = ()
+    ) -> dict[Hop, list[int]]:
+        """Return the rows that each hop wants, in order, and never the neighbour from which they came.
+
+        `missing` are attributes that the frame has and this broker cannot read.
+        """
+        everything = self._everything if frame.rows else ()
+        if not self._filters:
+            return {hop: list(range(frame.rows)) for hop, _ in everything if hop != from_hop or hop == LOCAL}
+        by_hop: dict[Hop, list[Sequence[int]]] = {hop: [range(frame.rows)] for hop, _ in everything}
+        for hop in self._asking_about(missing):
+            by_hop[hop] = [range(frame.rows)]
+        for match, rows in self._matcher.match_frame(frame).items():
+            by_hop.setdefault(_hop_of(match), []).append(rows)
+        if from_hop != LOCAL:
+            by_hop.pop(from_hop, None)
+        return {hop: _joined(found, frame.rows) for hop, found in by_hop.items()}
+
+    def _asking_about(self, missing: Collection[AttributeUid]) -> Iterable[Hop]:
+        asking = self._asking or {}
+        return dict.fromkeys(hop for uid in sorted(missing) if uid in asking for hop in asking[uid])
+
+    def _count(self, group: Group, step: int, asking: dict[AttributeUid, Counter[Hop]]) -> None:
+        self._asked = None
+        if group.hop != LOCAL and group.predicate != ALWAYS:
+            self._less += step
+        for uid in known_attributes(group.predicate):
+            hops = asking.setdefault(uid, Counter())
+            hops[group.hop] += step
+            if not hops[group.hop]:
+                del hops[group.hop]
+            if not hops:
+                del asking[uid]
+
+
+def _hop_of(match: Hashable) -> Hop:
+    # The index hands back the ids that `keep_current` gave it, and knows them as hashable alone.
+    return cast("tuple[Hop, int]", match)[0]
+
+
+def _joined(found: Sequence[Sequence[int]], rows: int) -> list[int]:
+    if len(found) == 1:
+        return list(found[0])
+    together: set[int] = set()
+    for some in found:
+        together.update(some)
+        if len(together) == rows:
+            break
+    return sorted(together)
 
 
 class ReadableBook:
@@ -411,7 +526,10 @@ class RoutingTable(ReadableBook):
                 may_miss_columns=is_of_sealed(type_id),
             )
             book = TypeRoutes(
-                type_id, parent=self._parent_of(type_id), targets=targets, numbers=self._numbers
+                type_id,
+                parent=self._parent_of(type_id),
+                on_change=targets.keep_current,
+                numbers=self._numbers,
             )
             self._types[type_id], self._targets[type_id] = book, targets
         return book
