@@ -39,6 +39,7 @@ from maia.demo.processes import (
     RECEIVED_FILE,
     Child,
     Starting,
+    arrival,
     home_of,
     start,
     stop_all,
@@ -354,7 +355,7 @@ class LiveNetwork:
             self.tried.add(moment)
             mine.add(moment)
             await self.publish([trial_sighting(moment)])
-            await self._something(_PROBE_S)
+            await arrival(self.arrived, _PROBE_S)
         return time.monotonic() - begun
 
     async def receive(self, how_many: Mapping[str, int]) -> None:
@@ -363,13 +364,13 @@ class LiveNetwork:
         while any(len(self.inboxes[office]) < how_many[office] for office in self.readers):
             if time.monotonic() >= deadline:
                 return  # what is missing is reported by the comparison
-            await self._something(0.1)
+            await arrival(self.arrived, 0.1)
 
     async def until_ended(self, office: str, *, timeout_s: float = _ARRIVE_S) -> Ending | None:
         """Wait until an office is notified that its subscription has ended; None if it is not."""
         deadline = time.monotonic() + timeout_s
         while office not in self.ended and time.monotonic() < deadline:
-            await self._something(0.1)
+            await arrival(self.arrived, 0.1)
         return self.ended.get(office)
 
     async def collect(self, office: str, subscription: Subscription) -> None:
@@ -394,14 +395,6 @@ class LiveNetwork:
                     self.frames[str(moment)] = event.delivered.label.hex()
                 self.tell(office, "sighting", event)
             self.arrived.set()
-
-    async def _something(self, seconds: float) -> None:
-        self.arrived.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self.arrived.wait()
-        except TimeoutError:
-            return
 
 
 @asynccontextmanager

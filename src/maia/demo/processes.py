@@ -11,6 +11,7 @@ before the next one is started.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -21,7 +22,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -307,3 +308,11 @@ def _be_a_connector(home: Path, say: Callable[..., None]) -> None:
 
 if __name__ == "__main__":
     run_node(Path(sys.argv[1]), sys.stdout.fileno())
+
+
+async def arrival(arrived: asyncio.Event, seconds: float) -> None:
+    """Wait until something arrives, or so many seconds have passed."""
+    arrived.clear()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await arrived.wait()
