@@ -14,7 +14,7 @@ import typer
 from maia.cli.inputs import AsJson, At, moment
 from maia.cli.output import answer, read_principal
 from maia.cli.pipeline import closure
-from maia.cli.pipeline.source import From, LogOptions, counted, spark_steps
+from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, counted, spark_for, spark_steps
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def match(
     out: Annotated[Path | None, typer.Option(help="Keep every match in this new folder, as Parquet.")] = None,
     most: Annotated[int, typer.Option(min=0, max=1000, help="How many subscriptions to list.")] = 10,
     at: At = None,
+    cores: Cores = 2,
+    memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
 ) -> None:
     """Match recorded events with very many subscriptions at once, each under its principal's rights.
@@ -81,7 +83,7 @@ def match(
     decided = _decided(event_type, subscriptions, pool or [], asked.statements or [], now, is_quiet=as_json)
     with (
         nullcontext() if out is None else new_folder(out.resolve()) as unfinished,
-        closure.spark_for("maia-match", long_running=True) as spark,
+        spark_for("maia-match", cores=cores, memory_mib=memory_mib) as spark,
         _events(asked, source, spark, event_type, decided.permitted) as (events, kinds),
         spark_steps(spark, is_quiet=as_json) as step,
     ):
