@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from maia.clock import system_now
 from maia.demo.carriage import FrameId
 from maia.demo.met_domain import MET_DOMAIN, domain_files
 from maia.demo.numberplate import (
@@ -36,6 +35,7 @@ from maia.demo.numberplate import (
 from maia.demo.processes import (
     BROKER_FILE,
     DOMAIN_FILE,
+    LOG_FOLDER,
     RECEIVED_FILE,
     Child,
     Starting,
@@ -192,38 +192,16 @@ class StartingNodes:
 RECORDER: Final = "CCS broker"
 """The broker that records; the cameras are connected to it."""
 
-_LOG: Final = "log"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A log that was rolled, and what the broker had written into it."""
-
-    folder: Path
-    frames: int
-    events: int
-    written: bytes
-    """All frames as they were recorded: nothing in them is compressed, so they can be searched."""
-
 
 def recording_settings(story: NumberplateStory, folder: Path) -> dict[str, Mapping[str, object]]:
     """Return the additional settings of CCS's broker and the key server."""
     definition = folder / "recorded.type"
     definition.write_text(definition_to_text(story.definition), encoding="utf-8")
     name = story.definition.definition.name.name
-    return {RECORDER: {"log.folder": _LOG, "log.types": [name]}, KEY_SERVER: {"history": [str(definition)]}}
-
-
-def rolled(nodes: LiveNodes) -> Recording:
-    """Roll the log of the broker that recorded, which has stopped."""
-    from maia.log.disk.event_log import EventLog
-
-    folder = nodes.brokers[RECORDER].folder / _LOG
-    with EventLog.open(folder) as log:
-        written = b"".join(record.message for record in log.read())
-        segments = log.roll(system_now())
-    frames, events = sum(one.frames for one in segments), sum(one.events for one in segments)
-    return Recording(folder, frames, events, written)
+    return {
+        RECORDER: {"log.folder": LOG_FOLDER, "log.types": [name]},
+        KEY_SERVER: {"history": [str(definition)]},
+    }
 
 
 Tell = Callable[[str, str, Mapping[str, Value]], None]
