@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from maia.demo.acts import LivePlay
 from maia.demo.lake_jobs import RESULT, TABLE, Work
-from maia.demo.live_network import Recording
 from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, OFFICES, Received
+from maia.demo.processes import Recording
 from maia.events import Instant, Value
 from maia.policy import GrantRevoked
 from maia.spark.applications import BILLING, STATISTICS

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from maia.clock import system_now
 from maia.demo.carriage import FrameId
 from maia.demo.met_domain import MET_DOMAIN, domain_files
 from maia.demo.numberplate import (
@@ -36,9 +35,11 @@ from maia.demo.numberplate import (
 from maia.demo.processes import (
     BROKER_FILE,
     DOMAIN_FILE,
+    LOG_FOLDER,
     RECEIVED_FILE,
     Child,
     Starting,
+    arrival,
     home_of,
     start,
     stop_all,
@@ -191,38 +192,16 @@ class StartingNodes:
 RECORDER: Final = "CCS broker"
 """The broker that records; the cameras are connected to it."""
 
-_LOG: Final = "log"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A log that was rolled, and what the broker had written into it."""
-
-    folder: Path
-    frames: int
-    events: int
-    written: bytes
-    """All frames as they were recorded: nothing in them is compressed, so they can be searched."""
-
 
 def recording_settings(story: NumberplateStory, folder: Path) -> dict[str, Mapping[str, object]]:
     """Return the additional settings of CCS's broker and the key server."""
     definition = folder / "recorded.type"
     definition.write_text(definition_to_text(story.definition), encoding="utf-8")
     name = story.definition.definition.name.name
-    return {RECORDER: {"log.folder": _LOG, "log.types": [name]}, KEY_SERVER: {"history": [str(definition)]}}
-
-
-def rolled(nodes: LiveNodes) -> Recording:
-    """Roll the log of the broker that recorded, which has stopped."""
-    from maia.log.disk.event_log import EventLog
-
-    folder = nodes.brokers[RECORDER].folder / _LOG
-    with EventLog.open(folder) as log:
-        written = b"".join(record.message for record in log.read())
-        segments = log.roll(system_now())
-    frames, events = sum(one.frames for one in segments), sum(one.events for one in segments)
-    return Recording(folder, frames, events, written)
+    return {
+        RECORDER: {"log.folder": LOG_FOLDER, "log.types": [name]},
+        KEY_SERVER: {"history": [str(definition)]},
+    }
 
 
 Tell = Callable[[str, str, Mapping[str, Value]], None]
@@ -354,7 +333,7 @@ class LiveNetwork:
             self.tried.add(moment)
             mine.add(moment)
             await self.publish([trial_sighting(moment)])
-            await self._something(_PROBE_S)
+            await arrival(self.arrived, _PROBE_S)
         return time.monotonic() - begun
 
     async def receive(self, how_many: Mapping[str, int]) -> None:
@@ -363,13 +342,13 @@ class LiveNetwork:
         while any(len(self.inboxes[office]) < how_many[office] for office in self.readers):
             if time.monotonic() >= deadline:
                 return  # what is missing is reported by the comparison
-            await self._something(0.1)
+            await arrival(self.arrived, 0.1)
 
     async def until_ended(self, office: str, *, timeout_s: float = _ARRIVE_S) -> Ending | None:
         """Wait until an office is notified that its subscription has ended; None if it is not."""
         deadline = time.monotonic() + timeout_s
         while office not in self.ended and time.monotonic() < deadline:
-            await self._something(0.1)
+            await arrival(self.arrived, 0.1)
         return self.ended.get(office)
 
     async def collect(self, office: str, subscription: Subscription) -> None:
@@ -394,14 +373,6 @@ class LiveNetwork:
                     self.frames[str(moment)] = event.delivered.label.hex()
                 self.tell(office, "sighting", event)
             self.arrived.set()
-
-    async def _something(self, seconds: float) -> None:
-        self.arrived.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self.arrived.wait()
-        except TimeoutError:
-            return
 
 
 @asynccontextmanager

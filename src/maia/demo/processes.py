@@ -11,6 +11,7 @@ before the next one is started.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -21,8 +22,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from maia.keystore.key_files import create_key_file
 BROKER_FILE: Final = "broker.toml"
 DOMAIN_FILE: Final = "domain.toml"
 CONNECTOR_FILE: Final = "connector.toml"
+LOG_FOLDER: Final = "log"
 RECEIVED_FILE: Final = "received"
 """If a broker's folder has this file, the broker records there what it receives."""
 
@@ -307,3 +309,35 @@ def _be_a_connector(home: Path, say: Callable[..., None]) -> None:
 
 if __name__ == "__main__":
     run_node(Path(sys.argv[1]), sys.stdout.fileno())
+
+
+async def arrival(arrived: asyncio.Event, seconds: float) -> None:
+    """Wait until something arrives, or so many seconds have passed."""
+    arrived.clear()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await arrived.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A log that was rolled, and what the broker had written into it."""
+
+    folder: Path
+    frames: int
+    events: int
+    written: bytes = field(repr=False)
+    """All frames as they were recorded: nothing in them is compressed, so they can be searched."""
+
+
+def rolled(home: Path) -> Recording:
+    """Roll the log of a broker that recorded, and has stopped."""
+    from maia.clock import system_now
+    from maia.log.disk.event_log import EventLog
+
+    folder = home / LOG_FOLDER
+    with EventLog.open(folder) as log:
+        written = b"".join(record.message for record in log.read())
+        segments = log.roll(system_now())
+    frames, events = sum(one.frames for one in segments), sum(one.events for one in segments)
+    return Recording(folder, frames, events, written)

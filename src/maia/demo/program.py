@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from maia.demo.acts import LivePlay
     from maia.demo.carriage import Carriage
-    from maia.demo.live_network import LiveNodes, Recording, StartingNodes
+    from maia.demo.live_network import LiveNodes, StartingNodes
     from maia.demo.met_domain import MetDesk
     from maia.demo.million import Comparison
     from maia.demo.numberplate import NumberplateStory
+    from maia.demo.processes import Recording
     from maia.demo.spark_process import SparkRun
 
 
@@ -186,12 +187,13 @@ def the_network_plays(demo: Demonstration) -> Outcome:
 
 def the_log_goes_to_spark(demo: Demonstration) -> Outcome:
     """Stop the brokers and roll the log; Spark works on it while the next acts are shown."""
-    from maia.demo.live_network import rolled
+    from maia.demo.live_network import RECORDER
+    from maia.demo.processes import rolled
 
     if demo.options.keep:
         return Outcome()
     demo.nodes.stop_brokers()
-    demo.recording = rolled(demo.nodes)
+    demo.recording = rolled(demo.nodes.brokers[RECORDER].folder)
     if demo.spark is not None:
         from maia.demo.lake_jobs import LakeOrder
 

@@ -12,7 +12,6 @@ import pytest
 from maia.demo.acts import LivePlay, Revocation
 from maia.demo.lake import LakeResult, charged_once_a_day, compared_with_live, counted_by_window
 from maia.demo.lake_jobs import PLAN, RESULT, TABLE, Work
-from maia.demo.live_network import Recording
 from maia.demo.numberplate import (
     CONTROL_ROOM,
     OFFICES,
@@ -23,6 +22,7 @@ from maia.demo.numberplate import (
     tell_numberplate_story,
     trial_sighting,
 )
+from maia.demo.processes import Recording
 from maia.events import Instant
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")

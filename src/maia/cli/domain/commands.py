@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +14,7 @@ from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import answer
 from maia.cli.servers.server_command import (
     CheckOnly,
-    CoordinatorWord,
-    CredentialWords,
-    LogFormat,
-    LogLevel,
-    NetworkWord,
-    StatusAddress,
+    NetworkFlags,
     prepared_lines,
     prepared_record,
     run_server,
@@ -55,14 +51,12 @@ def serve(
         Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_DOMAIN_… win over it.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The server's signing key file.")] = None,
-    network: NetworkWord = None,
-    coordinator: CoordinatorWord = None,
-    credentials: CredentialWords = None,
+    *,
+    of_network: NetworkFlags,
     data: Annotated[str | None, typer.Option(help="A folder for epochs and sealed keys.")] = None,
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7500.")
     ] = None,
-    status: StatusAddress = None,
     history: Annotated[
         list[str] | None,
         typer.Option(help="A *.type file of a type whose old keys are kept. May be repeated."),
@@ -73,8 +67,6 @@ def serve(
     drift_s: Annotated[
         str | None, typer.Option("--drift-s", help="Seconds for which old keys still open.")
     ] = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
     check: CheckOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,17 +78,25 @@ def serve(
     from maia.domain.server.config import prepare_domain, read_domain_config
 
     flags: dict[str, object] = {
-        "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
-        "data": data, "listen": listen, "status": status, "history": history, "refresh_s": refresh_s,
-        "drift_s": drift_s, "log_format": log_format, "log_level": log_level,
-    }  # fmt: skip
+        **asdict(of_network),
+        "key": key,
+        "data": data,
+        "listen": listen,
+        "history": history,
+        "refresh_s": refresh_s,
+        "drift_s": drift_s,
+    }
     settings = read_domain_config(config, flags=flags, environment=os.environ)
     prepared = prepare_domain(settings, now=system_now(), open_key=open_key)
     if check:
-        _check_policy(prepared)
+        from maia.domain.server.background import check_policy_file
+
+        check_policy_file(prepared)
         _answer_checked(prepared, as_json=as_json)
         return
-    _run(prepared, as_json=as_json)
+    from maia.domain.server.process import serve_domain
+
+    run_server(prepared, prepared.config, serve_domain, as_json=as_json)
 
 
 @app.command(
@@ -122,18 +122,6 @@ def show_status(
     folder = data or read_domain_config(config, flags={}, environment=os.environ).data
     found = fetch_status(read_door(folder))
     answer(_lines(found), found, as_json=as_json)
-
-
-def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
-    from maia.domain.server.process import serve_domain
-
-    run_server(prepared, prepared.config, serve_domain, as_json=as_json)
-
-
-def _check_policy(prepared: PreparedDomain) -> None:
-    from maia.domain.server.background import check_policy_file
-
-    check_policy_file(prepared)
 
 
 def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:

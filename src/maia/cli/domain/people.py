@@ -34,7 +34,7 @@ from maia.cli.inputs import (
     write_new,
 )
 from maia.cli.output import answer
-from maia.cli.trust.cert import validity_from_options
+from maia.cli.trust.cert import PeriodOptions
 from maia.cli.trust.key import Force
 
 if TYPE_CHECKING:
@@ -62,9 +62,8 @@ def appoint(
     caller: EntitledCaller,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write the certificate to.")],
     parameters: Words = None,
-    days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None,
-    not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
-    not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
+    *,
+    period: PeriodOptions,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +72,7 @@ def appoint(
     from maia.api.responses import AppointmentAnswer
     from maia.credentials.appointments import appointment_from_bytes, appointment_to_text
 
-    valid = validity_from_options(days=days, not_before=not_before, not_after=not_after)
+    valid = period.validity()
     if out.exists() and not force:
         raise BadFile(f"`{out}` is already there; `--force` replaces it")
     body = Appointing(

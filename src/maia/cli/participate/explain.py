@@ -9,7 +9,7 @@ import typer
 
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
 from maia.cli.output import ANSWER_NO, answer
-from maia.cli.participate.membership import NamedType, TypePlaces, meant_history
+from maia.cli.participate.membership import TypeOptions
 from maia.cli.trust.grants import BadGrant, one_action
 from maia.errors import Refusal
 
@@ -41,18 +41,13 @@ def explain(
     credentials: Annotated[
         list[Path], typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum.")
     ],
-    named: NamedType = None,
-    types: TypePlaces = None,
-    definition: Annotated[Path | None, typer.Option("--definition", "-d", help="The event type.")] = None,
+    meant: TypeOptions,
     network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
     coordinator: Annotated[str | None, typer.Option(help="The coordinator of the network.")] = None,
     filter_text: Annotated[
         str,
         typer.Option("--where", "--filter", help="A subscriber's filter, or a publisher's advertisement."),
     ] = "true",
-    previous: Annotated[
-        list[Path] | None, typer.Option(help="Earlier versions of the type, the oldest first.")
-    ] = None,
     audience: Annotated[
         str, typer.Option(help="Whose version of the reasons: owner or requester.")
     ] = "owner",
@@ -79,9 +74,9 @@ def explain(
     from maia.policy import Audience, Denial, decide, gather_evidence
 
     now, quorums = moment(at), read_constitutions(credentials)
-    is_typed = named is not None or definition is not None
+    is_typed = meant.named is not None or meant.definition is not None
     if is_typed and (network is None or action not in ("connect", "install")):
-        history = meant_history(named, definition, previous, types, quorums)
+        history = meant.history(quorums)
         request = _request_about_type(principal, action, history, filter_text, now, quorums)
     else:
         request = _request_about_network(principal, action, network, coordinator)

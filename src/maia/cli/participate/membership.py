@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from maia.types import SignedDefinition, VerifiedType
 
 
-Definition: TypeAlias = Annotated[
-    Path | None, typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`.")
-]
-NamedType: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file.")
-]
-TypePlaces: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--types", help="Where types are found by name: files, or folders of *.type."),
-]
-Previous: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
-]
 Network: TypeAlias = Annotated[
     str, typer.Option("--network", envvar="MAIA_NETWORK", help="The network's name.")
 ]
@@ -246,29 +232,45 @@ def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefi
     return [read_definition(path) for path in [*(previous or ()), definition]]
 
 
-def meant_history(
-    named: str | None,
-    definition: Path | None,
-    previous: list[Path] | None,
-    places: list[Path] | None,
-    constitutions: tuple[VerifiedConstitution, ...] = (),
-) -> list[SignedDefinition]:
-    """Return the type that is meant, by its name or its file, after those it was made from."""
-    from maia.profile.profile import types_named
+@dataclass(frozen=True, slots=True)
+class TypeOptions:
+    """Which event type is meant: by its name, or by its file."""
 
-    if (named is None) == (definition is None):
-        raise NoTypeNamed("name one event type: by its name, or by its file with `--definition`")
-    if definition is None and named is not None and Path(named).is_file():
-        definition = Path(named)
-    if definition is not None:
-        return history_of(definition, previous)
-    if not places:
-        raise NoTypeNamed(
-            f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
-            "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
-        )
-    found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
-    return [one.signed for one in found]
+    named: Annotated[
+        str | None,
+        typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file."),
+    ] = None
+    definition: Annotated[
+        Path | None,
+        typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`."),
+    ] = None
+    types: Annotated[
+        list[Path] | None,
+        typer.Option("--types", help="Where types are found by name: files, or folders of *.type."),
+    ] = None
+    previous: Annotated[
+        list[Path] | None,
+        typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
+    ] = None
+
+    def history(self, constitutions: tuple[VerifiedConstitution, ...] = ()) -> list[SignedDefinition]:
+        """Return the type that is meant, after those it was made from."""
+        from maia.profile.profile import types_named
+
+        named, definition = self.named, self.definition
+        if (named is None) == (definition is None):
+            raise NoTypeNamed("name one event type: by its name, or by its file with `--definition`")
+        if definition is None and named is not None and Path(named).is_file():
+            definition = Path(named)
+        if definition is not None:
+            return history_of(definition, self.previous)
+        if not self.types:
+            raise NoTypeNamed(
+                f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
+                "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
+            )
+        found = types_named(str(named), self.types, constitutions=constitutions, at=moment(None))
+        return [one.signed for one in found]
 
 
 def check_filter(text: str, event_type: VerifiedType) -> None:

@@ -17,15 +17,11 @@ from maia.cli.inputs import AsJson, moment
 from maia.cli.output import answer, named
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
 from maia.cli.participate.membership import (
-    Definition,
     Membership,
-    NamedType,
     Participant,
-    Previous,
-    TypePlaces,
+    TypeOptions,
     check_filter,
     history_of,
-    meant_history,
     verified,
 )
 from maia.cli.profile_option import explaining
@@ -58,9 +54,7 @@ _LAST_FLUSH_S: Final = 5.0
 def publish(
     context: typer.Context,
     participant: Participant,
-    named: NamedType = None,
-    definition: Definition = None,
-    types: TypePlaces = None,
+    meant: TypeOptions,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One attribute; without any, read standard input."),
@@ -86,7 +80,6 @@ def publish(
             help="Only to subscribers whose identity statement meets this: 'clearance >= 3'.",
         ),
     ] = "true",
-    previous: Previous = None,
     published_as: Annotated[
         Path | None,
         typer.Option(
@@ -105,7 +98,7 @@ def publish(
 
     requires = parse_requirement(subscribers)
     member = participant.membership()
-    history = meant_history(named, definition, previous, types, member.constitutions)
+    history = meant.history(member.constitutions)
     event_type = verified(history, member.constitutions)
     fixed = {} if topic is None else _on_topic(topic, payload, event_type)
     if payload is not None and topic is None:

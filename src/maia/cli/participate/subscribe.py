@@ -13,15 +13,11 @@ import typer
 from maia.cli.output import named
 from maia.cli.participate.json_events import record_of
 from maia.cli.participate.membership import (
-    Definition,
     Membership,
-    NamedType,
     Participant,
-    Previous,
-    TypePlaces,
+    TypeOptions,
     check_filter,
     history_of,
-    meant_history,
     verified,
 )
 from maia.cli.profile_option import explaining
@@ -72,9 +68,7 @@ class NothingToForget(BadInput):
 def subscribe(
     context: typer.Context,
     participant: Participant,
-    named: NamedType = None,
-    definition: Definition = None,
-    types: TypePlaces = None,
+    meant: TypeOptions,
     where: Annotated[
         str, typer.Option("--where", "--filter", help="Only events that this admits, in the filter language.")
     ] = "true",
@@ -108,7 +102,6 @@ def subscribe(
         Path | None,
         typer.Option("--shown-as", help="The definition of the type that your right converts events into."),
     ] = None,
-    previous: Previous = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Also print who published each event, and when, and warnings.")
     ] = False,
@@ -120,7 +113,7 @@ def subscribe(
     from maia.credentials.requirements import parse_requirement
 
     member = participant.membership()
-    history = meant_history(named, definition, previous, types, member.constitutions)
+    history = meant.history(member.constitutions)
     event_type = verified(history, member.constitutions)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")

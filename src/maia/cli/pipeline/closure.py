@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -12,12 +10,12 @@ import typer
 
 from maia.cli.inputs import AsJson, At, command_group, moment, read_certificates
 from maia.cli.output import answer
-from maia.cli.pipeline.source import LogOptions
+from maia.cli.pipeline.source import LogOptions, print_rows, spark_for
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from maia.events import AttributeUid, Instant
     from maia.spark.closure.what_if import Outcome
@@ -35,7 +33,6 @@ Pools: TypeAlias = Annotated[
         "(*.json), or a *.parquet file. May be repeated.",
     ),
 ]
-_SHOWN: Final = 1000
 _MANY: Final = 20_000
 """Certificates from which on it pays that Spark compiles thoroughly."""
 
@@ -181,7 +178,7 @@ def who_can(
     from maia.spark.closure.tables import open_closure
 
     found = open_closure(closure)
-    with spark_for("maia-closure") as spark:
+    with spark_for("maia-closure", long_running=False) as spark:
         from maia.spark.closure.tables import who_can as question
 
         at_moment = None if at is None else utc(moment(None if at == "now" else at))
@@ -199,22 +196,11 @@ def diff(
     from maia.spark.closure.tables import open_closure
 
     pair = open_closure(old), open_closure(new)
-    with spark_for("maia-closure") as spark:
+    with spark_for("maia-closure", long_running=False) as spark:
         from maia.spark.closure.tables import difference
 
         rows = difference(spark, *pair)
         _print(rows.orderBy("change", "principal", "type", "attribute", "since"), as_json=as_json)
-
-
-@contextmanager
-def spark_for(name: str, *, long_running: bool = False) -> Iterator[SparkSession]:
-    """Start Spark, here or on the cluster that the environment names."""
-    from maia.spark.session.session import cluster_of, spark_session
-
-    with spark_session(
-        name, cores=2, memory_mib=2048, long_running=long_running, cluster=cluster_of()
-    ) as spark:
-        yield spark
 
 
 def utc(at: Instant) -> datetime:
@@ -223,13 +209,11 @@ def utc(at: Instant) -> datetime:
 
 
 def _print(found: DataFrame, *, as_json: bool) -> None:
-    rows = found.limit(_SHOWN + 1).collect()
-    for row in rows[:_SHOWN]:
-        record = _record(row.asDict())
-        answer([_line(record)], record, as_json=as_json)
-    if not as_json:
-        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
-        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+    def shown(row: dict[str, object]) -> tuple[str, dict[str, object]]:
+        record = _record(row)
+        return _line(record), record
+
+    print_rows(found, shown, as_json=as_json)
 
 
 def _record(row: dict[str, object]) -> dict[str, object]:
@@ -337,7 +321,7 @@ def print_outcomes(
     """Compare what principals see of a log with one pool and with the other; print who sees less, or more."""
     asked.check_log()
     event_type = asked.newest_type()
-    with spark_for("maia-what-if", long_running=True) as spark:
+    with spark_for("maia-what-if") as spark:
         from maia.cli.pipeline.source import counted
         from maia.spark.closure.what_if import affected, compare
 

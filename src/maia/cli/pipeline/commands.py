@@ -13,11 +13,11 @@ import typer
 from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.pipeline import closure, disclosures, match
-from maia.cli.pipeline.source import EventOptions
+from maia.cli.pipeline.source import Cores, EventOptions, MemoryMib, spark_for
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Finished
@@ -49,10 +49,6 @@ Name: TypeAlias = Annotated[
 Set: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="TERM=VALUE", help="Change a term of the application; may be repeated."),
-]
-Cores: TypeAlias = Annotated[int, typer.Option(min=1, max=1024, help="How many cores Spark may use.")]
-MemoryMib: TypeAlias = Annotated[
-    int, typer.Option("--memory", min=512, metavar="MIB", help="How much memory Spark may use.")
 ]
 
 
@@ -152,7 +148,11 @@ def run(
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
-    with _session(asked, application, cores, memory_mib) as spark, _folder_for(out) as result:
+    asked.check(application)
+    with (
+        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
+        _folder_for(out) as result,
+    ):
         from maia.cli.pipeline.source import spark_steps
 
         with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
@@ -173,7 +173,9 @@ def run(
 def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJson = False) -> None:
     """Show Spark's plan: operators and columns, never a value that is compared with."""
     application, terms = _application(name, changes)
-    with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
+    asked.check(application)
+    session = spark_for("maia-pipeline", cores=1, memory_mib=1024)
+    with session as spark, asked.opened(spark, application) as events:
         from maia.spark.applications.application import columns_read, plan_lines
 
         result = application.of(events.table(), terms)
@@ -196,7 +198,11 @@ def verify(
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)
-    with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
+    asked.check(application)
+    with (
+        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         from maia.cli.pipeline.source import spark_steps
         from maia.spark.applications.application import columns_read
 
@@ -264,21 +270,6 @@ def _check_plots(paths: Sequence[Path]) -> None:
         raise PlotsUnavailable(
             "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'"
         )
-
-
-@contextmanager
-def _session(
-    asked: EventOptions, application: Application[Any], cores: int, memory_mib: int
-) -> Iterator[SparkSession]:
-    """Start Spark, here or on the cluster that the environment names, once there is something to read."""
-    # Any: each application has terms of its own.
-    from maia.spark.session.session import cluster_of, spark_session
-
-    asked.check(application)
-    with spark_session(
-        "maia-pipeline", cores=cores, memory_mib=memory_mib, long_running=True, cluster=cluster_of()
-    ) as spark:
-        yield spark
 
 
 @contextmanager

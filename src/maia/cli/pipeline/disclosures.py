@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from maia.cli.inputs import AsJson, command_group, moment
-from maia.cli.output import answer, read_principal
-from maia.cli.pipeline.source import LogOptions
+from maia.cli.output import read_principal
+from maia.cli.pipeline.source import LogOptions, print_rows, spark_for
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ Ledger: TypeAlias = Annotated[
     list[Path],
     typer.Option("--ledger", help="An exported ledger: a Parquet file or a folder of them. May be repeated."),
 ]
-_SHOWN: Final = 1000
 
 
 class NoLedger(BadInput):
@@ -129,23 +128,19 @@ def _spark(ledger: list[Path]) -> Iterator[tuple[SparkSession, DataFrame]]:
     for path in ledger:
         if not path.exists():
             raise NoLedger(f"`{path}` is not there; `maia ledger export` writes it")
-    from maia.spark.session.session import cluster_of, spark_session
 
-    with spark_session(
-        "maia-disclosures", cores=2, memory_mib=2048, long_running=True, cluster=cluster_of()
-    ) as spark:
+    with spark_for("maia-disclosures") as spark:
         yield spark, spark.read.parquet(*(str(path.resolve()) for path in ledger))
 
 
 def _print(found: DataFrame, *, as_json: bool, anomaly: str | None = None) -> None:
-    rows = found.limit(_SHOWN + 1).collect()
     kind = {} if anomaly is None else {"anomaly": anomaly}
-    for row in rows[:_SHOWN]:
-        record = kind | {name: _shown(value) for name, value in row.asDict().items()}
-        answer(["  ".join(f"{name} {value}" for name, value in record.items())], record, as_json=as_json)
-    if not as_json:
-        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
-        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+
+    def shown(row: dict[str, object]) -> tuple[str, dict[str, object]]:
+        record = kind | {name: _shown(value) for name, value in row.items()}
+        return "  ".join(f"{name} {value}" for name, value in record.items()), record
+
+    print_rows(found, shown, as_json=as_json)
 
 
 def _shown(value: object) -> object:

@@ -14,7 +14,7 @@ import typer
 from maia.cli.inputs import AsJson, At, moment
 from maia.cli.output import answer, read_principal
 from maia.cli.pipeline import closure
-from maia.cli.pipeline.source import From, LogOptions, counted, spark_steps
+from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, counted, spark_for, spark_steps
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from maia.credentials import Principal
     from maia.events import Attribute, Instant, Kinds
+    from maia.policy import Decision, Evidence, View
     from maia.spark.matching.tables import Subscription
     from maia.types import VerifiedType
 
@@ -65,6 +66,8 @@ def match(
     out: Annotated[Path | None, typer.Option(help="Keep every match in this new folder, as Parquet.")] = None,
     most: Annotated[int, typer.Option(min=0, max=1000, help="How many subscriptions to list.")] = 10,
     at: At = None,
+    cores: Cores = 2,
+    memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
 ) -> None:
     """Match recorded events with very many subscriptions at once, each under its principal's rights.
@@ -80,7 +83,7 @@ def match(
     decided = _decided(event_type, subscriptions, pool or [], asked.statements or [], now, is_quiet=as_json)
     with (
         nullcontext() if out is None else new_folder(out.resolve()) as unfinished,
-        closure.spark_for("maia-match", long_running=True) as spark,
+        spark_for("maia-match", cores=cores, memory_mib=memory_mib) as spark,
         _events(asked, source, spark, event_type, decided.permitted) as (events, kinds),
         spark_steps(spark, is_quiet=as_json) as step,
     ):
@@ -171,12 +174,11 @@ def _decided(
         VerificationCache,
         certificate_from_bytes,
     )
-    from maia.policy import Denial, Facts, Request, View, decide, gather_evidence
+    from maia.policy import Facts, Request, decide, gather_evidence
     from maia.predicates import parse_predicate
     from maia.spark.closure.reach import Reach
     from maia.spark.closure.sources import read_pool
-    from maia.spark.matching.tables import Subscription, TransformedInBulk, opened_by
-    from maia.views import ViewTooLarge
+    from maia.spark.matching.tables import Subscription
 
     if not pool:
         raise BadSubscriptions("give --pool: certificates say what each subscriber may see")
@@ -191,36 +193,42 @@ def _decided(
     if wanted is None:
         wanted = [(str(one), one, "true") for one in sorted(held)]
     found = _Decided()
+    # What is searched for depends on the principal, and what is decided on its filter as well.
+    proofs: dict[Principal, Evidence] = {}
     known: dict[tuple[Principal, str], View | str] = {}
     with counted("deciding", len(wanted), is_quiet=is_quiet) as done:
         for name, principal, text in wanted:
             if (principal, text) not in known:
                 asked = parse_predicate(text, event_type.vocabulary)
                 request = Request(principal, Action.SUBSCRIBE, event_type.name, event_type, asked)
-                evidence = gather_evidence(
-                    request,
-                    tuple(held.get(principal, {}).values()),
-                    at=now,
-                    cache=cache,
-                    constitutions=quorums,
-                    standing=ASSUMED_GOOD,
-                )
-                decision = decide(request, evidence, Facts(), now)
-                if isinstance(decision, Denial):
-                    known[principal, text] = decision.code
-                else:
-                    try:
-                        opened_by(decision.view, event_type.kinds)
-                        known[principal, text] = decision.view
-                    except (TransformedInBulk, ViewTooLarge) as problem:
-                        known[principal, text] = problem.code
+                if principal not in proofs:
+                    mine = tuple(held.get(principal, {}).values())
+                    proofs[principal] = gather_evidence(
+                        request, mine, at=now, cache=cache, constitutions=quorums, standing=ASSUMED_GOOD
+                    )
+                known[principal, text] = _view(decide(request, proofs[principal], Facts(), now), event_type)
             view = known[principal, text]
-            if isinstance(view, View):
-                found.permitted.append(Subscription(name, _TYPE, view))
-            else:
+            if isinstance(view, str):
                 found.refused[name] = view
+            else:
+                found.permitted.append(Subscription(name, _TYPE, view))
             done(1)
     return found
+
+
+def _view(decision: Decision, event_type: VerifiedType) -> View | str:
+    """Return the View of a decision, or the code with which it cannot be matched."""
+    from maia.policy import Denial
+    from maia.spark.matching.tables import TransformedInBulk, opened_by
+    from maia.views import ViewTooLarge
+
+    if isinstance(decision, Denial):
+        return decision.code
+    try:
+        opened_by(decision.view, event_type.kinds)
+    except (TransformedInBulk, ViewTooLarge) as problem:
+        return problem.code
+    return decision.view
 
 
 _TYPE: Final = "-"

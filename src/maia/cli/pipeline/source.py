@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 import typer
 
 from maia.cli.inputs import moment, read_certificates, read_owner
-from maia.cli.output import type_places
+from maia.cli.output import answer, type_places
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.trust.key import open_key
 
@@ -343,10 +343,44 @@ def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
     return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}
 
 
+Cores: TypeAlias = Annotated[int, typer.Option(min=1, max=1024, help="How many cores Spark may use.")]
+MemoryMib: TypeAlias = Annotated[
+    int, typer.Option("--memory", min=512, metavar="MIB", help="How much memory Spark may use.")
+]
+
+
+def spark_for(
+    name: str, *, cores: int = 2, memory_mib: int = 2048, long_running: bool = True
+) -> AbstractContextManager[SparkSession]:
+    """Start Spark, here or on the cluster that the environment names, while a body runs."""
+    from maia.spark.session import session
+
+    return session.spark_session(
+        name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=session.cluster_of()
+    )
+
+
+def print_rows(
+    found: DataFrame,
+    shown: Callable[[dict[str, object]], tuple[str, dict[str, object]]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print rows, each as a line or as a record; no more than a person reads, and how many there were."""
+    rows = found.limit(_SHOWN + 1).collect()
+    for row in rows[:_SHOWN]:
+        line, record = shown(row.asDict())
+        answer([line], record, as_json=as_json)
+    if not as_json:
+        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
+        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+
+
 # How far is Spark? A bar on standard error for people, nothing for programs.
 
 
 _LOOK_S: Final = 0.3
+_SHOWN: Final = 1000
 
 
 def _bar(*, is_quiet: bool) -> Progress:

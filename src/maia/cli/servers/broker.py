@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,12 +14,7 @@ from maia.cli.inputs import AsJson
 from maia.cli.output import answer
 from maia.cli.servers.server_command import (
     CheckOnly,
-    CoordinatorWord,
-    CredentialWords,
-    LogFormat,
-    LogLevel,
-    NetworkWord,
-    StatusAddress,
+    NetworkFlags,
     prepared_lines,
     prepared_record,
     run_server,
@@ -42,9 +38,8 @@ def broker(
         Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_BROKER_… win over it.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The broker's signing key file.")] = None,
-    network: NetworkWord = None,
-    coordinator: CoordinatorWord = None,
-    credentials: CredentialWords = None,
+    *,
+    of_network: NetworkFlags,
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400.")
     ] = None,
@@ -64,7 +59,6 @@ def broker(
     types: Annotated[
         str | None, typer.Option(help="A folder of *.type files to answer queries from.")
     ] = None,
-    status: StatusAddress = None,
     lease_s: Annotated[
         str | None, typer.Option("--lease-s", help="Seconds that a subscription lasts without renewal.")
     ] = None,
@@ -77,8 +71,6 @@ def broker(
     log_durable: Annotated[
         str | None, typer.Option(help="true: publishers are answered when events are on disk; or false.")
     ] = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
     check: CheckOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,12 +79,20 @@ def broker(
     from maia.clock import system_now
 
     flags: dict[str, object] = {
-        "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
-        "listen": listen, "address": address, "join": join, "neighbours": neighbour,
-        "processes": processes, "data": data, "types": types, "status": status,
-        "lease_s": lease_s, "log.folder": log_folder, "log.types": log_types, "log.durable": log_durable,
-        "log_format": log_format, "log_level": log_level,
-    }  # fmt: skip
+        **asdict(of_network),
+        "key": key,
+        "listen": listen,
+        "address": address,
+        "join": join,
+        "neighbours": neighbour,
+        "processes": processes,
+        "data": data,
+        "types": types,
+        "lease_s": lease_s,
+        "log.folder": log_folder,
+        "log.types": log_types,
+        "log.durable": log_durable,
+    }
     settings = read_config(config, flags=flags, environment=os.environ)
     prepared = prepare(settings, now=system_now(), open_key=open_key)
     if check:

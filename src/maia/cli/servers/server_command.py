@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 import typer
@@ -20,21 +21,29 @@ if TYPE_CHECKING:
     from maia.net.telemetry import Telemetry
 
 
-NetworkWord: TypeAlias = Annotated[str | None, typer.Option(help="The network's name.")]
-CoordinatorWord: TypeAlias = Annotated[
-    str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
-]
-CredentialWords: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Files, or folders of *.cert and *.quorum. May be repeated.")
-]
-StatusAddress: TypeAlias = Annotated[
-    str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
-]
 LogFormat: TypeAlias = Annotated[str | None, typer.Option(help="auto, json or text.")]
 LogLevel: TypeAlias = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 CheckOnly: TypeAlias = Annotated[
     bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFlags:
+    """The options of a server that is part of a network: each is a setting of its own name."""
+
+    network: Annotated[str | None, typer.Option(help="The network's name.")] = None
+    coordinator: Annotated[
+        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
+    ] = None
+    credentials: Annotated[
+        list[str] | None, typer.Option(help="Files, or folders of *.cert and *.quorum. May be repeated.")
+    ] = None
+    status: Annotated[
+        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
+    ] = None
+    log_format: LogFormat = None
+    log_level: LogLevel = None
 
 
 class _Listening(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -64,21 +65,61 @@ To: TypeAlias = Annotated[
     str, typer.Option("--subject", help="The principal at the end of the chain: key or .pub file.")
 ]
 
-Online: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--online", help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
-    ),
-]
-By: TypeAlias = Annotated[
-    str | None, typer.Option("--by", help="The tester: key or .pub file; default: you.")
-]
-StatementsAt: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
-]
 Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
-Days: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")]
-Bound: TypeAlias = Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")]
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodOptions:
+    """From when until when something holds."""
+
+    days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None
+    not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None
+    not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None
+
+    def validity(self) -> Validity:
+        """Return the period that the options state; neither end is left to a default."""
+        from maia.credentials import Validity
+
+        now = moment(None)
+        start = Instant(now - now % SECOND)
+        if self.days is not None:
+            if self.not_before is not None or self.not_after is not None:
+                raise BadGrant("--days goes without --not-before and --not-after; give one or the other")
+            return Validity(start, Instant.from_datetime(start.to_datetime() + timedelta(days=self.days)))
+        if self.not_before is None or self.not_after is None:
+            raise BadGrant(
+                "give a period: --days N, or both --not-before and --not-after (a time, or 'unbounded')"
+            )
+        first, last = (
+            None if one == "unbounded" else Instant.parse(one) for one in (self.not_before, self.not_after)
+        )
+        return Validity(first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineOptions:
+    """Which tests a certificate demands of those who verify it."""
+
+    online: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--online",
+            help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable.",
+        ),
+    ] = None
+    by: Annotated[str | None, typer.Option("--by", help="The tester: key or .pub file; default: you.")] = None
+    statements_at: Annotated[
+        list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
+    ] = None
+
+    def demanded(self, issuer: Principal, usual: list[str] | None = None) -> list[OnlineTest]:
+        """Return the tests that the options demand, or the usual ones."""
+        online = self.online or usual
+        if not online and (self.by is not None or self.statements_at):
+            raise BadGrant("--by and --statements-at need --online, which is not given")
+        kinds = () if online == ["dates"] else online or ()
+        by = issuer if self.by is None else read_principal(self.by)
+        return online_tests(kinds, by, self.statements_at or ())
 
 
 @app.command(
@@ -157,12 +198,9 @@ def issue(
     may_delegate: Annotated[
         bool, typer.Option("--may-delegate", help="The subject may pass the right on.")
     ] = False,
-    days: Days = None,
-    not_before: Bound = None,
-    not_after: Bound = None,
-    online: Online = None,
-    by: By = None,
-    statements_at: StatementsAt = None,
+    *,
+    period: PeriodOptions,
+    tests: OnlineOptions,
     comment: Annotated[str, typer.Option(help="A line for people.")] = "",
     force: Force = False,
     as_json: AsJson = False,
@@ -196,13 +234,8 @@ def issue(
         subject=_subject(subject),
         may_delegate=may_delegate,
         authority=authority,
-        validity=validity_from_options(days=days, not_before=not_before, not_after=not_after).with_tests(
-            *_tests(
-                online or _usual_tests(authority, domain, signing_key.principal),
-                by,
-                statements_at,
-                signing_key.principal,
-            )
+        validity=period.validity().with_tests(
+            *tests.demanded(signing_key.principal, _usual_tests(authority, domain, signing_key.principal))
         ),
         comment=comment,
     )
@@ -219,12 +252,8 @@ def name(
     ],
     subject: Annotated[str, typer.Option(help="Whom the name means: key, .pub file, or `KEY#other name`.")],
     out: Out,
-    days: Days = None,
-    not_before: Bound = None,
-    not_after: Bound = None,
-    online: Online = None,
-    by: By = None,
-    statements_at: StatementsAt = None,
+    period: PeriodOptions,
+    tests: OnlineOptions,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -233,8 +262,7 @@ def name(
     from maia.credentials import issue as sign
 
     signing_key = open_key(key)
-    validity = validity_from_options(days=days, not_before=not_before, not_after=not_after)
-    validity = validity.with_tests(*_tests(online, by, statements_at, signing_key.principal))
+    validity = period.validity().with_tests(*tests.demanded(signing_key.principal))
     certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
 
@@ -413,15 +441,6 @@ def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
     answer(lines, record, as_json=as_json)
 
 
-def _tests(
-    online: list[str] | None, by: str | None, places: list[str] | None, issuer: Principal
-) -> list[OnlineTest]:
-    if not online and (by is not None or places):
-        raise BadGrant("--by and --statements-at need --online, which is not given")
-    kinds = () if online == ["dates"] else online or ()
-    return online_tests(kinds, issuer if by is None else read_principal(by), places or ())
-
-
 def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) -> list[str] | None:
     """Return the default tests: a timed list, if the issuer is a domain."""
     from maia.credentials import Action
@@ -456,24 +475,3 @@ def _subject(word: str) -> Subject:
     if separator:
         return LocalName(read_principal(principal), tuple(names.split("#")))
     return read_principal(principal)
-
-
-def validity_from_options(*, days: int | None, not_before: str | None, not_after: str | None) -> Validity:
-    """Return the period that the options state; neither end is left to a default."""
-    from maia.credentials import Validity
-
-    now = moment(None)
-    start = Instant(now - now % SECOND)
-    if days is not None:
-        if not_before is not None or not_after is not None:
-            raise BadGrant("--days goes without --not-before and --not-after; give one or the other")
-        return Validity(start, Instant.from_datetime(start.to_datetime() + timedelta(days=days)))
-    if not_before is None or not_after is None:
-        raise BadGrant(
-            "give a period: --days N, or both --not-before and --not-after (a time, or 'unbounded')"
-        )
-    return Validity(_bound(not_before), _bound(not_after))
-
-
-def _bound(word: str) -> Instant | None:
-    return None if word == "unbounded" else Instant.parse(word)

@@ -40,6 +40,7 @@ from maia.demo.coalition.world import (
     Say,
     World,
 )
+from maia.demo.processes import arrival
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, attribute_uid
 from maia.net.statement_links import StatementLinks
@@ -307,12 +308,7 @@ class Play:
         ]:
             if (left := deadline - time.monotonic()) <= 0:
                 return missing
-            self.arrived.clear()
-            try:
-                async with asyncio.timeout(min(left, _PROBE_S)):
-                    await self.arrived.wait()
-            except TimeoutError:
-                continue
+            await arrival(self.arrived, min(left, _PROBE_S))
         return []
 
     async def measured(self) -> dict[str, frozenset[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -11,23 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["SCENES"]
 
 
-def _city() -> Scene:
-    from maia.demo.scenes.city import CITY
-
-    return CITY
-
-
-def _ticker() -> Scene:
-    from maia.demo.scenes.ticker import TICKER
-
-    return TICKER
+def _scene(name: str) -> Scene:
+    scene: Scene = getattr(import_module(f"maia.demo.scenes.{name}"), name.upper())
+    return scene
 
 
-def _homecare() -> Scene:
-    from maia.demo.scenes.homecare import HOMECARE
-
-    return HOMECARE
-
-
-SCENES: Final[dict[str, Callable[[], Scene]]] = {"city": _city, "ticker": _ticker, "homecare": _homecare}
+SCENES: Final = {name: partial(_scene, name) for name in ("city", "ticker", "homecare")}
 """The scenes by name; each is loaded when it is played."""

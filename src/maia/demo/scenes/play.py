@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
 from maia.credentials import Principal
+from maia.demo.processes import arrival
 from maia.demo.scenes.scene import Happening, Reader, Scene, Wallet
 from maia.demo.scenes.world import World
 from maia.errors import MaiaError, Refusal, Unavailable
@@ -277,12 +278,7 @@ class Stage:
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        self.arrived.clear()
-        try:
-            async with asyncio.timeout(min(left, _PROBE_S)):
-                await self.arrived.wait()
-        except TimeoutError:
-            return True
+        await arrival(self.arrived, min(left, _PROBE_S))
         return True
 
     async def retract(self, reader: str, fact: str, *arguments: str) -> None:

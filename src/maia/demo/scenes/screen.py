@@ -19,9 +19,10 @@ from maia.events import Instant, Value
 from maia.testing.postgres_server import PostgresNotStarted, postgres_binaries
 
 if TYPE_CHECKING:
+    from maia.demo.processes import Recording
     from maia.demo.scenes.play import Published, Stage
     from maia.demo.scenes.tables import LogTable
-    from maia.demo.scenes.world import Recording, World
+    from maia.demo.scenes.world import World
 
 
 _LOADED: Final = (
@@ -103,6 +104,7 @@ def _played(
 ) -> tuple[Stage, Recording]:
     for name in _LOADED:
         import_module(name)
+    from maia.demo.processes import home_of, rolled
     from maia.demo.scenes.play import play
     from maia.demo.scenes.world import world_at_work
 
@@ -111,7 +113,7 @@ def _played(
         stage = asyncio.run(play(world, say))
         world.stop()
         stage.broken += stage.unexplained(world.disclosures())
-        return stage, world.rolled()
+        return stage, rolled(home_of(folder, scene.brokers[0]))
 
 
 def _processes(world: World) -> str:

@@ -35,8 +35,8 @@ from maia.types import VerifiedType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from maia.demo.processes import Recording
     from maia.demo.scenes.play import Stage
-    from maia.demo.scenes.world import Recording
 
 
 MODULE: Final = "maia.demo.scenes.tables"

@@ -33,6 +33,7 @@ from maia.demo.processes import (
     BROKER_FILE,
     CONNECTOR_FILE,
     DOMAIN_FILE,
+    LOG_FOLDER,
     Child,
     Starting,
     home_of,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from maia.ledger.records import Disclosure
 
 
-_LOG: Final = "log"
 _LEDGER: Final = "ledger"
 _SECRETS: Final = "transformations.key"
 _STORED: Final = "stored"
@@ -65,15 +65,6 @@ class FactNotRetracted(Unavailable):
     """A fact was retracted at a server, and the network did not learn of it."""
 
     code = "UNAVAILABLE-FACT-NOT-RETRACTED"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The log of a scene, rolled after its brokers have stopped."""
-
-    folder: Path
-    frames: int
-    events: int
 
 
 @dataclass(slots=True)
@@ -100,15 +91,6 @@ class World:
     def stop(self) -> None:
         """Stop all processes."""
         stop_all(list(self.children.values()))
-
-    def rolled(self) -> Recording:
-        """Roll the log of the broker that recorded, which has stopped."""
-        from maia.log.disk.event_log import EventLog
-
-        folder = home_of(self.folder, self.cast.scene.brokers[0]) / _LOG
-        with EventLog.open(folder) as log:
-            segments = log.roll(system_now())
-        return Recording(folder, sum(one.frames for one in segments), sum(one.events for one in segments))
 
     def disclosures(self) -> dict[Principal, list[Disclosure]]:
         """Return what the ledgers of all brokers, which have stopped, say about each recipient."""
@@ -229,7 +211,7 @@ def world_at_work(cast: Cast, folder: Path) -> Iterator[World]:
         if scene.database is not None:
             world.database = stack.enter_context(running_server(postgres_binaries()))
             recorded |= {one.type_name for one in scene.database.derives}
-        log = {"log.folder": _LOG, "log.types": sorted(recorded)}
+        log = {"log.folder": LOG_FOLDER, "log.types": sorted(recorded)}
         world.addresses[first] = _start_broker(world, first, log).address()
         joining = {name: _start_broker(world, name, {"join": [world.addresses[first]]}) for name in others}
         world.addresses |= {name: one.address() for name, one in joining.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from contextlib import nullcontext
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,9 +48,8 @@ end
 
 
 @pytest.fixture
-def desk_top(tmp_path, monkeypatch, spark):
+def desk_top(tmp_path, monkeypatch, sparkling):
     """A log of a hundred sightings, two certificates, and a Spark session that is running already."""
-    monkeypatch.setattr("maia.cli.pipeline.closure.spark_for", lambda *_, **__: nullcontext(spark))
     log = Recorded(tmp_path / "events")
     log.publish(sightings(100))
     log.write()
