@@ -98,7 +98,7 @@ def test_old_keys_stay_with_the_manager_only_where_history_is_kept():
         secret = net.ring(camera).secret(net.group(PLATE), 1).reveal()
         net.run_to(at(TERMS.refresh_s + TERMS.drift_s + 1))
         net.restart_server()
-        found = net.server.groups_of(net.type_id).history(net.group(PLATE), 1)
+        found = net.server.groups_of(net.type_id).store.history(net.group(PLATE), 1)
         assert (found is not None and found.secret.reveal() == secret) is keeps
         assert not any(secret in data for data in net.kept.values())
 

@@ -16,7 +16,6 @@ from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
-from maia.sessions.challenges import OneTimeLimits
 
 
 class BadSettings(BadInput):
@@ -107,16 +106,6 @@ class BrokerLimits:
     """Requests and standing entries of one principal that wait for one-time answers, over all its links."""
     recorded_frames_reread: int = 100_000
     """Frames of the event log that are read at the start, to recognise what is published again."""
-
-    @property
-    def one_time(self) -> OneTimeLimits:
-        """Return how much is waited for at one time with one-time questions."""
-        return OneTimeLimits(
-            self.one_time_s,
-            self.one_time_questions,
-            self.one_time_questions_per_request,
-            self.one_time_requests_per_principal,
-        )
 
 
 class Routing(Enum):

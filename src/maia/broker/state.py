@@ -228,7 +228,7 @@ def new_state(
         seals=seals,
         writers=PublisherRights(authoriser),
         statements=statements,
-        one_time=ChallengeDesk(settings.limits.one_time, lease_s=settings.lease_s, random=random),
+        one_time=ChallengeDesk(settings.limits, lease_s=settings.lease_s, random=random),
         waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=blinded.ring_of),
         attached=AttachedStatements(settings.identity),

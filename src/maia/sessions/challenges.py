@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from maia.credentials import (
     AnswerNotAsked,
@@ -77,17 +77,15 @@ class QuestionNotOurs(Refusal):
 # ------------------------------------------------------------ the verifier
 
 
-@dataclass(frozen=True, slots=True)
-class OneTimeLimits:
-    """How much a verifier waits for at one time."""
+class OneTimeLimits(Protocol):
+    """How long a verifier waits for an answer, and for how many questions and requests at one time."""
 
-    seconds: int = 20
-    """How long an answer is waited for."""
-    questions: int = 4096
-    """Questions that are open at one time."""
-    questions_per_request: int = 8
-    requests_per_principal: int = 256
-    """What waits for answers, of one principal over all its links."""
+    @property
+    def one_time_s(self) -> int: ...
+    @property
+    def one_time_questions(self) -> int: ...
+    @property
+    def one_time_requests_per_principal(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ class ChallengeDesk(Generic[_Held]):
 
     def __init__(self, limits: OneTimeLimits, *, lease_s: int, random: Callable[[int], bytes]) -> None:
         self._limits, self._lease_s, self._random = limits, lease_s, random
-        self._questions = OpenQuestions(limit=limits.questions, patience=limits.seconds * _SECOND)
+        self._questions = OpenQuestions(limit=limits.one_time_questions, patience=limits.one_time_s * _SECOND)
         self._by_id: dict[int, OpenChallenge[_Held]] = {}
         self._by_about: dict[tuple[LinkId, Hashable], int] = {}
         self._of_principal: Counter[Principal] = Counter()
@@ -192,7 +190,7 @@ class ChallengeDesk(Generic[_Held]):
         ]
         self._made += 1
         # Half a lease at most: the next check is asked for half way through the last one.
-        seconds = min(self._limits.seconds, max(1, self._lease_s // 2))
+        seconds = min(self._limits.one_time_s, max(1, self._lease_s // 2))
         seconds = seconds if seconds_max is None else min(seconds, seconds_max)
         until = Instant(min(INSTANT_MAX, now + seconds * _SECOND))
         opened = OpenChallenge(self._made, asked, tuple(questions), seconds, until)
@@ -203,10 +201,10 @@ class ChallengeDesk(Generic[_Held]):
         return opened
 
     def _check_room(self, principal: Principal, questions: int) -> None:
-        most = self._limits.requests_per_principal
+        most = self._limits.one_time_requests_per_principal
         if self._of_principal[principal] >= most:
             raise TooManyQuestions(f"{most} of your requests wait to be vouched for already")
-        if len(self._questions) + questions > self._limits.questions:
+        if len(self._questions) + questions > self._limits.one_time_questions:
             raise TooManyQuestions("as many one-time answers are waited for as may be")
 
     def redeem(self, link: LinkId, message: Vouched, now: Instant) -> Checked[_Held] | None:

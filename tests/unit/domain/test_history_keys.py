@@ -134,7 +134,7 @@ def test_the_right_must_cover_the_whole_epoch_and_the_attribute(net):
 def test_a_period_can_be_asked_for_and_long_histories_come_in_pages(net, monkeypatch):
     net.run_to(at(5500))
     assert set(got(ask(net, "reader", grant(key_of("reader")), since=at(1500), until=at(3000)))) == {2, 3, 4}
-    monkeypatch.setattr("maia.sealing.groups.past.PAGE_EPOCHS", 2)
+    monkeypatch.setattr("maia.sealing.groups.manager.PAGE_EPOCHS", 2)
     assert set(got(ask(net, "reader", grant(key_of("reader"))))) == {1, 2, 3, 4, 5}
 
 
@@ -284,7 +284,7 @@ def test_keys_of_the_past_are_vouched_for_when_they_are_asked_for(net):
 
 
 def test_every_page_of_the_past_rests_on_one_answer(net, monkeypatch):
-    monkeypatch.setattr("maia.sealing.groups.past.PAGE_EPOCHS", 1)
+    monkeypatch.setattr("maia.sealing.groups.manager.PAGE_EPOCHS", 1)
     net.run_to(at(3500))
     asked = net.server.status(net.now)["counters"].get("maia_challenges_total", 0)
     asker = ask(net, "reader", asked_each_time(grant(key_of("reader"), [PLATE])))

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from maia.broker.settings import BrokerLimits
 from maia.credentials import Principal, SigningKey, TestKind, statement_to_bytes
 from maia.credentials.validity.one_time import OneTimeQuestion, answer_question, question_to_bytes
 from maia.sessions.challenges import (
@@ -14,7 +15,6 @@ from maia.sessions.challenges import (
     ChallengeDesk,
     NotVouchedFor,
     NotVouchedForInTime,
-    OneTimeLimits,
     OpenChallenge,
     OwnChallenges,
     QuestionNotOurs,
@@ -36,7 +36,7 @@ def numbers() -> Callable[[int], bytes]:
 
 
 def desk(lease_s: int = 60, **limits: int) -> ChallengeDesk[str]:
-    return ChallengeDesk(OneTimeLimits(**limits), lease_s=lease_s, random=numbers())
+    return ChallengeDesk(BrokerLimits(**limits), lease_s=lease_s, random=numbers())
 
 
 def asked(about: str = "request", link: LinkId = LINK, who: Principal = HOLDER.principal) -> Asked[str]:
@@ -60,7 +60,7 @@ def test_a_check_stands_for_one_lease_and_is_asked_for_again_half_way_through() 
 
 @pytest.mark.parametrize(("lease_s", "waits_s"), [(60, 20), (40, 20), (30, 15), (1, 1)])
 def test_answers_are_waited_for_half_a_lease_at_most(lease_s: int, waits_s: int) -> None:
-    verifier = desk(lease_s=lease_s, seconds=20)
+    verifier = desk(lease_s=lease_s, one_time_s=20)
     opened = verifier.ask(asked(), [ONCE], moment(0))
     assert (opened.seconds, opened.until, verifier.next_due()) == (waits_s, moment(waits_s), moment(waits_s))
     assert verifier.overdue(moment(waits_s - 0.000001)) == []
@@ -110,7 +110,7 @@ def test_a_challenge_takes_the_place_of_an_earlier_one_about_the_same() -> None:
 
 
 def test_requests_of_one_principal_and_questions_of_all_have_their_limits() -> None:
-    verifier = desk(requests_per_principal=2, questions=3)
+    verifier = desk(one_time_requests_per_principal=2, one_time_questions=3)
     for about in ("one", "two"):
         verifier.ask(asked(about), [ONCE], moment(0))
     with pytest.raises(TooManyQuestions):

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from maia.broker.settings import BrokerLimits
 from maia.credentials import NetworkName, SigningKey, TestKind, statement_to_bytes
 from maia.credentials.validity.one_time import VouchedFor, answer_question, question_from_bytes
 from maia.credentials.validity.statements import BadStatement
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.policy import GrantTestedOnce
-from maia.sessions.challenges import Asked, ChallengeDesk, Checked, NotVouchedFor, OneTimeLimits
+from maia.sessions.challenges import Asked, ChallengeDesk, Checked, NotVouchedFor
 from maia.sessions.session import (
     Endpoint,
     Established,
@@ -77,7 +78,7 @@ class Node(Endpoint[Session]):
     ) -> None:
         super().__init__(network, instance=bytes(16), lease_s=60, limits=limits)
         self.log, self._decide, self._is_asking = Log(), decide, is_asking
-        self.desk: ChallengeDesk[Hashable] = ChallengeDesk(OneTimeLimits(), lease_s=60, random=bytes)
+        self.desk: ChallengeDesk[Hashable] = ChallengeDesk(BrokerLimits(), lease_s=60, random=bytes)
 
     def own_credentials(self, now: Instant) -> list[bytes]:
         self.log.shown += 1

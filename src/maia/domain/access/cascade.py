@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
 from maia.domain.access.memberships import membership_from_bytes, support_key
@@ -29,10 +29,14 @@ from maia.domain.storage.tables import (
     TESTERS,
     AppointmentRow,
     RevokedRow,
+    RightRow,
     SupportRow,
+    Table,
 )
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
+
+_Row = TypeVar("_Row", RightRow, AppointmentRow)
 
 MEMBERSHIP: Final = "membership"
 RIGHT: Final = "right"
@@ -80,22 +84,20 @@ def end_memberships(work: UnitOfWork, ids: Sequence[bytes], reason: str) -> None
     end_dependents(work, [*map(membership_support, ended), *certificates], reason)
 
 
-def revoke_appointments(work: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
-    """Revoke appointments of this domain, and all that depends on them."""
-    valid = [row for row in rows if row.revoked_at is None]
-    _revoke_appointment_rows(work, valid, reason)
-    lost = [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in valid]
-    end_dependents(work, lost, reason)
-
-
 def revoke_rights(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
     """Revoke rights, so that the next list names them."""
-    rows = [row for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, ids) if row.revoked_at is None]
-    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
-    work.tables.put(RIGHTS, gone)
-    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
+    gone = _revoke(work, RIGHTS, work.tables.find_in(RIGHTS, RIGHTS.c.id, ids), reason)
     work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
+
+
+def _revoke(work: UnitOfWork, table: Table[_Row], rows: Iterable[_Row], reason: str) -> list[_Row]:
+    """Revoke those certificates that are not revoked yet, and return them."""
+    valid = [row for row in rows if row.revoked_at is None]
+    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in valid]
+    work.tables.put(table, gone)
+    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
     work.ids += [row.id for row in gone]
+    return gone
 
 
 def _end(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
@@ -110,18 +112,10 @@ def _end(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMember
     work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in rows))
     # A membership that was renewed has several certificates.
     on_these = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.membership, (row.id for row in rows))
-    certificates = sorted((row for row in on_these if row.revoked_at is None), key=lambda row: row.number)
-    _revoke_appointment_rows(work, certificates, reason)
+    _revoke(work, APPOINTMENTS, sorted(on_these, key=lambda row: row.number), reason)
     ended = [membership_from_bytes(row.membership) for row in rows]
     work.memberships += ended
     return ended
-
-
-def _revoke_appointment_rows(work: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
-    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
-    work.tables.put(APPOINTMENTS, gone)
-    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
-    work.ids += [row.id for row in gone]
 
 
 def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
@@ -155,7 +149,8 @@ def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
         else:
             appointments.append(appointment)
     revoke_rights(work, rights, reason)
-    revoke_appointments(work, appointments, reason)
+    gone = _revoke(work, APPOINTMENTS, appointments, reason)
+    end_dependents(work, [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in gone], reason)
     end_memberships(work, memberships, reason)
 
 

@@ -31,7 +31,6 @@ from maia.domain.access.issuance import Issuer
 from maia.domain.access.memberships import DomainTester
 from maia.domain.access.policy_store import PolicyStore, TypeRegistry
 from maia.domain.access.refusals import NoPolicy, TooManyShown
-from maia.domain.access.register import Register
 from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
@@ -67,7 +66,6 @@ class AccessCore:
         self._roles = RoleActivation(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)
-        self._register = Register(key.principal, self._cache, limits, self._settings.constitutions)
         self._received: ValidityState | None = None
         self._is_ahead = False
         self.has_news = False

@@ -21,7 +21,6 @@ from maia.credentials import (
     SignedKind,
     SigningKey,
     TopicName,
-    TypeName,
     TypePattern,
     Validity,
     covers_request,
@@ -30,15 +29,14 @@ from maia.credentials import (
 from maia.credentials.appointments import Given
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AuditRecord, record_from_bytes
-from maia.domain.access.core import AccessCore, rule_name
+from maia.domain.access.core import rule_name
 from maia.domain.access.issuance import held_certificates, sample_resources
 from maia.domain.access.memberships import RegisterTester
 from maia.domain.access.policy_store import was_replaced
-from maia.domain.access.register import Question, attribute_of, entry_of
+from maia.domain.access.register import AccessRegister, entry_of
 from maia.domain.access.results import (
     Ability,
     Activated,
-    Holder,
     Page,
     RegisterEntry,
 )
@@ -52,31 +50,8 @@ from maia.roles import possible_rights
 from maia.types import VerifiedType
 
 
-class AccessQuestions(AccessCore):
+class AccessQuestions(AccessRegister):
     """The register and the audit of a domain."""
-
-    def who_can(
-        self,
-        action: Action,
-        event_type: TypeName,
-        attribute: str | None,
-        at: Instant,
-        *,
-        now: Instant | None = None,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> Page[Holder]:
-        """Return who can do `action` with the type at that moment, reading `attribute` if one is named.
-
-        The kernel decides, from the certificates on record that are not
-        revoked `now` (or at that moment, if it is not given). Rights count as
-        valid while the issuers of their validity statements go on stating so.
-        """
-        with self._store.reading() as tables:
-            known = self._registry.named(tables, event_type, at)
-            question = Question(action, known, attribute_of(known, attribute), at)
-            tester = RegisterTester(self._tester(tables), at if now is None else now)
-            return self._register.who_can(tables, question, tester, after=after, limit=limit)
 
     def was_replaced(self, text: str, parents: Mapping[str, str]) -> bool:
         """Say whether this policy was in force once, and another is now."""

@@ -17,19 +17,19 @@ from maia.credentials import (
     AuthorisationCertificate,
     Principal,
     SignedCertificate,
-    VerificationCache,
+    TypeName,
     VerifiedChain,
-    VerifiedConstitution,
     certificate_from_bytes,
     find_chains,
     principal_from_bytes,
 )
 from maia.credentials.authority import composed
 from maia.credentials.validity.validity_state import Tester
+from maia.domain.access.core import AccessCore
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
+from maia.domain.access.memberships import RegisterTester
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
 from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry, cursor_bytes, page_limit
-from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
@@ -52,36 +52,50 @@ class Question:
     at: Instant
 
 
-class Register:
-    """Asks the register of one domain."""
-
-    def __init__(
-        self,
-        domain: Principal,
-        cache: VerificationCache,
-        limits: AccessLimits,
-        constitutions: tuple[VerifiedConstitution, ...] = (),
-    ) -> None:
-        self._domain, self._cache, self._limits = domain, cache, limits
-        self._constitutions = constitutions
+class AccessRegister(AccessCore):
+    """The register of a domain."""
 
     # ------------------------------------------------------------ who can?
 
     def who_can(
-        self, tables: Tables, question: Question, tester: Tester, *, after: str | None, limit: int
+        self,
+        action: Action,
+        event_type: TypeName,
+        attribute: str | None,
+        at: Instant,
+        *,
+        now: Instant | None = None,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page[Holder]:
-        """Return who can, in the order of their keys."""
-        page_limit(limit, self._limits)
-        shared = self.shared(tables, question.at)
+        """Return who can do `action` with the type at that moment, reading `attribute` if one is named.
+
+        The kernel decides, from the certificates on record that are not
+        revoked `now` (or at that moment, if it is not given). Rights count as
+        valid while the issuers of their validity statements go on stating so.
+        They come in the order of their keys.
+        """
+        with self._store.reading() as tables:
+            known = self._registry.named(tables, event_type, at)
+            question = Question(action, known, attribute_of(known, attribute), at)
+            tester = RegisterTester(self._tester(tables), at if now is None else now)
+            return self._who_can(tables, question, tester, after, limit)
+
+    def _who_can(
+        self, tables: Tables, question: Question, tester: Tester, after: str | None, limit: int
+    ) -> Page[Holder]:
+        looked_at_max = self._settings.limits.looked_at
+        page_limit(limit, self._settings.limits)
+        shared = self._shared(tables, question.at)
         last = cursor_bytes(after)
         found: list[Holder] = []
         looked_at = 0
-        while looked_at < self._limits.looked_at:
-            most = min(limit, _AT_ONCE, self._limits.looked_at - looked_at)
+        while looked_at < looked_at_max:
+            most = min(limit, _AT_ONCE, looked_at_max - looked_at)
             candidates = self._candidates(tables, question, last, limit=most)
             for candidate in candidates:
                 last, looked_at = candidate, looked_at + 1
-                holder = self.holder(tables, question, principal_from_bytes(candidate), shared, tester)
+                holder = self._holder(tables, question, principal_from_bytes(candidate), shared, tester)
                 if holder is not None:
                     found.append(holder)
                 if len(found) == limit:
@@ -90,7 +104,7 @@ class Register:
                 return Page(tuple(found))
         return Page(tuple(found), None if last is None else last.hex())
 
-    def holder(
+    def _holder(
         self,
         tables: Tables,
         question: Question,
@@ -100,13 +114,13 @@ class Register:
     ) -> Holder | None:
         """Return what the kernel grants one principal, or None."""
         request = Request(principal, question.action, question.event_type.name, question.event_type)
-        pool = self.pool_of(tables, principal, question.at, shared)
+        pool = self._pool_of(tables, principal, question.at, shared)
         evidence = gather_evidence(
             request,
             pool,
             at=question.at,
             cache=self._cache,
-            constitutions=self._constitutions,
+            constitutions=self._settings.constitutions,
             standing=tester,
         )
         decision = decide(request, evidence, Facts(), question.at)
@@ -121,12 +135,12 @@ class Register:
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
         return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
 
-    def pool_of(
+    def _pool_of(
         self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]
     ) -> list[SignedCertificate]:
         """Return every certificate on record that can be part of a chain to `principal`."""
         pool = {signed.id: signed for signed in shared}
-        known, frontier = {self._domain.key}, {principal.key}
+        known, frontier = {self.principal.key}, {principal.key}
         while frontier and len(pool) < _POOL_MAX:
             known |= frontier
             to_these = RIGHTS.c.subject.in_(sorted(frontier))
@@ -136,7 +150,7 @@ class Register:
             frontier = {signed.certificate.issuer.key for signed in found} - known
         return list(pool.values())[:_POOL_MAX]
 
-    def shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
+    def _shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that may be part of any principal's chain: to the domain, and to names."""
         to_names = RIGHTS.c.subject == b""
         rows = tables.find(RIGHTS, to_names, *valid_rights(at), limit=_AT_ONCE, order=RIGHTS.c.number)
@@ -159,23 +173,21 @@ class Register:
 
     # ------------------------------------------------------------ what was passed on
 
-    def register_delegation(
-        self, work: UnitOfWork, signed: SignedCertificate, tester: Tester
-    ) -> RegisterEntry:
+    def _register_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> RegisterEntry:
         """Register a certificate by which a holder passed on a right that leads through this domain."""
         known = work.tables.get(RIGHTS, signed.id)
         if known is not None:
             return entry_of(known)
-        self._check_delegation(work, signed, tester)
+        self._check_delegation(work, signed)
         by_issuer = RIGHTS.c.issuer == signed.certificate.issuer.key
         is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
-        if work.tables.count(RIGHTS, by_issuer, is_delegated) >= self._limits.rights_each:
-            raise ServiceFull(f"one principal passes on at most {self._limits.rights_each} rights")
+        if work.tables.count(RIGHTS, by_issuer, is_delegated) >= self._settings.limits.rights_each:
+            raise ServiceFull(f"one principal passes on at most {self._settings.limits.rights_each} rights")
         row = row_of(signed, EntryKind.DELEGATED, work)
         work.tables.put(RIGHTS, [row])
         return entry_of(row)
 
-    def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate, tester: Tester) -> None:
+    def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> None:
         certificate = signed.certificate
         if not isinstance(certificate, AuthorisationCertificate):
             raise BadRegistration("only a certificate that passes a right on is registered")
@@ -183,12 +195,13 @@ class Register:
         end = certificate.validity.not_after
         if end is not None and end < work.now:
             raise BadRegistration("the certificate has expired")
-        shared = self.shared(work.tables, work.now)
-        pool = self.pool_of(work.tables, certificate.issuer, work.now, shared)
+        shared = self._shared(work.tables, work.now)
+        pool = self._pool_of(work.tables, certificate.issuer, work.now, shared)
+        tester = self._tester(work.tables)
         good = [one for one in pool if tester.problem_with(one, work.now) is None]
         for chain in self._chains(good, certificate, work.now):
-            leads_here = chain.root == self._domain or any(
-                signed.certificate.issuer == self._domain for signed in chain.certificates
+            leads_here = chain.root == self.principal or any(
+                signed.certificate.issuer == self.principal for signed in chain.certificates
             )
             if (
                 leads_here
@@ -220,7 +233,7 @@ class Register:
                         cache=self._cache,
                         # One that leads through this domain counts, whatever another one grants besides.
                         doubtful=frozenset(signed.id for signed in pool),
-                        constitutions=self._constitutions,
+                        constitutions=self._settings.constitutions,
                     )
                 except BrokenCredential:
                     continue

@@ -361,7 +361,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         with self._begin(actor, now) as work:
             if signed.certificate.issuer == self.principal:
                 self._register_certificate(work, signed)
-            entry = self._register.register_delegation(work, signed, self._tester(work.tables))
+            entry = self._register_delegation(work, signed)
             work.record("delegation.register", ("id", signed.id.hex()))
             return entry
 

@@ -44,96 +44,6 @@ from maia.wire.codec import Unsendable, encode
 from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
 
-# What is sent to members when their groups change?
-#
-# A new epoch is one message, the same bytes for all members. What only one member
-# may know is sealed to each of its sessions. A member that is shut out learns it before
-# the epoch that is not for it.
-
-
-class Teller:
-    """Turns what has come of a change into messages on links."""
-
-    __slots__ = ("_links", "_principal", "_random")
-
-    def __init__(self, principal: Principal, links: Links, random: Callable[[int], bytes]) -> None:
-        self._principal, self._links, self._random = principal, links, random
-
-    def tell(
-        self, manager: GroupManager, outcomes: list[Outcome], asked: tuple[MemberLink, int] | None
-    ) -> list[Effect]:
-        """Return what is said; `asked` is the question that a delivery answers, and where it came from."""
-        delivered = {one.member for one in outcomes if isinstance(one, Delivery)}
-        effects: list[Effect] = []
-        for outcome in outcomes:
-            match outcome:
-                case NewEpoch():
-                    effects += self._tell_epoch(manager, outcome, skip=delivered)
-                case Delivery():
-                    effects += self._deliver(manager, outcome, asked)
-                case ShutOut():
-                    effects += self._tell_shut_out(manager, outcome)
-                case _:
-                    assert_never(outcome)
-        return effects
-
-    def _tell_epoch(self, manager: GroupManager, new: NewEpoch, *, skip: set[Principal]) -> list[Effect]:
-        parts = [RekeyPart(group.uid, change) for group, change in new.parts]
-        data = self._rekey(manager.type_id, new, parts)
-        links = [link for link in self._links.joined(manager.type_id) if link.peer not in skip]
-        number = new.epoch.statement.number
-        fields = {"type": manager.type_id.hex(), "epoch": number, "groups": len(parts), "told": len(links)}
-        why = {reason.value: count for reason, count in new.why.items()}
-        return [
-            Note("epoch", {**fields, **why}),
-            Count("maia_key_epochs_total"),
-            *(Count("maia_key_refreshes_total", count, {"why": word}) for word, count in why.items()),
-            *(Send(link.id, data) for link in links),
-        ]
-
-    def _rekey(self, type_id: bytes, new: NewEpoch, parts: list[RekeyPart]) -> bytes:
-        try:
-            return encode(Rekey(type_id, epoch_to_bytes(new.epoch), parts))
-        except Unsendable:
-            # More changed at once than fits into a message: the members learn that they have to ask.
-            return encode(KeysHeld(type_id, new.epoch.statement.number, new.epoch.digest))
-
-    def _deliver(
-        self, manager: GroupManager, delivery: Delivery, asked: tuple[MemberLink, int] | None
-    ) -> list[Effect]:
-        info = parcel_info(manager.type_id, manager=self._principal, member=delivery.member)
-        packed = pack(delivery.parcel)
-        told = manager.terms.as_record()
-        epochs = [epoch_to_bytes(one) for one in delivery.epochs]
-        until = None if delivery.until is None else int(delivery.until)
-        effects: list[Effect] = []
-        for link in self._links.of(delivery.member):
-            key = link.joined.get(manager.type_id)
-            if key is None:
-                continue
-            number = asked[1] if asked is not None and asked[0] is link else 0
-            sealed = seal_to(key, packed, info, self._random)
-            message = GroupKeys(number, manager.type_id, told, epochs, sealed, until)
-            effects.append(Send(link.id, encode(message)))
-        return effects
-
-    def _tell_shut_out(self, manager: GroupManager, shut: ShutOut) -> list[Effect]:
-        code = "REFUSED-EVICTED" if shut.is_evicted else "REFUSED-RIGHT-ENDED"
-        sentence = "you were put out of these groups" if shut.is_evicted else "your right to these has ended"
-        uids = [group.uid for group in sorted(shut.groups, key=lambda one: one.order)]
-        data = encode(GroupsEnded(manager.type_id, list(uids), code, sentence))
-        effects: list[Effect] = [
-            Note("shut-out", {"peer": str(shut.member), "groups": len(uids), "code": code}),
-            Count("maia_key_shut_out_total", labels={"code": code}),
-        ]
-        for link in self._links.of(shut.member):
-            if manager.type_id in link.joined:
-                effects.append(Send(link.id, data))
-                if shut.is_out:
-                    del link.joined[manager.type_id]
-        return effects
-
-
 # Which type versions has this key server verified, and who runs their groups?
 #
 # A member hands over the versions it speaks with its request to join, oldest
@@ -251,12 +161,12 @@ class ManagedTypes:
         random: Callable[[int], bytes],
         certificates: VerificationCache,
         witness: Witness,
-        teller: Teller,
+        links: Links,
         changes: Changes,
     ) -> None:
         """Begin with none; what has to be kept is added to `changes`."""
         self._key, self._settings, self._at_rest, self._random = key, settings, at_rest, random
-        self._certificates, self._witness, self._teller = certificates, witness, teller
+        self._certificates, self._witness, self._links = certificates, witness, links
         self._changes = changes
         self.definitions = Definitions(settings, certificates)
         self._distrusted = Distrusted()
@@ -363,7 +273,7 @@ class ManagedTypes:
         """Notify members of the outcome of a change, once that is safe."""
         self._changes |= manager.store.take_changes()
         self._looks[manager.type_id] = manager.next_look()
-        return self._teller.tell(manager, outcomes, asked)
+        return self._tell(manager, outcomes, asked)
 
     def look(self, now: Instant) -> list[Effect]:
         """Check the groups that are due."""
@@ -374,6 +284,85 @@ class ManagedTypes:
     def next_look(self) -> Instant | None:
         """Return the next moment at which groups are due."""
         return min((one for one in self._looks.values() if one is not None), default=None)
+
+    # -------------------------------------------------------- what members are sent
+
+    # A new epoch is one message, the same bytes for all members. What only one member may know is sealed to
+    # each of its sessions. A member that is shut out learns it before the epoch that is not for it.
+
+    def _tell(
+        self, manager: GroupManager, outcomes: list[Outcome], asked: tuple[MemberLink, int] | None
+    ) -> list[Effect]:
+        """Return what is said; `asked` is the question that a delivery answers, and where it came from."""
+        delivered = {one.member for one in outcomes if isinstance(one, Delivery)}
+        effects: list[Effect] = []
+        for outcome in outcomes:
+            match outcome:
+                case NewEpoch():
+                    effects += self._tell_epoch(manager, outcome, skip=delivered)
+                case Delivery():
+                    effects += self._deliver(manager, outcome, asked)
+                case ShutOut():
+                    effects += self._tell_shut_out(manager, outcome)
+                case _:
+                    assert_never(outcome)
+        return effects
+
+    def _tell_epoch(self, manager: GroupManager, new: NewEpoch, *, skip: set[Principal]) -> list[Effect]:
+        parts = [RekeyPart(group.uid, change) for group, change in new.parts]
+        data = self._rekey(manager.type_id, new, parts)
+        links = [link for link in self._links.joined(manager.type_id) if link.peer not in skip]
+        number = new.epoch.statement.number
+        fields = {"type": manager.type_id.hex(), "epoch": number, "groups": len(parts), "told": len(links)}
+        why = {reason.value: count for reason, count in new.why.items()}
+        return [
+            Note("epoch", {**fields, **why}),
+            Count("maia_key_epochs_total"),
+            *(Count("maia_key_refreshes_total", count, {"why": word}) for word, count in why.items()),
+            *(Send(link.id, data) for link in links),
+        ]
+
+    def _rekey(self, type_id: bytes, new: NewEpoch, parts: list[RekeyPart]) -> bytes:
+        try:
+            return encode(Rekey(type_id, epoch_to_bytes(new.epoch), parts))
+        except Unsendable:
+            # More changed at once than fits into a message: the members learn that they have to ask.
+            return encode(KeysHeld(type_id, new.epoch.statement.number, new.epoch.digest))
+
+    def _deliver(
+        self, manager: GroupManager, delivery: Delivery, asked: tuple[MemberLink, int] | None
+    ) -> list[Effect]:
+        info = parcel_info(manager.type_id, manager=self._key.principal, member=delivery.member)
+        packed = pack(delivery.parcel)
+        told = manager.terms.as_record()
+        epochs = [epoch_to_bytes(one) for one in delivery.epochs]
+        until = None if delivery.until is None else int(delivery.until)
+        effects: list[Effect] = []
+        for link in self._links.of(delivery.member):
+            key = link.joined.get(manager.type_id)
+            if key is None:
+                continue
+            number = asked[1] if asked is not None and asked[0] is link else 0
+            sealed = seal_to(key, packed, info, self._random)
+            message = GroupKeys(number, manager.type_id, told, epochs, sealed, until)
+            effects.append(Send(link.id, encode(message)))
+        return effects
+
+    def _tell_shut_out(self, manager: GroupManager, shut: ShutOut) -> list[Effect]:
+        code = "REFUSED-EVICTED" if shut.is_evicted else "REFUSED-RIGHT-ENDED"
+        sentence = "you were put out of these groups" if shut.is_evicted else "your right to these has ended"
+        uids = [group.uid for group in sorted(shut.groups, key=lambda one: one.order)]
+        data = encode(GroupsEnded(manager.type_id, list(uids), code, sentence))
+        effects: list[Effect] = [
+            Note("shut-out", {"peer": str(shut.member), "groups": len(uids), "code": code}),
+            Count("maia_key_shut_out_total", labels={"code": code}),
+        ]
+        for link in self._links.of(shut.member):
+            if manager.type_id in link.joined:
+                effects.append(Send(link.id, data))
+                if shut.is_out:
+                    del link.joined[manager.type_id]
+        return effects
 
     # -------------------------------------------------------- after a restart
 

@@ -66,7 +66,6 @@ class KeyRequestHandler:
     links: Links
     validity: KeyServerValidity
     desk: ChallengeDesk[Held]
-    parting: Parting
     random: Callable[[int], bytes] = field(repr=False)
     _again: list[tuple[int, bytes, bytes]] = field(default_factory=list)
     """A heap of the members that are challenged again: when, whom, for keys of which type."""
@@ -113,7 +112,7 @@ class KeyRequestHandler:
         self.desk.drop(link.id, topic)
         is_past, vouched = topic[1], claim.vouched
         held = None if vouched is None or is_past else manager.held_by(link.peer)
-        most = self.settings.limits.one_time.questions_per_request
+        most = self.settings.limits.one_time_questions_per_request
         wanted = demanded(claim, manager.grounds, now, most=most, held=held)
         # What was over then is over now: for another page of the past, the same answers do.
         if not wanted or (is_past and vouched is not None and wanted <= vouched.once):
@@ -132,7 +131,7 @@ class KeyRequestHandler:
         # It belongs to the link that brought the answers; if that is gone, to the member's next one.
         topic = (type_id, False)
         link = next((one for one in links if topic in one.brought), links[0])
-        most = self.settings.limits.one_time.questions_per_request
+        most = self.settings.limits.one_time_questions_per_request
         wanted = demanded(claim, manager.grounds, now, most=most)
         if not wanted or self.desk.is_asked(link.id, topic):
             return []
@@ -169,7 +168,7 @@ class KeyRequestHandler:
                 try:
                     effects += self._gone_on(link, checked, now)
                 except MaiaError as problem:  # what breaks the rules in a question ends its own link alone
-                    effects += self.parting.close(link, problem)
+                    effects += self.close(link, problem)
         due: dict[tuple[bytes, bytes], None] = {}
         while self._again and self._again[0][0] <= now:
             _, key, type_id = heappop(self._again)
@@ -303,43 +302,10 @@ class KeyRequestHandler:
             Send(link.id, encode(reply)),
         ]
 
+    # -------------------------------------------------------- who has gone, and what ends with that
 
-def refusal_told(link: MemberLink, number: int, problem: MaiaError) -> list[Effect]:
-    """Return what is said, noted and counted when a question is refused."""
-    return [
-        Note("refused", {**link.named(), "code": problem.code}),
-        Count("maia_refused_total", labels={"code": problem.code}),
-        Send(link.id, encode(Failed(number, problem.code, problem.message))),
-    ]
-
-
-def _left_out(link: MemberLink, outcomes: Iterable[Outcome]) -> list[Effect]:
-    """Return what is noted and counted where a limit kept a member's grants from being counted."""
-    if not any(isinstance(one, Delivery) and one.is_cut and one.member == link.peer for one in outcomes):
-        return []
-    return [
-        Note("grants-left-out", {**link.named(), "code": GrantsLeftOut.code}),
-        Count("maia_grants_left_out_total"),
-    ]
-
-
-def _topic(manager: GroupManager, message: JoinGroups | HistoryKeys) -> Topic:
-    return manager.type_id, isinstance(message, HistoryKeys)
-
-
-# Who has gone from a key server, and what ends with that?
-#
-# A member may be here by several links: its membership ends with the last one.
-# Its keys stay good for as long as its right (`maia.sealing.groups.manager`).
-
-
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """Takes leave of members, one link or one type at a time."""
-
-    links: Links
-    types: ManagedTypes
-    desk: ChallengeDesk[Held]
+    # A member may be here by several links: its membership ends with the last one.
+    # Its keys stay good for as long as its right (`maia.sealing.groups.manager`).
 
     def close(self, link: MemberLink, problem: MaiaError) -> list[Effect]:
         """End a link, and say why."""
@@ -371,3 +337,26 @@ class Parting:
             return []
         manager.leave(link.peer)
         return self.types.told(manager, [])
+
+
+def refusal_told(link: MemberLink, number: int, problem: MaiaError) -> list[Effect]:
+    """Return what is said, noted and counted when a question is refused."""
+    return [
+        Note("refused", {**link.named(), "code": problem.code}),
+        Count("maia_refused_total", labels={"code": problem.code}),
+        Send(link.id, encode(Failed(number, problem.code, problem.message))),
+    ]
+
+
+def _left_out(link: MemberLink, outcomes: Iterable[Outcome]) -> list[Effect]:
+    """Return what is noted and counted where a limit kept a member's grants from being counted."""
+    if not any(isinstance(one, Delivery) and one.is_cut and one.member == link.peer for one in outcomes):
+        return []
+    return [
+        Note("grants-left-out", {**link.named(), "code": GrantsLeftOut.code}),
+        Count("maia_grants_left_out_total"),
+    ]
+
+
+def _topic(manager: GroupManager, message: JoinGroups | HistoryKeys) -> Topic:
+    return manager.type_id, isinstance(message, HistoryKeys)

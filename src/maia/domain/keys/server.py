@@ -22,8 +22,8 @@ from maia.credentials import (
     VerificationCache,
 )
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink
-from maia.domain.keys.managed_types import Changes, ManagedTypes, Teller
-from maia.domain.keys.requests import KeyRequestHandler, Parting, refusal_told
+from maia.domain.keys.managed_types import Changes, ManagedTypes
+from maia.domain.keys.requests import KeyRequestHandler, refusal_told
 from maia.domain.keys.settings import DomainSettings
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -95,13 +95,10 @@ class KeyServer:
             random=random,
             certificates=certificates,
             witness=self._validity.standing,
-            teller=Teller(key.principal, self._links, random),
+            links=self._links,
             changes=self._changes,
         )
-        desk: ChallengeDesk[Held] = ChallengeDesk(
-            settings.limits.one_time, lease_s=settings.lease_s, random=random
-        )
-        self._parting = Parting(self._links, self._types, desk)
+        desk: ChallengeDesk[Held] = ChallengeDesk(settings.limits, lease_s=settings.lease_s, random=random)
         self._requests = KeyRequestHandler(
             key.principal,
             settings,
@@ -109,7 +106,6 @@ class KeyServer:
             self._links,
             self._validity,
             desk,
-            self._parting,
             random,
         )
 
@@ -136,7 +132,7 @@ class KeyServer:
                 effects += [*intake.shown_effects, *answered]
                 intake.shown_effects = []
             case LinkClosed(link=number):
-                effects += self._parting.closed(number)
+                effects += self._requests.closed(number)
             case DialFailed() | Tick() | Recorded() | LogRead():
                 pass  # it dials nobody and records nothing, and what was due has been looked at
             case _:
@@ -147,7 +143,7 @@ class KeyServer:
         """Say goodbye on every link; members go on with the keys they have."""
         self._is_draining = True
         problem = Shutdown("this key server is being stopped")
-        effects = [one for link in self._links.all() for one in self._parting.close(link, problem)]
+        effects = [one for link in self._links.all() for one in self._requests.close(link, problem)]
         return self._finished(effects, now)
 
     def status(self, now: Instant) -> dict[str, object]:
@@ -195,7 +191,7 @@ class KeyServer:
         changed = heard.revoked | heard.restored
         effects = self._types.everywhere(lambda manager: manager.hear(heard.by, changed, now))
         for link, problem in self._links.fallen(changed, now) if changed else ():
-            effects += self._parting.close(link, problem)
+            effects += self._requests.close(link, problem)
         return effects
 
     # -------------------------------------------------------- what members say
@@ -206,7 +202,7 @@ class KeyServer:
             return [*effects, *self._said(link, message, now)]
         except MaiaError as problem:
             refused = Count("maia_links_refused_total", labels={"code": problem.code})
-            return [refused, *self._parting.close(link, problem)]
+            return [refused, *self._requests.close(link, problem)]
 
     def _said(self, link: MemberLink, message: Message | Established | None, now: Instant) -> list[Effect]:
         match message:
@@ -216,7 +212,7 @@ class KeyServer:
                 return self._links.ready(link, now)
             case Bye(code=code):
                 goodbye: list[Effect] = [Note("bye", {**link.named(), "code": code}), Close(link.id, code)]
-                return [*goodbye, *self._parting.closed(link.id)]
+                return [*goodbye, *self._requests.closed(link.id)]
             case Show(id=number, certificates=[]):
                 link.hold(message.statements, self._links.session_limits)
                 self._validity.hear_known(link, now)
@@ -224,7 +220,7 @@ class KeyServer:
             case KeysHeld(type_id=type_id):
                 return [Send(link.id, encode(self._requests.held(link, type_id)))]
             case LeaveGroups(type_id=type_id):
-                return self._parting.left(link, type_id)
+                return self._requests.left(link, type_id)
             case JoinGroups() | WhoWrites() | HistoryKeys():
                 return self._asked(link, message, now)
             case Vouched():
@@ -248,7 +244,7 @@ class KeyServer:
         effects = [*self._requests.look(now), *self._types.look(now)]
         ended, asked = self._links.look(now)
         for link, problem in ended:
-            effects += self._parting.close(link, problem)
+            effects += self._requests.close(link, problem)
         return [*effects, *asked]
 
     def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:

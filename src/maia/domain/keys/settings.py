@@ -8,7 +8,6 @@ from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitutio
 from maia.errors import BadInput, Refusal, Unavailable
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
-from maia.sessions.challenges import OneTimeLimits
 
 # In which ways does a key server say no, beside those of the policy kernel and of the groups?
 #
@@ -78,16 +77,6 @@ class DomainLimits:
     """How many of these one request may ask."""
     one_time_requests_per_principal: int = 256
     """Questions for keys, and memberships, of one principal that wait for one-time answers."""
-
-    @property
-    def one_time(self) -> OneTimeLimits:
-        """Return how much is waited for at one time with one-time questions."""
-        return OneTimeLimits(
-            self.one_time_s,
-            self.one_time_questions,
-            self.one_time_questions_per_request,
-            self.one_time_requests_per_principal,
-        )
 
 
 @dataclass(frozen=True, slots=True)

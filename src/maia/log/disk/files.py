@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from maia.log.format.errors import LogBroken, LogDiskFull, LogInUse
+from maia.log.format.journal import Source
 from maia.private_files import exposure, make_private_folder, sync_folder
 
 _LOCK: Final = "lock"
@@ -42,17 +43,8 @@ class AppendFile(Protocol):
         ...
 
 
-class ReadFile(Protocol):
+class ReadFile(Source, Protocol):
     """A file to read at any place."""
-
-    @property
-    def size(self) -> int:
-        """Return how long it is."""
-        ...
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return these bytes; fewer only where the file ends."""
-        ...
 
     def close(self) -> None:
         """Let go of the file."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import Final, Protocol
 
 from maia.log.format.errors import LogDamaged
@@ -225,9 +226,9 @@ class JournalReader:
         """Take bytes for an unfinished write if their end or a sector was never written; else for damage."""
         data = self._read(at, length)
         until_sector = -at % SECTOR or SECTOR
-        starts = [0, *range(until_sector, len(data), SECTOR)]
+        bounds = [0, *range(until_sector, len(data), SECTOR), len(data)]
         never_written = not data[length - 1 :].strip(b"\0") or any(
-            not any(data[one : _sector_end(one, until_sector)]) for one in starts
+            not any(data[start:end]) for start, end in pairwise(bounds)
         )
         return Tail(TailKind.UNFINISHED if never_written else TailKind.DAMAGE, at, what)
 
@@ -262,7 +263,3 @@ class JournalReader:
         wanted = min(max(length, _WINDOW), self._end - at)
         self._window, self._window_at = self._source.read(at, wanted), at
         return self._window[:length]
-
-
-def _sector_end(start: int, until_sector: int) -> int:
-    return until_sector if start == 0 else start + SECTOR

@@ -15,21 +15,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
-from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SigningKey
 from maia.credentials.validity.one_time import VouchedFor
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
-from maia.sealing.groups.members import GroupMember, GroupMembers, GroupStanding
-from maia.sealing.groups.membership import NOTHING_HELD, Claim, Grounds, Held, RightHistory
+from maia.sealing.groups.members import GroupMember, GroupMembers
+from maia.sealing.groups.membership import (
+    NOTHING_HELD,
+    Claim,
+    Grounds,
+    Held,
+    RightHistory,
+    tested_now,
+    writing_certificates,
+)
 from maia.sealing.groups.outcomes import Delivery, Distrusted, NoGroupOpen, Outcome, Refresh, ShutOut
-from maia.sealing.groups.past import GroupPast, Past
 from maia.sealing.groups.type_groups import Due, TypeGroups
-from maia.sealing.groups.welcome import Handed
 from maia.sealing.keys.epochs import SignedEpoch
+from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.types import VerifiedType
+
+Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
+"""Some epochs that are over, and where to go on."""
 
 
 class GroupManager:
@@ -54,8 +65,6 @@ class GroupManager:
             type_id, key, random=random, store=store, terms=terms, keeps_history=keeps_history
         )
         self._members = GroupMembers(self._groups, store, self._distrusted)
-        self._standing = GroupStanding(self._groups, self._members, store, self._distrusted)
-        self._past = GroupPast(self._groups, self._members, store.writers, self._distrusted)
 
     def refresh_together(self, together: bool) -> None:
         """Refresh at the moments at which other types are refreshed, or a period after the last time."""
@@ -90,29 +99,13 @@ class GroupManager:
         member = self._members.get(principal)
         return NOTHING_HELD if member is None or not member.is_here else member.held
 
-    def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
-        """Return the certificates with which a member publishes, or has published; none if it does not."""
-        return self._past.writer(principal, self.grounds, now)
-
-    def past_writers(self, now: Instant) -> dict[Principal, tuple[SignedCertificate, ...]]:
-        """Return who has published what is kept for reading the past, and what spoke for it."""
-        return self._past.writers(self.grounds, now)
-
-    def history(self, group: GroupId, epoch: int) -> Handed | None:
-        """Return the secret of a group in an epoch, from what is kept for reading the past."""
-        return self.store.history(group, epoch)
-
-    def past(self, claim: Claim, *, since: Instant, until: Instant, after: int, now: Instant) -> Past:
-        """Return a page of keys of epochs that are over, for a reader that could have had them then."""
-        return self._past.keys(claim, self.grounds, since=since, until=until, after=after, now=now)
-
     def next_look(self) -> Instant | None:
         """Return the next moment at which a right ends, a refresh is due or a key is to be destroyed.
 
         A member that has left is evicted at the first of these: the end of its
         right, or the periodic refresh of a group that it holds the key of.
         """
-        next_right = self._standing.looks.next_at
+        next_right = self._members.next_look
         moments = self._groups.next_looks()
         return min(moments if next_right is None else [next_right, *moments], default=None)
 
@@ -141,7 +134,7 @@ class GroupManager:
             raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
         member = self._members.arrived(claim)
         due: Due = {}
-        lost = self._standing.give(member, history, self.grounds, due)
+        lost = self._members.give(member, history, self.grounds, due)
         if head is not None and head.statement.number > self.number:
             due = {**self._groups.adopt(head), **due}
         shut = [ShutOut(claim.principal, lost, is_evicted=False, is_out=False)] if lost else []
@@ -155,7 +148,7 @@ class GroupManager:
             return []
         member.claim = replace(member.claim, vouched=vouched)
         history, due = RightHistory(member.claim, self.grounds, now, member.held), Due()
-        lost = self._standing.give(member, history, self.grounds, due)
+        lost = self._members.give(member, history, self.grounds, due)
         shut = [self._shut_out(member, lost)] if lost else []
         outcomes = self._refreshed(due, now, skip=principal)
         # What it holds on to, it may hold for longer.
@@ -184,15 +177,64 @@ class GroupManager:
         touched = [one for one in self._members.all() if any(s.id in new for s in one.claim.pool)]
         for member in touched:
             member.claim = self._members.merged(member.claim, now)
-            self._standing.looks.ask(now, member.claim.principal)
+            self._members.recheck(now, member.claim.principal)
         return self.tick(now)
 
     def hear(self, by: Principal, changed: Collection[bytes], now: Instant) -> list[Outcome]:
         """Look at those whom a word of `by` concerns; `changed` is what it takes away or gives back."""
         touched = [one for one in self._members.all() if one.is_about(by, changed)]
         for member in touched:
-            self._standing.looks.ask(now, member.claim.principal)
+            self._members.recheck(now, member.claim.principal)
         return self.tick(now) if touched else []
+
+    # -------------------------------------------------------- the past
+
+    def past(self, claim: Claim, *, since: Instant, until: Instant, after: int, now: Instant) -> Past:
+        """Return the keys of epochs that are over, for a reader that could have had them at their time.
+
+        At most a page of the epochs between two moments, beginning with the
+        first after number `after`; and the number to go on with, or None.
+        """
+        if not self._groups.keeps_history:
+            raise HistoryNotKept("the keys of this type are not kept when their time is over")
+        principal, distrusted = claim.principal, self._distrusted
+        if principal in distrusted.evicted:
+            raise NoGroupOpen("you were put out of the key groups of this type")
+        spans = [
+            span
+            for span in self._groups.ledger.over(now)
+            if span.number > after and span.since <= until and span.ends > since
+        ]
+        page = spans[:PAGE_EPOCHS]
+        pool = tuple(one for one in claim.pool if one.id not in distrusted.revoked)
+        good, tested = tested_now(replace(claim, pool=pool), self.grounds, now)
+        trusted_since = distrusted.readmitted.get(principal)
+        found = past_keys(page, good, tested, self._groups.secret_of, trusted_since=trusted_since)
+        return tuple(found), page[-1].number if len(spans) > len(page) else None
+
+    def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
+        """Return the certificates with which a member publishes, or has published; none if it does not."""
+        member = self._members.get(principal)
+        writes = member is not None and member.may_write
+        shown = writing_certificates(member.claim, self.grounds, now) if member and writes else ()
+        if principal in self._distrusted.evicted:
+            return shown
+        earlier = self._unrevoked(self.store.writers.of(principal), now)
+        return tuple({one.id: one for one in (*shown, *earlier)}.values())
+
+    def past_writers(self, now: Instant) -> dict[Principal, tuple[SignedCertificate, ...]]:
+        """Return who has published what is kept for reading the past, and what spoke for it."""
+        distrusted = self._distrusted
+        found = self.store.writers.believed(evicted=distrusted.evicted, revoked=distrusted.revoked)
+        return {who: self._unrevoked(shown, now) for who, shown in found.items()}
+
+    def _unrevoked(self, shown: Iterable[SignedCertificate], now: Instant) -> tuple[SignedCertificate, ...]:
+        return tuple(
+            one
+            for one in shown
+            if one.id not in self._distrusted.revoked
+            and not isinstance(self.grounds.witness.problem_with(one, now), CertificateRevoked)
+        )
 
     # -------------------------------------------------------- time passes
 
@@ -201,11 +243,11 @@ class GroupManager:
         due = self._groups.timer(now)
         shut: list[Outcome] = []
         gained: list[tuple[GroupMember, RightHistory]] = []
-        for member in self._members.these(self._standing.looks.due(now)):
-            if self._standing.is_as_before(member, self.grounds, now):
+        for member in self._members.due(now):
+            if self._members.is_as_before(member, self.grounds, now):
                 continue
             before, history = member.groups, RightHistory(member.claim, self.grounds, now, member.held)
-            lost = self._standing.give(member, history, self.grounds, due)
+            lost = self._members.give(member, history, self.grounds, due)
             if lost and member.is_here:
                 shut.append(self._shut_out(member, lost))
             if member.is_here and member.groups - before:
@@ -238,7 +280,7 @@ class GroupManager:
     ) -> Delivery:
         """Return what one member is handed; older secrets as far as `history` shows its right to them."""
         principal = member.claim.principal
-        held_since = None if history is None else self._standing.held_since(history, principal)
+        held_since = None if history is None else self._members.held_since(history, principal)
         parcel = self._groups.parcel(
             principal, member.groups, held_since=held_since or (lambda _group, _moment: False)
         )
@@ -257,4 +299,4 @@ class GroupManager:
             found = RightHistory(claim, self.grounds, now).now
             self._members.restored(GroupMember(claim, found.groups, found.may_write, found.until))
             # Its right may have ended meanwhile: `tick` puts it out.
-            self._standing.looks.ask(now, record.principal)
+            self._members.recheck(now, record.principal)

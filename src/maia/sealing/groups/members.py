@@ -12,14 +12,14 @@ these keys, for this member, from this server, in this session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from heapq import heappop, heappush
 from typing import Final
 
 from maia.canonical import write_canonical
-from maia.credentials import Principal, SignedCertificate, ValidityState
+from maia.credentials import Principal, ValidityState
 from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.events import INSTANT_MAX, SECOND, Instant
@@ -73,6 +73,7 @@ class GroupMembers:
         """Begin empty; `groups` knows who holds which secret."""
         self._groups, self._store, self._distrusted = groups, store, distrusted
         self._members: dict[Principal, GroupMember] = {}
+        self._looks: list[tuple[int, bytes]] = []  # a heap; a deadline that was set twice is checked twice
 
     def __len__(self) -> int:
         return len(self._members)
@@ -85,10 +86,6 @@ class GroupMembers:
 
     def get(self, principal: Principal) -> GroupMember | None:
         return self._members.get(principal)
-
-    def these(self, principals: Iterable[Principal]) -> list[GroupMember]:
-        """Return those of some principals that are members, in their order."""
-        return [self._members[one] for one in principals if one in self._members]
 
     def arrived(self, claim: Claim) -> GroupMember:
         """Note that a member is here, with a claim that replaces what it showed before."""
@@ -133,7 +130,9 @@ class GroupMembers:
         known = self._members.get(claim.principal)
         # What has ended still tells since when a right was held; after the drift nobody asks.
         ended = now - self._groups.terms.drift_s * SECOND
-        before = [] if known is None else [one for one in known.claim.pool if not _has_ended(one, ended)]
+        shown = () if known is None else known.claim.pool
+        ends = ((one, one.certificate.validity.not_after) for one in shown)
+        before = [one for one, at in ends if at is None or at >= ended]
         pool = {
             signed.id: signed
             for signed in (*claim.pool, *before)
@@ -147,53 +146,23 @@ class GroupMembers:
             claim.vouched,
         )
 
-
-def _has_ended(signed: SignedCertificate, moment: int) -> bool:
-    ends = signed.certificate.validity.not_after
-    return ends is not None and ends < moment
-
-
-# Whose right has to be rechecked next, and when? No step walks through all members.
-
-
-class Looks:
-    """When each right is rechecked. A deadline that was set twice is checked twice."""
-
-    __slots__ = ("_heap",)
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, bytes]] = []
+    # -------------------------------------------------------- what a member may hold, and for how long
 
     @property
-    def next_at(self) -> Instant | None:
-        """Return the next moment that was asked for."""
-        return Instant(self._heap[0][0]) if self._heap else None
+    def next_look(self) -> Instant | None:
+        """Return when a right is rechecked next; no step walks through all members."""
+        return Instant(self._looks[0][0]) if self._looks else None
 
-    def ask(self, at: Instant, principal: Principal) -> None:
+    def recheck(self, at: Instant, principal: Principal) -> None:
         """Set the deadline of a member."""
-        heappush(self._heap, (at, principal.key))
+        heappush(self._looks, (at, principal.key))
 
-    def due(self, now: Instant) -> list[Principal]:
-        """Return whose moment has come, each once."""
-        found: dict[bytes, None] = {}
-        while self._heap and self._heap[0][0] <= now:
-            found[heappop(self._heap)[1]] = None
-        return [Principal(key) for key in found]
-
-
-# What may one member of the key groups hold at this moment, and when is that rechecked?
-
-
-class GroupStanding:
-    """The standing of every member, and the moments at which it may change."""
-
-    __slots__ = ("_distrusted", "_groups", "_members", "_store", "looks")
-
-    def __init__(
-        self, groups: TypeGroups, members: GroupMembers, store: ManagerStore, distrusted: Distrusted
-    ) -> None:
-        self._groups, self._members, self._store, self._distrusted = groups, members, store, distrusted
-        self.looks = Looks()
+    def due(self, now: Instant) -> list[GroupMember]:
+        """Return the members whose moment has come, each once."""
+        found: dict[Principal, None] = {}
+        while self._looks and self._looks[0][0] <= now:
+            found[Principal(heappop(self._looks)[1])] = None
+        return [self._members[one] for one in found if one in self._members]
 
     def give(
         self, member: GroupMember, history: RightHistory, grounds: Grounds, due: Due
@@ -209,7 +178,7 @@ class GroupStanding:
             self._take_in(member, history, due)
         if self._groups.keeps_history and found.may_write:
             self._store.keep_writer(principal, writing_certificates(member.claim, grounds, history.at))
-        self._members.keep(principal)
+        self.keep(principal)
         return lost
 
     def _take_in(self, member: GroupMember, history: RightHistory, due: Due) -> None:
@@ -246,7 +215,7 @@ class GroupStanding:
         """Schedule a recheck of a member for the end of its right, or of its statements."""
         ends = min(member.until, fresh_until)
         if ends < INSTANT_MAX:
-            self.looks.ask(Instant(ends + 1), member.claim.principal)
+            self.recheck(Instant(ends + 1), member.claim.principal)
 
 
 _PRESENT: Final = b"join"

@@ -183,25 +183,20 @@ class Rekeyed:
         return Secret.from_bytes(self.root)
 
 
-class KeyTree(ABC):
-    """The manager's side of one group. It changes by `rekey` alone, which does all or nothing."""
+class _Side(ABC):
+    """What manager and members have of one group."""
 
-    __slots__ = ("_confirmation", "_group", "_lineage", "_random", "_root", "_secrets", "_slots", "_version")
+    __slots__ = ("_confirmation", "_group", "_lineage", "_root", "_secrets", "_version")
 
     scheme: ClassVar[Scheme]
-
-    def __init__(self, *, group: bytes, random: Random) -> None:
-        if len(group) > GROUP_BYTES_MAX:
-            raise BadMember(f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
-        self._group, self._random = group, random
-        self._slots = Slots()
-        self._secrets: dict[int, bytes] = {}
-        self._lineage = random(LINEAGE_BYTES)
-        self._adopt(0, random(NODE_SECRET_BYTES))
+    _confirmation: bytes
+    _root: bytes
+    _secrets: dict[int, bytes]
+    _version: int
 
     @property
     def version(self) -> int:
-        """Return the number of the last change."""
+        """Return the number of the last change that was made or followed."""
         return self._version
 
     @property
@@ -213,6 +208,25 @@ class KeyTree(ABC):
     def secret(self) -> Secret:
         """Return what the members of this moment share."""
         return Secret.from_bytes(self._root)
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied: secrets are not written by accident."""
+        raise TypeError("a key tree, or a member of one, cannot be pickled or copied")
+
+
+class KeyTree(_Side):
+    """The manager's side of one group. It changes by `rekey` alone, which does all or nothing."""
+
+    __slots__ = ("_random", "_slots")
+
+    def __init__(self, *, group: bytes, random: Random) -> None:
+        if len(group) > GROUP_BYTES_MAX:
+            raise BadMember(f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
+        self._group, self._random = group, random
+        self._slots = Slots()
+        self._secrets = {}
+        self._lineage = random(LINEAGE_BYTES)
+        self._adopt(0, random(NODE_SECRET_BYTES))
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -294,17 +308,11 @@ class KeyTree(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(members={len(self)}, version={self._version})"
 
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled or copied: secrets are not written by accident."""
-        raise TypeError("a key tree cannot be pickled or copied")
 
-
-class TreeMember(ABC):
+class TreeMember(_Side):
     """A member's side of one group: its place in the tree, and the group's secret."""
 
-    __slots__ = ("_confirmation", "_group", "_lineage", "_root", "_secrets", "_slot", "_version")
-
-    scheme: ClassVar[Scheme]
+    __slots__ = ("_slot",)
 
     def __init__(self, *, group: bytes, path: MemberPath) -> None:
         """Take the place that `path` gives. Raises `BadPath` unless it fits the group."""
@@ -322,20 +330,6 @@ class TreeMember(ABC):
     def from_bytes(cls, data: bytes, *, group: bytes) -> Self:
         """Take the place that these bytes give: a path from the manager, or what `to_bytes` wrote."""
         return cls(group=group, path=read_path(data))
-
-    @property
-    def version(self) -> int:
-        """Return the number of the last change that this member followed."""
-        return self._version
-
-    @property
-    def confirmation(self) -> bytes:
-        """Return the public mark of the secret that this member holds."""
-        return self._confirmation
-
-    @property
-    def secret(self) -> Secret:
-        return Secret.from_bytes(self._root)
 
     def to_bytes(self) -> bytes:
         """Write all that this member holds, secrets included, for a key store."""
@@ -400,7 +394,3 @@ class TreeMember(ABC):
     def __repr__(self) -> str:
         """Show the position of the member, and nothing of what it holds."""
         return f"{type(self).__name__}(slot={self._slot}, version={self._version})"
-
-    def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled or copied: `to_bytes` writes a member for a key store."""
-        raise TypeError("a member of a key tree cannot be pickled or copied")

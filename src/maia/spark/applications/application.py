@@ -66,19 +66,22 @@ class Application(Generic[Terms]):
 
     def of(self, events: DataFrame, terms: Terms | None = None) -> DataFrame:
         """Return the result over a table or a stream of events; nothing but what it reads reaches it."""
-        _check_columns(self, events)
+        self._check({one.name: one.dataType.simpleString() for one in events.schema.fields})
         return self.compute(events.select(*self.reads), self.terms if terms is None else terms)
 
     def check_names(self, found: Mapping[str, Kind | None]) -> None:
         """Refuse events without what it reads, by their names and, where they are known, kinds."""
+        self._check({name: None if kind is None else _type(kind) for name, kind in found.items()})
+
+    def _check(self, found: Mapping[str, str | None]) -> None:
+        """Refuse columns, by the names of their types, without what it reads."""
         for name, kind in self.reads.items():
+            wanted = f"`{self.name}` needs the column `{name}` of type {_type(kind)}"
             if name not in found:
-                raise MissingColumn(_needed(self.name, name, kind) + f", and the table has {_listed(found)}")
+                raise MissingColumn(f"{wanted}, and the table has {_listed(found)}")
             other = found[name]
-            if other is not None and other is not kind:
-                raise MissingColumn(
-                    _needed(self.name, name, kind) + f", and it is {spark_type(other).simpleString()}"
-                )
+            if other is not None and other != _type(kind):
+                raise MissingColumn(f"{wanted}, and it is {other[:_SHOWN]}")
 
     def terms_with(self, changes: Mapping[str, str]) -> Terms:
         """Return the settings with some of them changed, from text."""
@@ -91,20 +94,8 @@ class Application(Generic[Terms]):
         return changed
 
 
-def _check_columns(application: Application[Any], events: DataFrame) -> None:
-    # Any: whatever the terms are, columns are checked alike.
-    found = {field.name: field.dataType for field in events.schema.fields}
-    for name, kind in application.reads.items():
-        if found.get(name) == spark_type(kind):
-            continue
-        wanted = _needed(application.name, name, kind)
-        if name in found:
-            raise MissingColumn(f"{wanted}, and it is {found[name].simpleString()[:_SHOWN]}")
-        raise MissingColumn(f"{wanted}, and the table has {_listed(found)}")
-
-
-def _needed(application: str, name: str, kind: Kind) -> str:
-    return f"`{application}` needs the column `{name}` of type {spark_type(kind).simpleString()}"
+def _type(kind: Kind) -> str:
+    return spark_type(kind).simpleString()
 
 
 def _listed(names: Mapping[str, object]) -> str:
