@@ -58,6 +58,7 @@ STAGES = (
     ("TLS", "net/tls_stream.py", ()),
     ("event loop", "asyncio/", ()),
     ("event loop", "selectors.py", ()),
+    ("event loop", "net/event_loop.py", ()),
     ("framing", "wire/framing.py", ()),
     ("framing", "net/links.py", ()),
     ("decoding", "wire/codec.py", READ),
