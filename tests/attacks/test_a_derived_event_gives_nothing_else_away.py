@@ -20,13 +20,13 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.encoding.authority import BadAuthority
+from maia.credentials.encoding.parts import BadAuthority
 from maia.events import Instant
 from maia.expressions import parse_rule
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, shape
 from maia.policy.view import is_summarised, summarised
 from maia.roles import parse_policy
-from maia.roles.problems import BadPolicy
+from maia.roles.statements import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing
 from maia.types import (
     Sealing,

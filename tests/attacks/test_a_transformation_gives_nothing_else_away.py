@@ -30,7 +30,7 @@ from maia.keystore.lookup_tables import create_transformation_keys, load_transfo
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see
 from maia.predicates import parse_predicate
 from maia.roles import parse_policy
-from maia.roles.problems import BadPolicy
+from maia.roles.statements import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing
 from maia.types import (
     Sealing,

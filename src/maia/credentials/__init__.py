@@ -92,7 +92,6 @@ from maia.credentials.chains.root_handover import (
     reasons_against_handover,
     root_handover_certificate,
 )
-from maia.credentials.encoding.authority import BadAuthority
 from maia.credentials.encoding.certificates import (
     NotTheIssuer,
     authority_from_expression,
@@ -105,7 +104,7 @@ from maia.credentials.encoding.certificates import (
     certificate_to_text,
     issue,
 )
-from maia.credentials.encoding.validity import BadValidity
+from maia.credentials.encoding.parts import BadAuthority, BadValidity
 from maia.credentials.keys import (
     BadCertificate,
     BadKey,

@@ -28,7 +28,7 @@ from typing import Final, TypeAlias, final
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.certificate import Validity
 from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
+from maia.credentials.encoding.parts import validity_from_expression, validity_to_expression
 from maia.credentials.keys import (
     BadCertificate,
     Principal,

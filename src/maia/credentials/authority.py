@@ -222,14 +222,14 @@ def composed(first: Authority, second: Authority) -> Authority | None:
     about_outcome = replace(second, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, transformations=())
     common = intersect(replace(first, transformations=()), about_outcome)
     last = first.transformations[-1]
-    if common is None or not _both_attributes(last.attributes, second.attributes):
+    if common is None or not both_attributes(last.attributes, second.attributes):
         return None
     steps = list(first.transformations)
     if second.attributes is not ALL_ATTRIBUTES or second.restriction != ALWAYS:
         if last.rules or last.result is not None or last.summary is not None:
             steps.append(Transformation(last.by, (), second.attributes, second.restriction))
         else:
-            attributes = _both_attributes(last.attributes, second.attributes)
+            attributes = both_attributes(last.attributes, second.attributes)
             steps[-1] = Transformation(
                 last.by, (), attributes, _both_terms(last.restriction, second.restriction)
             )
@@ -259,7 +259,7 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
     resources = yours if mine is yours else _both_resources(mine, yours)
     if resources is None:
         return None
-    attributes = _both_attributes(one.attributes, other.attributes)
+    attributes = both_attributes(one.attributes, other.attributes)
     actions = other.actions if one.actions is other.actions else _narrower(one.actions, other.actions)
     if not attributes:
         actions &= _WITHOUT_ATTRIBUTES
@@ -384,7 +384,8 @@ def _apart(one: object, other: object) -> bool:
     return one is not other and one is not None and other is not None and one != other
 
 
-def _both_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
+def both_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
+    """Return the attributes in both sets; one of the two themselves where it lies inside the other."""
     if one is other or other is ALL_ATTRIBUTES:
         return one
     if one is ALL_ATTRIBUTES:
@@ -404,7 +405,7 @@ def _both_terms(one: Predicate, other: Predicate) -> Predicate:
         return one
     if one is ALWAYS or one == other:
         return other
-    terms = tuple(dict.fromkeys((*_terms(one), *_terms(other))))
+    terms = tuple(dict.fromkeys((*terms_of(one), *terms_of(other))))
     if len(terms) > TERMS_MAX:
         raise AuthorityTooLarge(f"the terms of a chain add up to more than {TERMS_MAX}")
     try:
@@ -413,7 +414,8 @@ def _both_terms(one: Predicate, other: Predicate) -> Predicate:
         raise AuthorityTooLarge(f"the terms of a chain add up: {problem.message}") from problem
 
 
-def _terms(predicate: Predicate) -> tuple[Predicate, ...]:
+def terms_of(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return what must all hold for `predicate` to hold."""
     return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
 
 

@@ -30,7 +30,7 @@ from typing import Final, final
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.appointments import Argument, argument_from_expression, argument_to_expression
 from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.validity import instant_from_bytes, instant_to_bytes
+from maia.credentials.encoding.parts import instant_from_bytes, instant_to_bytes
 from maia.credentials.keys import (
     KEY_BYTES,
     BadCertificate,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice, product
 from typing import Final
 
-from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation
+from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation, both_attributes
 from maia.credentials.certificate import Validity
 from maia.credentials.chains.reduction import BrokenChain, CertificateExpired, CertificateNotYetValid
 from maia.credentials.names import ResourceName
@@ -58,7 +58,6 @@ from maia.policy.grants import (
     Step,
     accessible,
     authorities_in,
-    common_attributes,
     conjoined,
     filter_miss,
     grants_of,
@@ -85,6 +84,106 @@ from maia.predicates.language.parser import format_predicate
 from maia.predicates.language.writer import format_literal
 from maia.predicates.syntax import ALWAYS, NODES_MAX, Predicate, PredicateTooLarge, attributes_of, size_of
 from maia.types.definition import TOPIC, tree_root
+
+
+def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    """Decide a request from its evidence, the facts and the moment."""
+    outdated = type_miss(request, now)
+    if outdated is not None:
+        return denied([outdated], request, evidence, now)
+    match request.action:
+        case Action.SUBSCRIBE:
+            return _decide_subscription(request, evidence, facts, now)
+        case Action.PUBLISH:
+            return _decide_publication(request, evidence, facts, now)
+        case _:
+            return _decide_right(request, evidence, facts, now)
+
+
+def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    openings, misses = _tried(request, request.resource, evidence, facts, now)
+    if not openings:
+        return denied(misses, request, evidence, now)
+    wanted = of_one_type(request, needed(openings))
+    if not wanted:
+        return denied([_NOT_OF_ITS_KIND], request, evidence, now)
+    used = with_room(request, wanted)
+    cut = len(wanted) - len(used)
+    refused = filter_miss(request, used)
+    if refused is not None:
+        return denied([refused], request, evidence, now, cut=cut)
+    return permitted(subscriber_view(request, used), used, request, evidence, now, cut=cut)
+
+
+def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    levels: list[tuple[Opening, ...]] = []
+    for resource in resources_needed(request):
+        openings, misses = _tried(request, resource, evidence, facts, now)
+        writable, unmeetable = _meetable(request, openings)
+        if not writable:
+            return denied([*misses, *unmeetable], request, evidence, now)
+        levels.append(needed(writable))
+    # The first that go together count: the wider before the narrower even if it ends before it, shorter
+    # chains before longer ones, and those that convert last, as they let a publisher write another type.
+    levels = [tuple(sorted(_widest_first(level), key=_converts_on_publication)) for level in levels]
+    refusals: list[Miss] = []
+    for used in islice(product(*levels), CHAINS_MAX):
+        refused = unmeetable_miss(request, used) or filter_miss(request, used)
+        if refused is None:
+            return permitted(publisher_view(request, used), used, request, evidence, now)
+        refusals.append(refused)
+    return denied(refusals[:1], request, evidence, now)
+
+
+def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    openings, misses = _tried(request, request.resource, evidence, facts, now)
+    if not openings:
+        return denied(misses, request, evidence, now)
+    # One chain is enough, so the longest-lived one counts; a View without windows shows nothing.
+    return permitted(View(windows=()), [_longest_lived(openings)], request, evidence, now)
+
+
+def _tried(
+    request: Request, resource: ResourceName, evidence: Evidence, facts: Facts, now: Instant
+) -> tuple[list[Opening], list[Miss]]:
+    """Ask every grant at hand, then the bounds on it; sort what opens from what misses."""
+    allowances = Allowances(evidence.bounds, request.filter)
+    openings: list[Opening] = []
+    misses: list[Miss] = []
+    for grant in grants_of(request, evidence):
+        outcome = miss_of(grant, request=request, resource=resource, facts=facts, now=now) or opening_of(
+            grant, request, allowances
+        )
+        if isinstance(outcome, Miss):
+            misses.append(outcome)
+        else:
+            openings.append(outcome)
+    return openings, misses
+
+
+def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
+    found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
+    return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
+
+
+def _widest_first(openings: Sequence[Opening]) -> list[Opening]:
+    def wider(narrow: Opening) -> int:
+        return sum(is_as_wide(one, narrow) and not is_as_wide(narrow, one) for one in openings)
+
+    return sorted(openings, key=wider)
+
+
+def _converts_on_publication(opening: Opening) -> bool:
+    return any(step.result is not None for step in opening.grant.authority.transformations)
+
+
+def _longest_lived(openings: Sequence[Opening]) -> Opening:
+    def end(opening: Opening) -> float:
+        last = opening.grant.validity.not_after
+        return float("inf") if last is None else last
+
+    return max(openings, key=end)
+
 
 # How is a decision explained, and how long does it hold?
 #
@@ -319,7 +418,7 @@ def publisher_view(request: Request, openings: Sequence[Opening]) -> View:
     """
     attributes: AttributeSet = ALL_ATTRIBUTES
     for opening in openings:
-        attributes = common_attributes(attributes, opening.window.attributes)
+        attributes = both_attributes(attributes, opening.window.attributes)
     admits = conjoined(opening.window.admits for opening in openings)
     if (root := _tree_of(request)) is not None:
         admits = with_super_topics(admits, TOPIC.uid, root)
@@ -368,7 +467,7 @@ def _tree_of(request: Request) -> str | None:
 def _writable(request: Request, window: Window) -> AttributeSet:
     if request.event_type is None:
         return window.attributes
-    return common_attributes(window.attributes, frozenset(request.event_type.kinds))
+    return both_attributes(window.attributes, frozenset(request.event_type.kinds))
 
 
 # What does a subscriber see?
@@ -395,10 +494,8 @@ def subscriber_view(request: Request, openings: Sequence[Opening]) -> View:
     return View(windows, interest=request.filter, recipient=recipient)
 
 
-def of_one_type(
-    request: Request, openings: Sequence[Opening]
-) -> tuple[tuple[Opening, ...], tuple[Opening, ...]]:
-    """Return the openings that show events of one type, those without transformations first, and the rest.
+def of_one_type(request: Request, openings: Sequence[Opening]) -> tuple[Opening, ...]:
+    """Return the openings that show events of one type, those without transformations first.
 
     A View shows one type. What a holder sees as it was published is more than what becomes of it, so
     windows that convert count only if no other is there. Those that summarise count only alone, and only
@@ -408,24 +505,19 @@ def of_one_type(
     ordered = sorted(openings, key=lambda one: (_summarises(one), bool(one.window.transformations)))
     if ordered and _summarises(ordered[0]):
         first = replace(ordered[0].window, admits=ALWAYS)
-        alike = [replace(one.window, admits=ALWAYS) == first for one in ordered]
-        pairs = tuple(zip(ordered, alike, strict=True))
-        return tuple(one for one, same in pairs if same), tuple(one for one, same in pairs if not same)
+        return tuple(one for one in ordered if replace(one.window, admits=ALWAYS) == first)
     results = [converts_to(one.window) for one in ordered]
     result = None if None in results else results[0]
     declared = kinds_of(request)
     kinds: dict[AttributeUid, Kind] = dict(declared) if result is None else {}
     used: list[Opening] = []
-    unused: list[Opening] = []
     for opening, own in zip(ordered, results, strict=True):
         shown = kinds_shown(opening.window, declared) if opening.window.transformations else {}
         is_odd = any(kinds.get(uid, kind) is not kind for uid, kind in shown.items())
-        if own != result or is_odd or _summarises(opening):
-            unused.append(opening)
-            continue
-        kinds = {**shown, **kinds}
-        used.append(opening)
-    return tuple(used), tuple(unused)
+        if own == result and not is_odd and not _summarises(opening):
+            kinds = {**shown, **kinds}
+            used.append(opening)
+    return tuple(used)
 
 
 def _summarises(opening: Opening) -> bool:
@@ -453,102 +545,3 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
 def _is_compiled(view: View) -> bool:
     size = size_of(view.interest) + sum(window_size(window) for window in view.windows)
     return len(view.windows) <= WINDOWS_MAX and size <= NODES_MAX
-
-
-def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    """Decide a request from its evidence, the facts and the moment."""
-    outdated = type_miss(request, now)
-    if outdated is not None:
-        return denied([outdated], request, evidence, now)
-    match request.action:
-        case Action.SUBSCRIBE:
-            return _decide_subscription(request, evidence, facts, now)
-        case Action.PUBLISH:
-            return _decide_publication(request, evidence, facts, now)
-        case _:
-            return _decide_right(request, evidence, facts, now)
-
-
-def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    openings, misses = _tried(request, request.resource, evidence, facts, now)
-    if not openings:
-        return denied(misses, request, evidence, now)
-    wanted, _ = of_one_type(request, needed(openings))
-    if not wanted:
-        return denied([_NOT_OF_ITS_KIND], request, evidence, now)
-    used = with_room(request, wanted)
-    cut = len(wanted) - len(used)
-    refused = filter_miss(request, used)
-    if refused is not None:
-        return denied([refused], request, evidence, now, cut=cut)
-    return permitted(subscriber_view(request, used), used, request, evidence, now, cut=cut)
-
-
-def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    levels: list[tuple[Opening, ...]] = []
-    for resource in resources_needed(request):
-        openings, misses = _tried(request, resource, evidence, facts, now)
-        writable, unmeetable = _meetable(request, openings)
-        if not writable:
-            return denied([*misses, *unmeetable], request, evidence, now)
-        levels.append(needed(writable))
-    # The first that go together count: the wider before the narrower even if it ends before it, shorter
-    # chains before longer ones, and those that convert last, as they let a publisher write another type.
-    levels = [tuple(sorted(_widest_first(level), key=_converts_on_publication)) for level in levels]
-    refusals: list[Miss] = []
-    for used in islice(product(*levels), CHAINS_MAX):
-        refused = unmeetable_miss(request, used) or filter_miss(request, used)
-        if refused is None:
-            return permitted(publisher_view(request, used), used, request, evidence, now)
-        refusals.append(refused)
-    return denied(refusals[:1], request, evidence, now)
-
-
-def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    openings, misses = _tried(request, request.resource, evidence, facts, now)
-    if not openings:
-        return denied(misses, request, evidence, now)
-    # One chain is enough, so the longest-lived one counts; a View without windows shows nothing.
-    return permitted(View(windows=()), [_longest_lived(openings)], request, evidence, now)
-
-
-def _tried(
-    request: Request, resource: ResourceName, evidence: Evidence, facts: Facts, now: Instant
-) -> tuple[list[Opening], list[Miss]]:
-    """Ask every grant at hand, then the bounds on it; sort what opens from what misses."""
-    allowances = Allowances(evidence.bounds, request.filter)
-    openings: list[Opening] = []
-    misses: list[Miss] = []
-    for grant in grants_of(request, evidence):
-        outcome = miss_of(grant, request=request, resource=resource, facts=facts, now=now) or opening_of(
-            grant, request, allowances
-        )
-        if isinstance(outcome, Miss):
-            misses.append(outcome)
-        else:
-            openings.append(outcome)
-    return openings, misses
-
-
-def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
-    found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
-    return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
-
-
-def _widest_first(openings: Sequence[Opening]) -> list[Opening]:
-    def wider(narrow: Opening) -> int:
-        return sum(is_as_wide(one, narrow) and not is_as_wide(narrow, one) for one in openings)
-
-    return sorted(openings, key=wider)
-
-
-def _converts_on_publication(opening: Opening) -> bool:
-    return any(step.result is not None for step in opening.grant.authority.transformations)
-
-
-def _longest_lived(openings: Sequence[Opening]) -> Opening:
-    def end(opening: Opening) -> float:
-        last = opening.grant.validity.not_after
-        return float("inf") if last is None else last
-
-    return max(openings, key=end)

@@ -21,6 +21,7 @@ from maia.credentials.authority import (
     AnyResource,
     AttributeSet,
     Authority,
+    both_attributes,
     covers_request,
 )
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
@@ -265,13 +266,6 @@ def opening_of(grant: Grant, request: Request, allowances: Allowances) -> Openin
     return Opening(window, frozenset(conjuncts(window.admits)), grant, rules)
 
 
-def common_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
-    """Return the attributes in both sets."""
-    if one is ALL_ATTRIBUTES:
-        return other
-    return one if other is ALL_ATTRIBUTES else one & other
-
-
 def conjoined(parts: Iterable[Predicate]) -> Predicate:
     """Return the conjunction of some predicates, in its shortest form."""
     said = tuple(dict.fromkeys(part for part in parts if part != ALWAYS))
@@ -347,12 +341,12 @@ def _window(grant: Grant, request: Request, rules: tuple[BoundRule, ...]) -> Win
             admits = conjoined((admits, passes_for_notifications(rule, kinds_of(request))))
             if request.event_type is None and rule.bound is not Bound.UPPER:
                 # A topic declares no attributes: that all others are absent is made true by nulling them.
-                attributes = common_attributes(attributes, attributes_of(rule.filter))
+                attributes = both_attributes(attributes, attributes_of(rule.filter))
         elif screens(rule) and steps:
-            shown = common_attributes(steps[-1].attributes, attributes_of(request.filter))
+            shown = both_attributes(steps[-1].attributes, attributes_of(request.filter))
             steps = (*steps[:-1], replace(steps[-1], attributes=shown))
         elif screens(rule):
-            attributes = common_attributes(attributes, attributes_of(request.filter))
+            attributes = both_attributes(attributes, attributes_of(request.filter))
     return Window(admits, attributes, steps)
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
+from maia.credentials.authority import AttributeSet
 from maia.events import AttributeUid, Kind, Kinds, PresentValue
+from maia.policy.view import is_among
 from maia.predicates.meaning import verdict
 from maia.predicates.path_patterns import (
     LEVELS_MAX,
@@ -74,12 +75,12 @@ def unmeetable(restriction: Predicate, *, writable: AttributeSet, kinds: Kinds) 
     is unknown; each of the others may come out either way. A part that cannot
     come out true is reported. What is not found here is refused event by event.
     """
-    forced = {uid: value for uid, value in forced_values(restriction).items() if _holds(writable, uid)}
+    forced = {uid: value for uid, value in forced_values(restriction).items() if is_among(uid, writable)}
 
     def outcomes(atom: Atom, kinds: Kinds) -> frozenset[bool]:
         if mistyped(atom, kinds) is not None:
             return _UNKNOWN
-        if atom.uid in forced or not _holds(writable, atom.uid):
+        if atom.uid in forced or not is_among(atom.uid, writable):
             answer = verdict(atom, forced)
             return _UNKNOWN if answer is None else frozenset((answer,))
         return _EITHER
@@ -128,14 +129,10 @@ def _pinned(part: Predicate) -> tuple[AttributeUid, PresentValue] | None:
 
 
 def _why(spoken: list[AttributeUid], writable: AttributeSet) -> Unmeetable:
-    hidden = [uid for uid in spoken if not _holds(writable, uid)]
+    hidden = [uid for uid in spoken if not is_among(uid, writable)]
     if hidden:
         return Unmeetable(hidden[0], "the restriction names an attribute that cannot be written here")
     return Unmeetable(next(iter(spoken), None), "the restriction contradicts itself")
-
-
-def _holds(attributes: AttributeSet, uid: AttributeUid) -> bool:
-    return attributes is ALL_ATTRIBUTES or uid in attributes
 
 
 # Where may a publisher publish, if it needs the right on a topic and on every topic above it?

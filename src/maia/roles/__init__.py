@@ -1,6 +1,5 @@
 """OASIS roles: who becomes a member of what, by which rules, and what a member is granted."""
 
-from maia.roles.cascade import ended_memberships, ended_rights
 from maia.roles.changes import changes
 from maia.roles.engine import (
     ActivationLimits,
@@ -24,6 +23,8 @@ from maia.roles.memberships import (
     Support,
     SupportKind,
     certificate_support,
+    ended_memberships,
+    ended_rights,
     fact_support,
     membership_support,
 )
@@ -35,7 +36,7 @@ from maia.roles.policy import (
     Policy,
     RoleDeclaration,
 )
-from maia.roles.problems import BadPolicy
+from maia.roles.statements import BadPolicy
 
 __all__ = [
     "ActivationLimits",

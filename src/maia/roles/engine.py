@@ -42,7 +42,7 @@ from maia.roles.policy import (
     RoleDeclaration,
     Rule,
 )
-from maia.roles.problems import did_you_mean, shown
+from maia.roles.statements import did_you_mean, shown
 
 # How can a few facts, certificates and memberships in memory be asked as a world?
 #

@@ -60,7 +60,6 @@ from maia.predicates.syntax import Predicate, attributes_of
 from maia.roles.changes import grant_id
 from maia.roles.declarations import take_key
 from maia.roles.policy import Grant, Privilege, Resource, ResourceKind, RoleDeclaration, Term
-from maia.roles.problems import Complaint, did_you_mean, shown
 from maia.roles.rule_reader import (
     Reading,
     TermReader,
@@ -70,7 +69,7 @@ from maia.roles.rule_reader import (
     take_window,
     template,
 )
-from maia.roles.statements import Fragment
+from maia.roles.statements import Complaint, Fragment, did_you_mean, shown
 from maia.roles.time_windows import TimeWindow
 from maia.roles.transform_reader import read_transform, take_type
 from maia.types import VerifiedType

@@ -23,14 +23,20 @@ from maia.credentials import Principal
 from maia.events import Kind
 from maia.predicates.language.literals import read_literal
 from maia.predicates.language.scanner import BadPredicateText
-from maia.roles.declarations import DECLARING, must_end, read_declaration
+from maia.roles.declarations import DECLARING, Names, import_policy, must_end, read_declaration, take_name
 from maia.roles.grant_reader import read_grant
-from maia.roles.names import Names, import_policy, take_name
-from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, RolePremise, Rule
-from maia.roles.problems import BadPolicy, Complaint, PolicyProblem, Problems, TooManyProblems, did_you_mean
+from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, RolePremise, Rule, clash
 from maia.roles.rule_reader import Reading, read_head, read_rule
-from maia.roles.statements import Statement, split_statements
-from maia.roles.tiers import clash
+from maia.roles.statements import (
+    BadPolicy,
+    Complaint,
+    PolicyProblem,
+    Problems,
+    Statement,
+    TooManyProblems,
+    did_you_mean,
+    split_statements,
+)
 from maia.roles.transform_reader import AMENDING, amended
 from maia.types import VerifiedType
 

@@ -27,8 +27,7 @@ from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText, Scanner
 from maia.predicates.syntax import BadPredicate, Predicate, attributes_of
 from maia.roles.changes import rule_id
-from maia.roles.declarations import must_end
-from maia.roles.names import RESERVED, Names, take_name
+from maia.roles.declarations import RESERVED, Names, must_end, take_name
 from maia.roles.policy import (
     ANYTHING,
     HOLDER,
@@ -48,8 +47,7 @@ from maia.roles.policy import (
     Term,
     TimePremise,
 )
-from maia.roles.problems import Complaint, Consequence, Problems, did_you_mean, shown
-from maia.roles.statements import Fragment, Statement
+from maia.roles.statements import Complaint, Consequence, Fragment, Problems, Statement, did_you_mean, shown
 from maia.roles.time_windows import DAY_NAMES, TimeWindow
 from maia.roles.variables import Variables, sample_values, vocabulary_for
 

@@ -36,11 +36,10 @@ from maia.expressions.summary_text import parse_every, parse_key, parse_measure,
 from maia.expressions.syntax import RULES_MAX, BadExpression, Rule, checked_rules, reads_of
 from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.syntax import BadPredicate
-from maia.roles.names import Names
+from maia.roles.declarations import Names
 from maia.roles.policy import Transform
-from maia.roles.problems import Problems, did_you_mean
 from maia.roles.rule_reader import Reading, TermReader
-from maia.roles.statements import Fragment, Statement
+from maia.roles.statements import Fragment, Problems, Statement, did_you_mean
 from maia.roles.variables import sample_values
 from maia.types import VerifiedType
 

@@ -24,8 +24,7 @@ from maia.events import (
     vocabulary_of,
 )
 from maia.roles.policy import Variable
-from maia.roles.problems import PolicyProblem, Problems, did_you_mean
-from maia.roles.statements import Fragment
+from maia.roles.statements import Fragment, PolicyProblem, Problems, did_you_mean
 
 ALWAYS_THERE: Final = {"holder": ParameterKind.PRINCIPAL, "now": ParameterKind.TIMESTAMP}
 """Who asks, and when: known in every condition."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import NetworkName, NetworkPattern, TypeName, TypePattern, exact_name
-from maia.credentials.encoding.authority import resource_from_expression, resource_to_expression
+from maia.credentials.encoding.parts import resource_from_expression, resource_to_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import routed_uid
 from maia.predicates import DEPTH_MAX, Predicate, predicate_from_expression, predicate_to_expression

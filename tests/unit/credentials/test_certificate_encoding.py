@@ -37,8 +37,8 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.credentials.encoding.authority import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from maia.credentials.encoding.certificates import COMMENT_BYTES_MAX
+from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS, Exists, Not
 from support.certificates import KEYS

@@ -9,7 +9,7 @@ import pytest
 from maia.credentials import BadThreshold, SearchTooLarge
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices, leaves, satisfied
 from maia.credentials.chains.reduction import Budget, name_book, rewritten
-from maia.credentials.encoding.authority import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
+from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
 
 

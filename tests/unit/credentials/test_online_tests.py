@@ -18,7 +18,7 @@ from maia.credentials import (
     reduce_chain,
     verify_chain,
 )
-from maia.credentials.encoding.validity import (
+from maia.credentials.encoding.parts import (
     LOCATIONS_MAX,
     TESTS_MAX,
     validity_from_expression,

@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials import SigningKey
 from maia.policy import Permit, see
-from maia.roles.problems import BadPolicy
+from maia.roles.statements import BadPolicy
 from maia.types import from_transit, to_transit, verify_definition
 from support.access_control import Station, broker, later, verdict
 from support.homecare import CARER, DEFINITIONS, DOCTOR, HOSPITAL, POLICY, PRESCRIBE

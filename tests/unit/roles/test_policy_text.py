@@ -20,7 +20,7 @@ from maia.roles.policy import (
     TimePremise,
     Variable,
 )
-from maia.roles.problems import PROBLEMS_MAX
+from maia.roles.statements import PROBLEMS_MAX
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from maia.types.definition import plain_attributes, tree_name
 from support.roles import COURT, DOMAIN, HIGH_COURT, NUMBERPLATE_TYPE, SMITH, TYPES, policy

@@ -13,7 +13,7 @@ from maia.credentials import (
     exact_name,
     parse_name_pattern,
 )
-from maia.credentials.encoding.authority import resource_to_expression
+from maia.credentials.encoding.parts import resource_to_expression
 from maia.predicates import ALWAYS, AnyOf
 from maia.wire import (
     BadFilterEncoding,

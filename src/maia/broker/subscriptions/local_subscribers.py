@@ -23,7 +23,7 @@ from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.broker.subscriptions.summaries import ClassSummaries, PeriodDelivery
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
-from maia.credentials.encoding.authority import transformation_to_expression
+from maia.credentials.encoding.parts import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
 from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys

@@ -172,8 +172,8 @@ def _hours(text: str) -> Predicate:
     """Read a time of the day and week, in the syntax of a policy."""
     from maia.policy.facts import during
     from maia.predicates.language.scanner import Scanner
-    from maia.roles.problems import Complaint
     from maia.roles.rule_reader import take_window
+    from maia.roles.statements import Complaint
 
     scanner = Scanner(text)
     try:

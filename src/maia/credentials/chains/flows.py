@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from maia.credentials.authority import Authority, AuthorityTooLarge, composed, intersect, terms_in
+from maia.credentials.authority import Authority, AuthorityTooLarge, composed, intersect, terms_in, terms_of
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices
 from maia.credentials.chains.reduction import (
@@ -33,7 +33,6 @@ from maia.credentials.chains.reduction import (
     Terminal,
     includes,
     name_book,
-    terms_of,
 )
 from maia.credentials.keys import Principal, Threshold
 from maia.errors import BadInput

@@ -26,7 +26,7 @@ from typing import Final, TypeVar, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.chains.reduction import QuorumNotReached, shown_id
-from maia.credentials.encoding.authority import (
+from maia.credentials.encoding.parts import (
     MEMBERS_MAX,
     THRESHOLD_DEPTH_MAX,
     subject_from_expression,

@@ -22,6 +22,7 @@ from maia.credentials.authority import (
     Authority,
     composed,
     intersect,
+    terms_of,
 )
 from maia.credentials.certificate import (
     UNBOUNDED,
@@ -30,10 +31,10 @@ from maia.credentials.certificate import (
     SignedCertificate,
     Validity,
 )
-from maia.credentials.encoding.authority import LINKED_NAMES_MAX
+from maia.credentials.encoding.parts import LINKED_NAMES_MAX
 from maia.credentials.keys import LocalName, Owner, Principal, Subject, Threshold
 from maia.errors import BrokenCredential
-from maia.predicates.syntax import ALWAYS, AllOf, Predicate
+from maia.predicates.syntax import ALWAYS
 
 # What can be wrong with a chain of certificates, and which certificate is to blame?
 #
@@ -354,11 +355,6 @@ def includes(*, wide: Authority, narrow: Authority) -> bool:
         return True
     common = intersect(replace(wide, restriction=ALWAYS), replace(narrow, restriction=ALWAYS))
     return common is not None and common.resources == narrow.resources
-
-
-def terms_of(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Return what must all hold for `predicate` to hold."""
-    return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
 
 
 # ---------------------------------------------------------------- why a reduction fails

@@ -45,7 +45,7 @@ from maia.credentials.certificate import (
     as_signed,
     signed_kind,
 )
-from maia.credentials.encoding.authority import (
+from maia.credentials.encoding.parts import (
     Terms,
     actions_from_expression,
     actions_to_expression,
@@ -60,8 +60,9 @@ from maia.credentials.encoding.authority import (
     subject_to_expression,
     terms_from_expressions,
     terms_to_expressions,
+    validity_from_expression,
+    validity_to_expression,
 )
-from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
 from maia.credentials.keys import (
     KEY_BYTES,
     SIGNATURE_BYTES,

@@ -79,7 +79,7 @@ from maia.roles import (
     rights,
     stated_arguments,
 )
-from maia.roles.tiers import Tier, tier_of_certificate, tier_of_grant
+from maia.roles.policy import Tier, tier_of_certificate, tier_of_grant
 from maia.types import SignedDefinition, VerifiedType
 
 _NO_PARENTS: Final[Mapping[str, str]] = {}

@@ -20,7 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.credentials.authority import Action, Authority, AuthorityTooLarge, composed, covers_request
+from maia.credentials.authority import (
+    Action,
+    Authority,
+    AuthorityTooLarge,
+    composed,
+    covers_request,
+    terms_of,
+)
 from maia.credentials.certificate import (
     UNBOUNDED,
     AuthorisationCertificate,
@@ -53,7 +60,6 @@ from maia.credentials.chains.reduction import (
     UnknownQuorum,
     includes,
     name_book,
-    terms_of,
 )
 from maia.credentials.keys import Principal, Threshold
 from maia.errors import BrokenCredential
