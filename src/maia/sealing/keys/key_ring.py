@@ -195,6 +195,8 @@ class KeyRing:
         known = self._epochs.get(epoch)
         if known is None:
             raise EpochOutOfOrder(f"epoch `{epoch}` was not announced")
+        if known.secrets.get(group) == secret:
+            return  # it is handed over again, as after a restart of the manager
         self.version += 1
         known.secrets[group] = secret
         replaced = known.keys.pop(group, None)
