@@ -30,7 +30,8 @@ def test_spill_is_counted_as_a_slow_reference_counts_it_is_reported_and_never_de
     assert len(announced) == 1 < city.aggregate.announcements.wanted
     # Wider than what is wanted, and no wider than what the subscriber has proved a right to.
     assert covers(wide=in_thirty_streets, narrow=announced[0].predicate)
-    (account,) = [account for _, account in city.state(1).routes.spill.neighbours()]
+    (link,) = [link.id for link in city.state(1).links.values() if link.role.value == "broker"]
+    account = city.state(1).routes.spill.of(link)
     before, delivered = account.spilled_rows, len(city.rows)
     events = city.publish(400)
     city.network.run_for(1)
