@@ -34,6 +34,7 @@ EXAMPLES: Final = (
     "maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner --json"
 )
 _REFUSED_SHOWN: Final = 1000
+_LINE_MAX: Final = 1 << 16
 
 
 class BadSubscriptions(BadInput):
@@ -250,7 +251,9 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
     found: dict[str, tuple[str, Principal, str]] = {}
     principals: dict[str, Principal] = {}
     with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(iter(lambda: lines.readline(_LINE_MAX + 1), b""), start=1):
+            if len(line) > _LINE_MAX:
+                raise BadSubscriptions(f"`{file}`, line {number}: it is longer than {_LINE_MAX:,} bytes")
             if number > SUBSCRIPTIONS_MAX:
                 raise TooManySubscriptions(f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions")
             try:

@@ -176,7 +176,7 @@ class BulkMatcher:
         parts = [] if plain is None else [plain.select(EVENT, numbered, *self._received())]
         if self._filters.opened.num_rows:
             parts.append(self._gathered(given))
-        matched = reduce(DataFrame.unionAll, parts) if parts else self._nothing()
+        matched = reduce(DataFrame.unionAll, parts) if parts else self._nothing(given)
         return self._permitted(matched, events) if REQUIRES in events.columns else matched
 
     def _permitted(self, matched: DataFrame, events: DataFrame) -> DataFrame:
@@ -226,7 +226,7 @@ class BulkMatcher:
         """Return what the windows of a class, and the boxes of a filter, show together."""
         matches = [one for one in (self._checked(given), self._residual(given)) if one is not None]
         if not matches:
-            return self._nothing()
+            return self._nothing(given)
         opened = F.broadcast(self._spark.createDataFrame(self._filters.opened))
         together = [F.bit_or(f"_received_{at}").alias(f"_received_{at}") for at in range(self._words)]
         rights = reduce(DataFrame.unionAll, matches).join(opened, "_number")
@@ -340,9 +340,10 @@ class BulkMatcher:
             for at in range(self._words)
         ]
 
-    def _nothing(self) -> DataFrame:
-        words = ", ".join(f"_received_{at} long" for at in range(self._words))
-        return self._spark.createDataFrame([], f"{EVENT} string, rights_class int, {words}")
+    def _nothing(self, given: DataFrame) -> DataFrame:
+        """Return no match at all; what tells events apart keeps its type."""
+        received = (F.lit(0).cast("long").alias(f"_received_{at}") for at in range(self._words))
+        return given.select(EVENT, F.lit(0).alias("rights_class"), *received).limit(0)
 
 
 # ------------------------------------------------------------ expressions

@@ -167,6 +167,26 @@ def test_subscriptions_are_matched_as_the_kernel_shows_them(desk_top, capsys, tm
     assert main([*match, "--log", "events", *ASKER]) == 0
     (said_of_log,) = said(capsys)
     assert {**said_of_log, "out": "matches"} == said_of_files
+    # A filter that no event passes is answered with an empty table of the same columns.
+    never = json.dumps(
+        {"subscription": "never", "principal": str(ANNA.principal), "filter": "speed < 3 and speed > 9"}
+    )
+    (tmp_path / "never.jsonl").write_text(never)
+    words = [
+        "pipeline",
+        "match",
+        "never.jsonl",
+        "--pool",
+        "pool",
+        "-d",
+        "plate.type",
+        "--from",
+        "city.parquet",
+    ]
+    assert main([*words, "--out", "none", "--json"]) == 0
+    assert said(capsys)[0]["matches"] == 0
+    empty = pq.read_table(tmp_path / "none")
+    assert (empty.num_rows, empty.column_names) == (0, ["file", "row", "subscription", "attributes"])
     create_key_file(tmp_path / "reader.key", READER)
     blind = ["-d", "plate.type", "-k", "reader.key", "--credentials", "pool/reader.cert"]
     assert main([*match, "--log", "events", *blind]) == 3
@@ -180,7 +200,7 @@ def test_a_line_that_is_no_subscription_is_named_before_spark_starts(tmp_path, m
     pq.write_table(pa.table(_columns(sightings(1))), tmp_path / "city.parquet")
     words = ["pipeline", "match", "asked.jsonl", "--pool", "right.cert", "-d", "plate.type"]
     twice = json.dumps({"subscription": "a", "principal": str(READER.principal)})
-    for lines, number in ((["{}"], 1), ([""], 1), ([twice, twice], 2)):
+    for lines, number in ((["{}"], 1), ([""], 1), ([twice, twice], 2), ([twice, " " * (1 << 16)], 2)):
         (tmp_path / "asked.jsonl").write_text("".join(f"{line}\n" for line in lines))
         assert main([*words, "--from", "city.parquet"]) == 2
         said_why = capsys.readouterr().err
