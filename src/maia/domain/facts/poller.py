@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from maia.back_off import doubled
 from maia.client.api.client import Client
@@ -126,6 +126,7 @@ _Feed = TypeVar("_Feed", FactFeed, StreamOfFacts)
 class _Feeder(Generic[_Feed]):
     """Feeds one fact to the service, and retracts it when it is too old; ages are shared by all feeders."""
 
+    TOO_OLD: ClassVar[str]
     feed: _Feed
     service: DomainService
     ages: FactAges
@@ -145,7 +146,7 @@ class _Feeder(Generic[_Feed]):
             with suppress(MaiaError):  # the store is not there either; the next round tries again
                 await self.replace([], now)
                 self.known, self.is_lost = None, True
-                self.records.note("failed", {"fact": self.feed.name, "why": "silent for too long, and lost"})
+                self.records.note("failed", {"fact": self.feed.name, "why": self.TOO_OLD})
 
     async def replace(self, rows: list[Row], now: Instant) -> None:
         """Make exactly these rows hold."""
@@ -157,6 +158,7 @@ class _Feeder(Generic[_Feed]):
 class FactFeeder(_Feeder[FactFeed]):
     """Feeds one fact from its source for as long as it runs."""
 
+    TOO_OLD = "too old, and lost"
     has_changed: asyncio.Event = field(default_factory=asyncio.Event)
     has_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -236,6 +238,8 @@ _SUBSCRIBE_AGAIN_S: Final = 2.0
 
 class FactStream(_Feeder[StreamOfFacts]):
     """Feeds one fact from a stream for as long as it runs."""
+
+    TOO_OLD = "silent for too long, and lost"
 
     async def listen(self, client: Client) -> None:
         """Take what is published; begin again whenever the subscription ends."""
