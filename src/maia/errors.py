@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "BadInput",
-    "BrokenCredential",
-    "MaiaError",
-    "ProtocolViolation",
-    "Refusal",
-    "Unavailable",
-]
+__all__ = ["BadInput", "BrokenCredential", "MaiaError", "ProtocolViolation", "Refusal", "Unavailable"]
 
 
 class MaiaError(Exception):

@@ -264,13 +264,7 @@ _HEX_MAX: Final = 64
 
 _PLAIN_TOKEN: Final = re.compile(rb"[A-Za-z\-./_:*+=][A-Za-z0-9\-./_:*+=]*")
 _TEXT: Final = re.compile(rb"[\x20-\x7e\t\n\r]*")
-_ESCAPES: Final = {
-    ord("\t"): "\\t",
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-    ord('"'): '\\"',
-    ord("\\"): "\\\\",
-}
+_ESCAPES: Final = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 def write_advanced(expression: SExpression) -> str:

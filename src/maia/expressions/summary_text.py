@@ -16,20 +16,8 @@ from typing import Final
 from maia.canonical import SExpression
 from maia.events import AttributeUid, Kind, PresentValue, Vocabulary, attribute_uid
 from maia.expressions.encoding import BadExpressionEncoding, value_from_expression, value_to_expression
-from maia.expressions.language import (
-    BadExpressionText,
-    format_expression,
-    parse_expression,
-    parse_rule,
-)
-from maia.expressions.summaries import (
-    LATE_S_DEFAULT,
-    Aggregate,
-    Key,
-    Measure,
-    Summary,
-    checked_summary,
-)
+from maia.expressions.language import BadExpressionText, format_expression, parse_expression, parse_rule
+from maia.expressions.summaries import LATE_S_DEFAULT, Aggregate, Key, Measure, Summary, checked_summary
 from maia.expressions.syntax import RULES_MAX, BadExpression
 from maia.predicates.encoding import literal_from_bytes, literal_to_bytes
 from maia.predicates.language.literals import NO_PARAMETERS

@@ -92,11 +92,7 @@ _TAKES: Final[dict[Function, tuple[frozenset[Kind], str]]] = {
     Function.LOOKUP: (frozenset(Kind), "the name of a table, a value, and the kind of what is found"),
 }
 _KINDS: Final = frozenset(kind.value for kind in Kind)
-_RESULTS: Final = {
-    Function.DAY_OF: Kind.INT,
-    Function.HOUR_OF: Kind.INT,
-    Function.PSEUDONYM: Kind.STRING,
-}
+_RESULTS: Final = {Function.DAY_OF: Kind.INT, Function.HOUR_OF: Kind.INT, Function.PSEUDONYM: Kind.STRING}
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,7 @@ def roll_ledger(closed: Iterable[Path], out: Path) -> list[Path]:
 def _written(rows: Iterator[tuple[object, ...]], out: Path) -> int:
     # Readers of folders leave out what begins with a dot.
     written, unfinished = 0, out.with_name(f".{out.name}.unfinished")
-    with (
-        create_private(unfinished) as file,
-        pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer,
-    ):
+    with create_private(unfinished) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         while some := list(islice(rows, _AT_ONCE)):
             columns = [
                 pa.array(column, type=one.type)

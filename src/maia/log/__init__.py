@@ -6,14 +6,7 @@ Everything here is about bytes that are handed in. The files themselves are in
 
 from __future__ import annotations
 
-from maia.log.format.errors import (
-    BadLogName,
-    LogBroken,
-    LogDamaged,
-    LogDiskFull,
-    LogInUse,
-    NotAFrame,
-)
+from maia.log.format.errors import BadLogName, LogBroken, LogDamaged, LogDiskFull, LogInUse, NotAFrame
 from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, manifest_name, manifest_number, segment_name
 from maia.log.format.planning import BadRetention, Keep, Retention

@@ -249,11 +249,7 @@ class _Tested:
     __slots__ = ("good", "pool", "problems")
 
     def __init__(
-        self,
-        pool: Sequence[SignedCertificate],
-        standing: Tester | None,
-        at: Instant,
-        once: frozenset[Once],
+        self, pool: Sequence[SignedCertificate], standing: Tester | None, at: Instant, once: frozenset[Once]
     ) -> None:
         self.pool = pool
         self.problems: dict[bytes, BrokenCredential] = {}

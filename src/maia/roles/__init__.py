@@ -29,13 +29,7 @@ from maia.roles.memberships import (
     membership_support,
 )
 from maia.roles.parsing import parse_policy
-from maia.roles.policy import (
-    AppointmentDeclaration,
-    FactDeclaration,
-    Grant,
-    Policy,
-    RoleDeclaration,
-)
+from maia.roles.policy import AppointmentDeclaration, FactDeclaration, Grant, Policy, RoleDeclaration
 from maia.roles.statements import BadPolicy
 
 __all__ = [

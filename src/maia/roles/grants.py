@@ -156,12 +156,7 @@ def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentVa
             step = replace(step, attributes=ALL_ATTRIBUTES)
         transformations = (step,)
     return Authority(
-        resources,
-        privilege.actions,
-        attributes,
-        restriction,
-        _condition(privilege, values),
-        transformations,
+        resources, privilege.actions, attributes, restriction, _condition(privilege, values), transformations
     )
 
 

@@ -87,10 +87,7 @@ def take_type(reader: TermReader) -> VerifiedType:
 
 
 def read_transform(
-    reading: Reading,
-    event_type: VerifiedType | None,
-    actions: frozenset[Action],
-    attributes: AttributeSet,
+    reading: Reading, event_type: VerifiedType | None, actions: frozenset[Action], attributes: AttributeSet
 ) -> tuple[Transform | None, bool]:
     """Read what a grant makes of events; return what it says, if anything, and whether it was good."""
     results, assignments = reading.clauses("as"), reading.clauses("set")

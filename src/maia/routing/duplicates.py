@@ -270,12 +270,7 @@ class DuplicateMemory:
             memory._remember((publisher, stream, signer), runs, parts)
         return memory
 
-    def _remember(
-        self,
-        key: _StreamKey,
-        runs: list[tuple[int, int]],
-        parts: list[tuple[int, bytes]],
-    ) -> None:
+    def _remember(self, key: _StreamKey, runs: list[tuple[int, int]], parts: list[tuple[int, bytes]]) -> None:
         known = self._stream(key)
         self._bytes -= known.cost
         known.ends = dict(runs)

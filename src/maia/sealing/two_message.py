@@ -259,11 +259,7 @@ class Request:
     __slots__ = ("_ephemeral", "_identity", "_responder", "data")
 
     def __init__(
-        self,
-        identity: LinkIdentity,
-        responder: Principal,
-        now: Instant,
-        random: Callable[[int], bytes],
+        self, identity: LinkIdentity, responder: Principal, now: Instant, random: Callable[[int], bytes]
     ) -> None:
         """Ask `responder`, and no other, for a link."""
         self._identity, self._responder = identity, responder

@@ -406,12 +406,7 @@ def _is_object(line: str) -> bool:
 
 # ------------------------------------------------------------------ JSON Schema
 
-_JSON_KINDS: Final = {
-    "string": Kind.STRING,
-    "integer": Kind.INT,
-    "number": Kind.FLOAT,
-    "boolean": Kind.BOOL,
-}
+_JSON_KINDS: Final = {"string": Kind.STRING, "integer": Kind.INT, "number": Kind.FLOAT, "boolean": Kind.BOOL}
 _BYTES_FORMATS: Final = {"byte", "binary"}  # of OpenAPI
 _ELSEWHERE: Final = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties")
 """What of an object may have attributes that are not in its `properties`."""

@@ -449,9 +449,7 @@ def _check_compared_version(validity: Validity, at: Instant) -> None:
 
 
 def _out_of_date(
-    credentials: tuple[SignedCertificate, ...],
-    at: Instant,
-    grounds_at: Callable[[Instant], object],
+    credentials: tuple[SignedCertificate, ...], at: Instant, grounds_at: Callable[[Instant], object]
 ) -> BrokenCredential | None:
     """Say whether the rights were there at another moment, for which certificates inside give the hint."""
     validities = [signed.certificate.validity for signed in credentials]

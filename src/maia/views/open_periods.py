@@ -45,12 +45,7 @@ class OpenPeriods:
     __slots__ = ("_behind", "_front", "_groups", "_open", "_room", "_summary", "began_at", "left_out")
 
     def __init__(
-        self,
-        view: View,
-        keys: TransformationKeys = NO_KEYS,
-        *,
-        now: Instant,
-        room: GroupRoom | None = None,
+        self, view: View, keys: TransformationKeys = NO_KEYS, *, now: Instant, room: GroupRoom | None = None
     ) -> None:
         """Begin now: periods that have begun before are never shown, because a part of them is missing."""
         parts = split(view)

@@ -1,14 +1,6 @@
 """Messages and handshakes as values: what nodes say, and when they may say it. No sockets."""
 
-from maia.wire.codec import (
-    AnotherForm,
-    BadMessage,
-    Unsendable,
-    decode,
-    encode,
-    is_welcome,
-    sendable_text,
-)
+from maia.wire.codec import AnotherForm, BadMessage, Unsendable, decode, encode, is_welcome, sendable_text
 from maia.wire.columns import (
     VALUES_MAX,
     BadColumn,

@@ -62,14 +62,7 @@ from maia.wire.messages import Column as WireColumn
 VALUES_MAX: Final = 1 << 20
 """How many values one frame may carry. A value of three bytes takes eighty in memory."""
 
-_NUMBERS: Final = {
-    Kind.STRING: 1,
-    Kind.INT: 2,
-    Kind.FLOAT: 3,
-    Kind.BOOL: 4,
-    Kind.TIMESTAMP: 5,
-    Kind.BYTES: 6,
-}
+_NUMBERS: Final = {Kind.STRING: 1, Kind.INT: 2, Kind.FLOAT: 3, Kind.BOOL: 4, Kind.TIMESTAMP: 5, Kind.BYTES: 6}
 _KINDS: Final = {number: kind for kind, number in _NUMBERS.items()}
 
 _NULL: Final = type(None)

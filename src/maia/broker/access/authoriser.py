@@ -509,8 +509,4 @@ def limit_effects(link: LinkId, ref: int, right: Authorisation, before: Authoris
     problem, until = GrantsLeftOut((limit,)), right.view.until
     changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)
     fields = {"code": problem.code, "principal": str(right.principal), "why": problem.message}
-    return [
-        Send(link, encode(changed)),
-        Note("grants-left-out", fields),
-        Count("maia_grants_left_out_total"),
-    ]
+    return [Send(link, encode(changed)), Note("grants-left-out", fields), Count("maia_grants_left_out_total")]

@@ -46,14 +46,7 @@ from maia.events import AttributeUid, Frame, Instant, Value
 from maia.routing.table.hops import LOCAL
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
-from maia.wire.columns import (
-    columns_to_frame,
-    frame_label,
-    layout_key,
-    layout_of,
-    single_event,
-    stream_label,
-)
+from maia.wire.columns import columns_to_frame, frame_label, layout_key, layout_of, single_event, stream_label
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Carried, Deliver, Publish, Published
 
@@ -117,12 +110,7 @@ def _publish_as_super_types(
 
 
 def _publish_projected(
-    state: BrokerState,
-    link: Link,
-    entry: Advertisement,
-    projection: Projection,
-    seen: Transit,
-    now: Instant,
+    state: BrokerState, link: Link, entry: Advertisement, projection: Projection, seen: Transit, now: Instant
 ) -> list[Effect]:
     remember_own(state, seen, entry, now, projection.consents)
     sealing = state.types.sealing(seen.type_id)

@@ -35,15 +35,7 @@ from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Logged, Send
-from maia.wire.messages import (
-    AskState,
-    Carried,
-    Sealed,
-    StateDone,
-    StateFrame,
-    StateQuery,
-    StateTold,
-)
+from maia.wire.messages import AskState, Carried, Sealed, StateDone, StateFrame, StateQuery, StateTold
 
 _ANSWERED_WITHIN_S: Final = 3.0
 _QUESTIONS_MAX: Final = 4096

@@ -168,10 +168,7 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
 
 
 def author_of_part(
-    author: Author | None,
-    frame: Frame,
-    rows: Sequence[int],
-    only: Collection[AttributeUid] | None = None,
+    author: Author | None, frame: Frame, rows: Sequence[int], only: Collection[AttributeUid] | None = None
 ) -> Author | None:
     """Return what goes along with some rows and columns of a frame: the publisher's signature is cut, too."""
     if author is None or not author.proof:

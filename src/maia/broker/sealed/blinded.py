@@ -45,10 +45,7 @@ class BlindedIds:
     __slots__ = ("_ids", "_random", "_seen", "_streams", "_types", "held")
 
     def __init__(
-        self,
-        held: Callable[[bytes], KeyRing | None],
-        types: KnownTypes,
-        random: Callable[[int], bytes],
+        self, held: Callable[[bytes], KeyRing | None], types: KnownTypes, random: Callable[[int], bytes]
     ) -> None:
         """Begin with no id; `held` finds the keys of a type."""
         self.held = held

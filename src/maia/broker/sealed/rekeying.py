@@ -36,12 +36,7 @@ from maia.broker.sealed.interests import doubts, ends_of_patience, refuse_entry,
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
-from maia.credentials import (
-    AuthorisationCertificate,
-    TypeName,
-    TypePattern,
-    certificate_to_bytes,
-)
+from maia.credentials import AuthorisationCertificate, TypeName, TypePattern, certificate_to_bytes
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.policy.view import shows

@@ -43,12 +43,7 @@ if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder
     from maia.net.statement_links import StatementLinks
 
-__all__ = [
-    "DataFolderInUse",
-    "Listening",
-    "serve",
-    "watching",
-]
+__all__ = ["DataFolderInUse", "Listening", "serve", "watching"]
 
 
 _KEPT: Final = "kept"

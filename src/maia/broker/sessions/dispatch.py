@@ -286,9 +286,7 @@ def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
     return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
 
 
-_OF_ANYBODY: Final[Mapping[type, Handler]] = {
-    TypeQuery: _send_type,
-}
+_OF_ANYBODY: Final[Mapping[type, Handler]] = {TypeQuery: _send_type}
 
 _OF_CLIENTS: Final[Mapping[type, Handler]] = {
     Advertise: advertise,

@@ -46,12 +46,7 @@ from maia.broker.subscriptions.registry import decide_again
 from maia.broker.timers import IdentityExpires
 from maia.credentials import SignedCertificate
 from maia.credentials.chains.reduction import BYTES_PER_STEP, STEPS_PER_CHECK
-from maia.credentials.identity import (
-    IdentityNotInForce,
-    SignedIdentity,
-    VerifiedIdentity,
-    pack_identity,
-)
+from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
 from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant

@@ -173,12 +173,7 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
 
 
 def _advertised(
-    state: BrokerState,
-    link: Link,
-    message: Advertise,
-    asked: EdgeRequest,
-    answers: _Answers,
-    now: Instant,
+    state: BrokerState, link: Link, message: Advertise, asked: EdgeRequest, answers: _Answers, now: Instant
 ) -> list[Effect]:
     event_type, handed_over = _event_type(state, asked, message, now)
     before = _renewed(link.advertisements.get(message.id), event_type)

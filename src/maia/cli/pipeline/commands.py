@@ -149,10 +149,7 @@ def run(
     application, terms = _application(name, changes)
     _check_plots(plot or [])
     asked.check(application)
-    with (
-        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
-        _folder_for(out) as result,
-    ):
+    with spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark, _folder_for(out) as result:
         from maia.cli.pipeline.source import spark_steps
 
         with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:

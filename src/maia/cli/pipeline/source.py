@@ -361,10 +361,7 @@ def spark_for(
 
 
 def print_rows(
-    found: DataFrame,
-    shown: Callable[[dict[str, object]], tuple[str, dict[str, object]]],
-    *,
-    as_json: bool,
+    found: DataFrame, shown: Callable[[dict[str, object]], tuple[str, dict[str, object]]], *, as_json: bool
 ) -> None:
     """Print rows, each as a line or as a record; no more than a person reads, and how many there were."""
     rows = found.limit(_SHOWN + 1).collect()

@@ -405,10 +405,7 @@ def _plain_chain(
 
 
 def _resolved_links(
-    given: tuple[SignedCertificate, ...],
-    steps: list[SignedCertificate],
-    subject: Principal,
-    budget: Budget,
+    given: tuple[SignedCertificate, ...], steps: list[SignedCertificate], subject: Principal, budget: Budget
 ) -> tuple[list[Reducible], tuple[SignedCertificate, ...]]:
     """Return the 5-tuples of a chain with every name replaced by a key, and the certificates in order."""
     keyed: list[Reducible] = [

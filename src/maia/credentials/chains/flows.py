@@ -488,9 +488,7 @@ def flow_search(
             issued.setdefault(signed.certificate.issuer, []).append(signed)
     said = name_book(pool, rules.admits_name, rules.doubtful)
     book = NameBook(
-        said.definitions,
-        lambda signed: rules.admits_name(signed) and rules.trusts(signed),
-        rules.doubtful,
+        said.definitions, lambda signed: rules.admits_name(signed) and rules.trusts(signed), rules.doubtful
     )
     return FlowSearch(terminal, subject, issued, said, book, rules, limits, budget)
 

@@ -183,10 +183,7 @@ def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> No
     tables.delete_in(MEMBERSHIPS, MEMBERSHIPS.c.id, (row.id for row in memberships))
     # A certificate on a membership ends with it, so the membership has gone before, or goes now.
     appointments = tables.find(
-        APPOINTMENTS,
-        APPOINTMENTS.c.not_after <= long_ago,
-        limit=_SOME,
-        order=APPOINTMENTS.c.not_after,
+        APPOINTMENTS, APPOINTMENTS.c.not_after <= long_ago, limit=_SOME, order=APPOINTMENTS.c.not_after
     )
     ids = [
         row.id

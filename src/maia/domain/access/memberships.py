@@ -189,11 +189,7 @@ class StoreWorld:
     """The world of one act: one transaction, one moment, and what was shown with the request."""
 
     def __init__(
-        self,
-        tables: Tables,
-        tester: DomainTester,
-        now: Instant,
-        shown: Sequence[VerifiedAppointment] = (),
+        self, tables: Tables, tester: DomainTester, now: Instant, shown: Sequence[VerifiedAppointment] = ()
     ) -> None:
         self._tables, self._tester, self._now = tables, tester, now
         self._shown = tuple(sorted(shown, key=lambda one: one.id))

@@ -34,12 +34,7 @@ from maia.domain.access.issuance import held_certificates, sample_resources
 from maia.domain.access.memberships import RegisterTester
 from maia.domain.access.policy_store import was_replaced
 from maia.domain.access.register import AccessRegister, entry_of
-from maia.domain.access.results import (
-    Ability,
-    Activated,
-    Page,
-    RegisterEntry,
-)
+from maia.domain.access.results import Ability, Activated, Page, RegisterEntry
 from maia.domain.access.role_activation import activated_of
 from maia.domain.access.unit_of_work import audit_head
 from maia.domain.storage.store import Tables, Where

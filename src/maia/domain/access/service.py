@@ -323,12 +323,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return tuple(issued)
 
     def login(
-        self,
-        principal: Principal,
-        shown: Iterable[SignedAppointment],
-        *,
-        actor: Principal,
-        now: Instant,
+        self, principal: Principal, shown: Iterable[SignedAppointment], *, actor: Principal, now: Instant
     ) -> Wallet:
         """Activate every role that `principal` can have, and issue every right of them."""
         with self._begin(actor, now) as work:

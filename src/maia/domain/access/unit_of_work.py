@@ -19,15 +19,7 @@ from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
 from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import (
-    ANSWERS,
-    AUDIT,
-    FOR_EVER,
-    META,
-    AnswerRow,
-    AuditRow,
-    MetaRow,
-)
+from maia.domain.storage.tables import ANSWERS, AUDIT, FOR_EVER, META, AnswerRow, AuditRow, MetaRow
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
 

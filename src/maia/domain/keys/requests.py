@@ -296,11 +296,7 @@ class KeyRequestHandler:
         sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, self.random)
         reply = HistoryKeysReply(message.id, manager.type_id, manager.terms.as_record(), sealed, after)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
-        return [
-            Note("history-told", fields),
-            Count("maia_history_keys_total"),
-            Send(link.id, encode(reply)),
-        ]
+        return [Note("history-told", fields), Count("maia_history_keys_total"), Send(link.id, encode(reply))]
 
     # -------------------------------------------------------- who has gone, and what ends with that
 

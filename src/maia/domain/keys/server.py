@@ -14,13 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
-from maia.credentials import (
-    Heard,
-    Principal,
-    SignedStatement,
-    SigningKey,
-    VerificationCache,
-)
+from maia.credentials import Heard, Principal, SignedStatement, SigningKey, VerificationCache
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes
 from maia.domain.keys.requests import KeyRequestHandler, refusal_told
@@ -100,13 +94,7 @@ class KeyServer:
         )
         desk: ChallengeDesk[Held] = ChallengeDesk(settings.limits, lease_s=settings.lease_s, random=random)
         self._requests = KeyRequestHandler(
-            key.principal,
-            settings,
-            self._types,
-            self._links,
-            self._validity,
-            desk,
-            random,
+            key.principal, settings, self._types, self._links, self._validity, desk, random
         )
 
     # -------------------------------------------------------- life

@@ -119,11 +119,7 @@ async def _set_up(service: DomainService, prepared: PreparedAccess, records: Rec
 
 
 def _background(
-    service: DomainService,
-    prepared: PreparedAccess,
-    identity: DomainIdentity,
-    data: Path,
-    records: Records,
+    service: DomainService, prepared: PreparedAccess, identity: DomainIdentity, data: Path, records: Records
 ) -> tuple[StatementStream | None, list[Coroutine[None, None, None]]]:
     """Return what runs beside the interface, and the stream if there is a broker."""
     ages, config = FactAges(data / _AGES), prepared.config

@@ -147,8 +147,7 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     policy_file: Path | None = msgspec.field(name="policy.file", default=None)
     """The policy."""
     policy_parents: Annotated[
-        dict[str, Path],
-        Meta(description="a table of names and files, such as { home = 'home.policy' }"),
+        dict[str, Path], Meta(description="a table of names and files, such as { home = 'home.policy' }")
     ] = msgspec.field(name="policy.parents", default_factory=dict)
     """Role sets that the policy imports, in the order in which each may import the ones before it."""
     policy_types: Paths = msgspec.field(name="policy.types", default=())

@@ -86,13 +86,7 @@ async def run_key_server(
         server = KeyServer(key, settings_at(bound), at_rest=at_rest, random=os.urandom, kept=kept)
         # A refresh that broke off half way would hand out keys that no other member has. The store is whole.
         runner = NodeRunner(
-            server,
-            key,
-            store=store,
-            limits=limits,
-            records=records,
-            clock=clock,
-            stops_when_it_fails=True,
+            server, key, store=store, limits=limits, records=records, clock=clock, stops_when_it_fails=True
         )
         async with runner.running():
             runner.perform(server.start(clock()))

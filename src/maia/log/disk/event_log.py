@@ -73,13 +73,7 @@ class EventLog:
     """One folder of journals, segments and a manifest, owned by one process."""
 
     def __init__(
-        self,
-        disk: Disk,
-        folder: Path,
-        *,
-        random: Callable[[int], bytes],
-        now: Instant,
-        limits: LogLimits,
+        self, disk: Disk, folder: Path, *, random: Callable[[int], bytes], now: Instant, limits: LogLimits
     ) -> None:
         """Recover what a disk holds that is already locked; `open` is what you want."""
         self._disk, self._folder, self._limits = disk, folder, limits

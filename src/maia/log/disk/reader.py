@@ -45,11 +45,7 @@ class Snapshot:
 
 
 def read_records(
-    disk: Disk,
-    look: Callable[[], Snapshot],
-    *,
-    from_position: int,
-    type_ids: Collection[bytes] | None,
+    disk: Disk, look: Callable[[], Snapshot], *, from_position: int, type_ids: Collection[bytes] | None
 ) -> Iterator[LogRecord]:
     """Yield records in the order of positions, each once."""
     wanted = None if type_ids is None else frozenset(type_ids)

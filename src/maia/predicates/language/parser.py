@@ -73,9 +73,7 @@ class UnknownName(BadPredicateText):
 
 
 def parse_predicate(
-    text: str,
-    vocabulary: Vocabulary | None = None,
-    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+    text: str, vocabulary: Vocabulary | None = None, parameters: Mapping[str, PresentValue] = NO_PARAMETERS
 ) -> Predicate:
     """Read a predicate; refuse with `BadPredicateText`, or `PredicateTooLarge`."""
     if len(text) > TEXT_BYTES_MAX or len(text.encode(errors="replace")) > TEXT_BYTES_MAX:

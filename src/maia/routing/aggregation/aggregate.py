@@ -61,11 +61,7 @@ def size_of_filter(predicate: Predicate) -> int:
 
 
 def aggregate(
-    filters: Sequence[Predicate],
-    budget_bytes: int,
-    *,
-    rights: Sequence[Hashable] = (),
-    part_bytes: int = 0,
+    filters: Sequence[Predicate], budget_bytes: int, *, rights: Sequence[Hashable] = (), part_bytes: int = 0
 ) -> Aggregate:
     """Return the filters to announce: as many and as narrow as the budget has room for.
 

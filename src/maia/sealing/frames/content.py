@@ -254,12 +254,7 @@ def leaves_of(
 
 
 def leaves_of_parts(
-    parts: Sequence[OpenPart],
-    ciphers: Sequence[Cipher],
-    counter: bytes,
-    *,
-    blocks: Sequence[int],
-    start: int,
+    parts: Sequence[OpenPart], ciphers: Sequence[Cipher], counter: bytes, *, blocks: Sequence[int], start: int
 ) -> list[list[bytes]]:
     """Return the same for all parts of a frame, each with the salt of its cipher."""
     if blocks or (parts and not parts[0].uid):

@@ -20,14 +20,7 @@ from maia.credentials import Principal
 from maia.credentials.proof import Proof
 from maia.events import AttributeUid
 from maia.sealing.frames.blocks import array_header
-from maia.sealing.frames.ciphers import (
-    Cipher,
-    EpochKeys,
-    RunDescription,
-    description,
-    frame_binding,
-    nonce,
-)
+from maia.sealing.frames.ciphers import Cipher, EpochKeys, RunDescription, description, frame_binding, nonce
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     event_plaintext,

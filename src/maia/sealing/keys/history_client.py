@@ -29,25 +29,8 @@ from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.sessions.session import Established
 from maia.types import VerifiedType
-from maia.wire.effects import (
-    Close,
-    DialFailed,
-    Effect,
-    Input,
-    LinkClosed,
-    LinkOpened,
-    Received,
-    Tick,
-    WakeAt,
-)
-from maia.wire.messages import (
-    Accepted,
-    Bye,
-    Challenge,
-    Failed,
-    HistoryKeysReply,
-    Message,
-)
+from maia.wire.effects import Close, DialFailed, Effect, Input, LinkClosed, LinkOpened, Received, Tick, WakeAt
+from maia.wire.messages import Accepted, Bye, Challenge, Failed, HistoryKeysReply, Message
 
 PAGES_MAX: Final = 4096
 """Answers that are taken from one manager."""

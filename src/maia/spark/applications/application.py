@@ -227,12 +227,7 @@ class StreamRun:
 
 
 def start_stream(
-    application: Application[Any],
-    events: DataFrame,
-    terms: object,
-    *,
-    updates: str,
-    checkpoint: str,
+    application: Application[Any], events: DataFrame, terms: object, *, updates: str, checkpoint: str
 ) -> StreamRun:
     """Start the application over all that a stream has now. `updates` is a folder that is there."""
 

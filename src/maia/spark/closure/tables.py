@@ -142,12 +142,7 @@ class Closure:
     def keep(self) -> None:
         """Write the note, which makes the folder a closure; last of all."""
         note = _Note(
-            _VERSION,
-            int(self.at),
-            list(self.types),
-            list(self.names),
-            list(self.quorums),
-            self.certificates,
+            _VERSION, int(self.at), list(self.types), list(self.names), list(self.quorums), self.certificates
         )
         new = self.folder / f"{_NOTE}.new"
         with create_private(new) as file:
@@ -226,11 +221,7 @@ class _Filing:
 
 def _columns(grants: Iterable[Grant], event_type: VerifiedType) -> Iterator[pa.RecordBatch]:
     """Write grants as rows of the table, some ten thousand at a time."""
-    fixed = {
-        "type_id": event_type.type_id,
-        "type": event_type.name.name,
-        "owner": str(event_type.name.owner),
-    }
+    fixed = {"type_id": event_type.type_id, "type": event_type.name.name, "owner": str(event_type.name.owner)}
     columns: dict[str, list[object]] = {name: [] for name in ROWS.names}
     for grant in grants:
         sight, period = grant.sight, grant.period
