@@ -270,7 +270,7 @@ class GroupManager:
         if not due:
             return []
         refreshed = self._groups.refresh(due, now)
-        for principal in refreshed.left_behind:
+        for principal in sorted(refreshed.left_behind, key=lambda one: one.key):
             self._members.keep(principal)
         welcomed = sorted(refreshed.welcomed - {skip}, key=lambda one: one.key)
         return [refreshed.announcement, *(self._delivery(self._members[one], None, None) for one in welcomed)]
