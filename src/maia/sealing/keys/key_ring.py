@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from maia.credentials import same_secret
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.key_group import GroupId
@@ -195,7 +196,8 @@ class KeyRing:
         known = self._epochs.get(epoch)
         if known is None:
             raise EpochOutOfOrder(f"epoch `{epoch}` was not announced")
-        if known.secrets.get(group) == secret:
+        held = known.secrets.get(group)
+        if held is not None and not held.wiped and same_secret(held.reveal(), secret.reveal()):
             return  # it is handed over again, as after a restart of the manager
         self.version += 1
         known.secrets[group] = secret
