@@ -196,7 +196,8 @@ def _verdict(demonstration: Demonstration, outcomes: Sequence[Outcome], *, as_js
     record = {name: value for outcome in outcomes for name, value in outcome.record.items()}
     show_summary(demonstration.screen, record)
     holds = ["Every number above was measured or counted in this run, and every claim holds.", ""]
-    lines = [f"FAILED: {claim}" for claim in failed] or [*holds, *after(typed_command())]
+    next_steps = after(typed_command(), with_spark=demonstration.spark is not None)
+    lines = [f"FAILED: {claim}" for claim in failed] or [*holds, *next_steps]
     answer(lines, record | {"failed": failed}, as_json=as_json)
     return ANSWER_NO if failed else 0
 

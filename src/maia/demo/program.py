@@ -109,12 +109,13 @@ Between their brokers is that of the Highways, which may read nothing.
 """
 
 
-def after(command: str) -> list[str]:
+def after(command: str, *, with_spark: bool) -> list[str]:
     """Return the lines that say what to try next; `command` is how this user calls Maia."""
+    spark = (f"{command} demo --spark", "Spark reads the log, by the same rights")
     steps = (
         (f"{command} demo --keep", "the network stays, with commands to try on it"),
         (f"{command} demo --details", "certificates, each delivery, each refusal"),
-        (f"{command} demo --spark", "Spark reads the log, by the same rights"),
+        *(() if with_spark else (spark,)),
         ("docs/quickstart.md", "two organisations of your own, in ten commands"),
         ("docs/limitations.md", "what Maia does not protect against"),
     )

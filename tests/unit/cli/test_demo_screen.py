@@ -61,12 +61,17 @@ def test_without_spark_the_summary_says_nothing_about_it() -> None:
 
 @pytest.mark.parametrize("command", ["maia", ".venv/bin/maia"])
 def test_the_first_and_the_last_words_fit_a_narrow_terminal(command: str) -> None:
-    for line in (*BEFORE.split("\n"), *after(command)):
+    for line in (*BEFORE.split("\n"), *after(command, with_spark=False)):
         assert len(line) <= 80
 
 
+def test_spark_is_recommended_to_those_who_have_not_seen_it() -> None:
+    assert any("--spark" in line for line in after("maia", with_spark=False))
+    assert not any("--spark" in line for line in after("maia", with_spark=True))
+
+
 def test_every_page_that_is_named_at_the_end_is_there() -> None:
-    pages = [word for line in after("maia") for word in line.split() if word.endswith(".md")]
+    pages = [word for line in after("maia", with_spark=False) for word in line.split() if word.endswith(".md")]
     assert len(pages) == 2
     assert all((Path(__file__).parents[3] / page).is_file() for page in pages)
 
