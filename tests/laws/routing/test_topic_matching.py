@@ -178,3 +178,13 @@ def test_the_whole_index_agrees_with_the_meaning_for_topics_among_other_filters(
     for row, event in enumerate(events):
         assert index.match(event) == {key for key, rows in expected.items() if row in rows}
     assert index.rows_wanted(frame) == sorted({row for rows in expected.values() for row in rows})
+
+
+def test_subscribers_of_one_pattern_are_found_in_the_order_in_which_they_came():
+    """One seed replays the order of what is sent: no set may come between."""
+    keys = [b"key %d" % number for number in range(40)]
+    index: TopicIndex[bytes] = TopicIndex()
+    for key in keys:
+        index.add(key, (parse_path_pattern("/a/+"),))
+    assert list(index.match("/a/b")) == keys
+    assert list(index.match_column(["/a/b"] * 3)) == keys
