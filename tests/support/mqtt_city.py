@@ -51,7 +51,7 @@ from maia.gateway.server.connections import accept_clients
 from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.http.application import HttpDoor
 from maia.log.disk.event_log import EventLog
-from maia.log.format.planning import Keep, Retention
+from maia.log.format.retention import Keep, Retention
 from maia.net.addresses import bind
 from maia.net.http_listener import listening
 from maia.net.observer import QuietRecords

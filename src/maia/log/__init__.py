@@ -9,8 +9,8 @@ from __future__ import annotations
 from maia.log.format.errors import BadLogName, LogBroken, LogDamaged, LogDiskFull, LogInUse, NotAFrame
 from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, manifest_name, manifest_number, segment_name
-from maia.log.format.planning import BadRetention, Keep, Retention
 from maia.log.format.records import LogRecord, type_id_of
+from maia.log.format.retention import BadRetention, Keep, Retention
 from maia.log.format.segments import (
     HEADER_COLUMNS,
     SEALED_COLUMN,

@@ -15,7 +15,7 @@ from maia.events import SECOND, Frame, Instant, PresentValue, frame_of
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.expressions.summaries import Group, GroupKey, derived_event, group_key, period_of
 from maia.policy.view import View, split
-from maia.views.transforming_frames import transforming_frames
+from maia.views.frame_transformers import transforming_frames
 
 GROUPS_MAX: Final = 10_000
 """Groups in the open periods of one View; an event that would begin another is left out."""

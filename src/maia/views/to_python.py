@@ -33,7 +33,7 @@ from maia.predicates.syntax import (
     checked_size,
 )
 from maia.views.plan import checked_view, transforms
-from maia.views.transforming import transforming
+from maia.views.transformers import transforming
 
 # How does a predicate look as a Python expression?
 

@@ -71,7 +71,9 @@ def test_spark_is_recommended_to_those_who_have_not_seen_it() -> None:
 
 
 def test_every_page_that_is_named_at_the_end_is_there() -> None:
-    pages = [word for line in after("maia", with_spark=False) for word in line.split() if word.endswith(".md")]
+    pages = [
+        word for line in after("maia", with_spark=False) for word in line.split() if word.endswith(".md")
+    ]
     assert len(pages) == 2
     assert all((Path(__file__).parents[3] / page).is_file() for page in pages)
 

@@ -7,7 +7,7 @@ from maia.events import Attribute, AttributeUid, Column, Frame, Kind
 from maia.expressions import TransformationKeys, parse_rule
 from maia.policy.view import View, Window, see
 from maia.predicates import ALWAYS
-from maia.views import transforming_frames as module
+from maia.views import frame_transformers as module
 
 ISSUER = SigningKey.from_seed(b"i" * 32)
 KEYS = TransformationKeys({ISSUER.principal.key: b"k" * 32})

@@ -24,7 +24,7 @@ from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, 
 from maia.types import Sealing, VerifiedType
 from maia.types.definition import TOPIC, is_topic
 from maia.views import Test, to_python_test
-from maia.views.transforming_frames import SeeFrame, transforming_frames
+from maia.views.frame_transformers import SeeFrame, transforming_frames
 from maia.wire.columns import Layout, LayoutKey, encode_column, layout_of
 
 _LAYOUTS_MAX: Final = 8

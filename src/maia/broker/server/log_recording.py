@@ -20,8 +20,8 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
-from maia.log.format.planning import Retention
 from maia.log.format.records import LogRecord
+from maia.log.format.retention import Retention
 from maia.net.observer import Records
 from maia.wire.effects import Input, Logged, LogRead, ReadLog, Record, Recorded
 

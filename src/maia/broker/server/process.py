@@ -215,7 +215,7 @@ def _event_log(prepared: PreparedBroker, telemetry: Telemetry) -> Iterator[LogRe
     # Arrow takes a while to load, and most brokers record nothing.
     from maia.broker.server.log_recording import LogRecorder, RecorderLimits
     from maia.log.disk.event_log import EventLog
-    from maia.log.format.planning import Keep, Retention
+    from maia.log.format.retention import Keep, Retention
 
     days, megabytes = config.log_keep_days, config.log_keep_mb
     keep = Keep(None if days is None else days * 86_400.0, None if megabytes is None else megabytes << 20)

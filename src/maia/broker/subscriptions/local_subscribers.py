@@ -42,9 +42,9 @@ from maia.predicates.meaning import RowReader, is_quickly_read, row_reader
 from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, Test, to_python, to_python_test
+from maia.views.frame_transformers import SeeFrame, transforming_frames
 from maia.views.open_periods import GroupRoom
 from maia.views.plan import transforms
-from maia.views.transforming_frames import SeeFrame, transforming_frames
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send

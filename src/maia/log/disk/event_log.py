@@ -49,8 +49,8 @@ from maia.log.disk.rollover import (
 )
 from maia.log.format.errors import NotAFrame
 from maia.log.format.manifest import Change, Segment, in_order
-from maia.log.format.planning import Retention, pieces, to_forget, to_join
 from maia.log.format.records import LogRecord, checked_frame
+from maia.log.format.retention import Retention, pieces, to_forget, to_join
 
 BATCH_MAX: Final = 65_536
 """How many frames are made safe together at most."""

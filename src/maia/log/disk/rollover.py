@@ -41,8 +41,8 @@ from maia.log.format.names import (
     manifest_number,
     segment_name,
 )
-from maia.log.format.planning import Piece
 from maia.log.format.records import MARKER_BYTES, NO_CHECK, LogRecord, batch_bytes
+from maia.log.format.retention import Piece
 from maia.log.format.segments import digest_of, joined, parquet_bytes, table_of, verified_file
 
 

@@ -23,7 +23,7 @@ from maia.errors import BadInput
 from maia.events import AttributeUid, Kind
 from maia.predicates.covering.sides import Asked, Side, asked_of, code_range, is_faithful, value_of
 from maia.predicates.merging.measure import Domains, Geometry, derived_domains
-from maia.predicates.merging.pairing import grouped, join_order
+from maia.predicates.merging.pairs import grouped, join_order
 from maia.predicates.merging.spill import boxes_of, spill_bound
 from maia.predicates.syntax import (
     AllOf,

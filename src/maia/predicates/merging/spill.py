@@ -18,7 +18,7 @@ import numpy.typing as npt
 from maia.events import AttributeUid
 from maia.predicates.covering.sides import Asked
 from maia.predicates.merging.measure import Geometry, Place
-from maia.predicates.merging.pairing import BITS, Boxes
+from maia.predicates.merging.pairs import BITS, Boxes
 
 _SLACK: Final = 1e-9
 _CELLS_MAX: Final = 1 << 16
