@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice, product
 from typing import Final
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation, both_attributes
-from maia.credentials.certificate import Validity
+from maia.credentials.certificate import Validity, steady_period
 from maia.credentials.chains.reduction import BrokenChain, CertificateExpired, CertificateNotYetValid
 from maia.credentials.names import ResourceName
 from maia.credentials.validity.statements import (
@@ -24,7 +25,7 @@ from maia.credentials.validity.statements import (
     CertificateTestedOnce,
 )
 from maia.errors import BrokenCredential
-from maia.events import AttributeUid, Instant, Kind
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant, Kind
 from maia.expressions.language import format_rule
 from maia.expressions.summary_text import format_summary
 from maia.expressions.syntax import Scope
@@ -56,7 +57,6 @@ from maia.policy.grants import (
     Miss,
     Opening,
     Step,
-    accessible,
     authorities_in,
     conjoined,
     filter_miss,
@@ -67,6 +67,7 @@ from maia.policy.grants import (
     names_of,
     needed,
     opening_of,
+    usable_kinds,
 )
 from maia.policy.restrictions import forced_values, unmeetable, with_super_topics
 from maia.policy.view import (
@@ -107,12 +108,12 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
     wanted = of_one_type(request, needed(openings))
     if not wanted:
         return denied([_NOT_OF_ITS_KIND], request, evidence, now)
-    used = with_room(request, wanted)
+    used, view = with_room(request, wanted)
     cut = len(wanted) - len(used)
     refused = filter_miss(request, used)
     if refused is not None:
         return denied([refused], request, evidence, now, cut=cut)
-    return permitted(subscriber_view(request, used), used, request, evidence, now, cut=cut)
+    return permitted(view, used, request, evidence, now, cut=cut)
 
 
 def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -140,7 +141,8 @@ def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Insta
     if not openings:
         return denied(misses, request, evidence, now)
     # One chain is enough, so the longest-lived one counts; a View without windows shows nothing.
-    return permitted(View(windows=()), [_longest_lived(openings)], request, evidence, now)
+    used = [_longest_lived(openings)]
+    return permitted(View((), until=_end(request, used)), used, request, evidence, now)
 
 
 def _tried(
@@ -232,24 +234,25 @@ def permitted(
     *,
     cut: int = 0,
 ) -> Permit:
-    """Return the permit for a View, valid as long as every grant and the type behind it.
+    """Return the permit for a View.
 
     `cut` is how many of the chains the View had no room for.
     """
-    ends = [opening.grant.validity for opening in openings]
-    if request.event_type is not None:
-        ends.append(request.event_type.validity)
-    until = min((end.not_after for end in ends if end.not_after is not None), default=None)
-    view = replace(view, until=until)
+    limit = left_out(evidence, cut)
+    explain = partial(_explained, view, openings, request, limit)
+    return Permit(view, explain, stable_period(request, evidence, now), limit)
+
+
+def _explained(
+    view: View, openings: Sequence[Opening], request: Request, limit: Reason | None
+) -> Explanation:
     parts = [_why(opening, request) for opening in openings]
     explanation = Explanation(
         tuple(reason for part in parts for reason in part.owner),
         tuple(reason for part in parts for reason in part.requester),
     )
     explanation += _what_is_seen(view, openings, request)
-    limit = left_out(evidence, cut)
-    explanation += Explanation() if limit is None else for_both(limit)
-    return Permit(view, explanation, stable_period(request, evidence, now), limit)
+    return explanation if limit is None else explanation + for_both(limit)
 
 
 def left_out(evidence: Evidence, cut: int = 0) -> Reason | None:
@@ -271,16 +274,13 @@ def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validit
     periods = [chain.validity for chain in evidence.chains]
     if request.event_type is not None:
         periods.append(request.event_type.validity)
-    begun = [period.not_before for period in periods if period.not_before is not None]
-    ended = [period.not_after for period in periods if period.not_after is not None]
-    since = [moment for moment in begun if moment <= now]
-    since += [Instant(moment + 1) for moment in ended if moment < now]
-    until = [moment for moment in ended if moment >= now]
-    until += [Instant(moment - 1) for moment in begun if moment > now]
-    steady = Validity(max(since, default=None), min(until, default=None))
+    around = steady_period(periods, now)
+    since, until = around.not_before, around.not_after
+    steady = Validity(None if since == INSTANT_MIN else since, None if until == INSTANT_MAX else until)
     for chain in evidence.chains:
-        if chain.authority.condition != ALWAYS:
-            steady = steady.intersection(steady_clock(chain.authority.condition, now))
+        condition = chain.authority.condition
+        if condition is not ALWAYS and condition != ALWAYS:
+            steady = steady.intersection(steady_clock(condition, now))
     return steady
 
 
@@ -379,7 +379,8 @@ def _attributes(openings: Sequence[Opening], request: Request) -> Explanation:
     if any(converts_to(opening.window) for opening in openings):
         declared = sorted({uid for one in openings for uid in kinds_shown(one.window, kinds_of(request))})
         names = {}
-    shown = [uid for uid in declared if accessible(uid, request, openings)]
+    usable = usable_kinds(request, [opening.window for opening in openings])
+    shown = [uid for uid in declared if uid in usable]
     hidden = [uid for uid in declared if uid not in shown]
     owner = f"the requester may {_verb(request)} {_listed(shown, names)}"
     owner += f" and not {_listed(hidden, names)}" if hidden else ""
@@ -428,6 +429,7 @@ def publisher_view(request: Request, openings: Sequence[Opening]) -> View:
     return View(
         (Window(admits, attributes),),
         forced=forced_values(restriction),
+        until=_end(request, openings),
         recipient=recipient,
         on_publication=steps,
     )
@@ -473,25 +475,35 @@ def _writable(request: Request, window: Window) -> AttributeSet:
 # What does a subscriber see?
 
 
-def with_room(request: Request, openings: Sequence[Opening]) -> tuple[Opening, ...]:
-    """Return the first openings, as many as make a View that every executor compiles; one at least."""
-    if _is_compiled(subscriber_view(request, openings)):
-        return tuple(openings)
+def with_room(request: Request, openings: Sequence[Opening]) -> tuple[tuple[Opening, ...], View]:
+    """Return the openings that a View has room for, as executors compile it: one at least; and the View."""
+    view = _subscriber_view(request, openings)
     left = NODES_MAX - size_of(request.filter)
+    if len(view.windows) <= WINDOWS_MAX and sum(map(window_size, view.windows)) <= left:
+        return tuple(openings), view
     counted = 0
     for opening in openings[:WINDOWS_MAX]:
         left -= window_size(opening.window)
         if left < 0:
             break
         counted += 1
-    return tuple(openings[: max(1, counted)])
+    used = tuple(openings[: max(1, counted)])
+    return used, _subscriber_view(request, used)
 
 
-def subscriber_view(request: Request, openings: Sequence[Opening]) -> View:
-    """Return the View of all windows, the filter as its interest; `until` is set by the decision."""
+def _subscriber_view(request: Request, openings: Sequence[Opening]) -> View:
+    """Return the View of all windows, the filter as its interest."""
     windows = _merged([opening.window for opening in openings])
     recipient = request.principal.key if any(map(is_for_one, windows)) else b""
-    return View(windows, interest=request.filter, recipient=recipient)
+    return View(windows, interest=request.filter, until=_end(request, openings), recipient=recipient)
+
+
+def _end(request: Request, openings: Sequence[Opening]) -> Instant | None:
+    """Return the last moment of every grant and of the type behind a View."""
+    ends = [opening.grant.validity.not_after for opening in openings]
+    if request.event_type is not None:
+        ends.append(request.event_type.validity.not_after)
+    return min((end for end in ends if end is not None), default=None)
 
 
 def of_one_type(request: Request, openings: Sequence[Opening]) -> tuple[Opening, ...]:
@@ -502,6 +514,8 @@ def of_one_type(request: Request, openings: Sequence[Opening]) -> tuple[Opening,
     if they do so in the same way: then one summary is made of the events of all. So that an attribute has
     one kind, a window that gives it another than the version, or than a window before it, does not count.
     """
+    if not any(opening.window.transformations for opening in openings):
+        return tuple(openings)
     ordered = sorted(openings, key=lambda one: (_summarises(one), bool(one.window.transformations)))
     if ordered and _summarises(ordered[0]):
         first = replace(ordered[0].window, admits=ALWAYS)
@@ -529,6 +543,8 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
 
     Forty windows of which each opens one car would be asked one by one; one window opens a list of cars.
     """
+    if len(windows) == 1:
+        return (windows[0],)
     alike: dict[tuple[AttributeSet, tuple[Transformation, ...]], list[Predicate]] = {}
     for window in windows:
         alike.setdefault((window.attributes, window.transformations), []).append(window.admits)
@@ -540,8 +556,3 @@ def _merged(windows: Sequence[Window]) -> tuple[Window, ...]:
     except PredicateTooLarge:
         # A summary is of the events of one window.
         return tuple(windows[:1]) if is_summarised(View((windows[0],))) else tuple(windows)
-
-
-def _is_compiled(view: View) -> bool:
-    size = size_of(view.interest) + sum(window_size(window) for window in view.windows)
-    return len(view.windows) <= WINDOWS_MAX and size <= NODES_MAX

@@ -13,7 +13,7 @@ the filter is of bounded size. Whether it is permitted is another matter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
@@ -274,9 +274,15 @@ class Permit:
 
     # Kept out of repr: a View holds restrictions that its holder may not read.
     view: View = field(repr=False)
-    explanation: Explanation
+    # Most permits are explained to nobody, and to write the sentences takes longer than to decide.
+    explain: Callable[[], Explanation] = field(repr=False, compare=False)
     stable: Validity
     limit: Reason | None = None
+
+    @property
+    def explanation(self) -> Explanation:
+        """Return the reasons, written when they are asked for; equal permits have the same ones."""
+        return self.explain()
 
     @property
     def until(self) -> Instant | None:

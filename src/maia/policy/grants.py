@@ -121,8 +121,7 @@ def miss_of(
     return (
         _wrong_root(grant, resource)
         or _wrong_subject(grant, request)
-        or _wrong_resource(grant, resource)
-        or _wrong_action(grant, request, resource)
+        or _not_granted(grant, request, resource)
         or _not_now(grant, now)
         or _condition_fails(grant, facts, now)
     )
@@ -150,17 +149,14 @@ def _wrong_subject(grant: Grant, request: Request) -> Miss | None:
     return Miss(Step.SUBJECT, NoChain, for_owner(Reason("subject", sentence, _last_id(grant), "subject")))
 
 
-def _wrong_resource(grant: Grant, resource: ResourceName) -> Miss | None:
-    if grant.chain is None or _speaks_of(grant.authority, resource):
-        return None
-    culprit = _blamed(grant, lambda part: _speaks_of(part, resource))
-    reason = Reason("resource", "your certificates are about other resources", culprit, "authority.resources")
-    return Miss(Step.RESOURCE, ResourceNotGranted, for_both(reason))
-
-
-def _wrong_action(grant: Grant, request: Request, resource: ResourceName) -> Miss | None:
+def _not_granted(grant: Grant, request: Request, resource: ResourceName) -> Miss | None:
     if grant.chain is None or covers_request(grant.authority, request.action, resource):
         return None
+    if not _speaks_of(grant.authority, resource):
+        culprit = _blamed(grant, lambda part: _speaks_of(part, resource))
+        sentence = "your certificates are about other resources"
+        reason = Reason("resource", sentence, culprit, "authority.resources")
+        return Miss(Step.RESOURCE, ResourceNotGranted, for_both(reason))
     culprit = _blamed(grant, lambda part: request.action in part.actions)
     reason = Reason("action", f"`{request.action.value}` is not granted", culprit, "authority.actions")
     return Miss(Step.ACTION, ActionNotGranted, for_both(reason))
@@ -180,7 +176,8 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
 
 
 def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
-    if grant.authority.condition == ALWAYS:
+    condition = grant.authority.condition
+    if condition is ALWAYS or condition == ALWAYS:
         return None
     # One by one: who has set a condition says whose facts count for it.
     for signed in grant.certificates:
@@ -255,9 +252,11 @@ class Opening:
 def opening_of(grant: Grant, request: Request, allowances: Allowances) -> Opening | Miss:
     """Return what `grant` opens under the bounds that apply to it, or the bound that forbids it."""
     rules = tuple(
-        rule
-        for rule in allowances.bounds
-        if rule.applies_to(request.principal, grant.ids, request.action, request.resource)
+        [
+            rule
+            for rule in allowances.bounds
+            if rule.applies_to(request.principal, grant.ids, request.action, request.resource)
+        ]
     )
     for rule in rules:
         if not allowances.permits(rule):
@@ -311,6 +310,8 @@ def needed(openings: Sequence[Opening]) -> tuple[Opening, ...]:
     An opening is looked up by the rarest of its terms. What it includes has that term too, so that
     hundreds of narrow openings are not all compared with each other.
     """
+    if len(openings) == 1:
+        return tuple(openings)
     frequency = Counter(term for opening in openings for term in opening.terms)
     by_term: dict[Predicate | None, list[int]] = {}
     for place, opening in enumerate(openings):
@@ -391,13 +392,16 @@ def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
     not exist: the difference is not the requester's to learn. Kinds are
     checked afterwards, when every attribute is known to be accessible.
     """
-    outside = sorted(uid for uid in attributes_of(request.filter) if not accessible(uid, request, openings))
+    windows = [opening.window for opening in openings]
+    kinds, named = usable_kinds(request, windows), attributes_of(request.filter)
+    outside = sorted(named - kinds.keys())
+    if request.event_type is None:  # a topic declares nothing, so whatever is shown may be named
+        outside = [uid for uid in outside if not any(shows(window, uid) for window in windows)]
     if outside:
         kind, word = _WORDS[request.action]
         sentence = f"the filter names an attribute that is not {word} or does not exist"
         reason = Reason(word, sentence, field="filter", attribute=outside[0])
         return Miss(Step.RESTRICTION, kind, for_both(reason))
-    kinds = _kinds(request, openings)
     wrong = mistyped(request.filter, kinds)
     if wrong is not None:
         declared = kinds[wrong].value
@@ -407,18 +411,14 @@ def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
     return None
 
 
-def accessible(uid: AttributeUid, request: Request, openings: Sequence[Opening]) -> bool:
-    """Say whether some window shows the attribute, and the version, or the type it becomes, has it."""
-    declared = request.event_type is None or uid in _kinds(request, openings)
-    return declared and any(shows(opening.window, uid) for opening in openings)
-
-
-def _kinds(request: Request, openings: Sequence[Opening]) -> dict[AttributeUid, Kind]:
-    """Return the kinds of what the filter is asked of: of the outcome, where events are converted."""
+def usable_kinds(request: Request, windows: Sequence[Window]) -> dict[AttributeUid, Kind]:
+    """Return what a filter may name, with its kinds: what some window shows of the version that is asked for,
+    or of what its events become where they are converted.
+    """
     kinds = kinds_of(request)
-    if not any(converts_to(opening.window) for opening in openings):
-        return kinds
-    found: dict[AttributeUid, Kind] = {}
-    for opening in openings:
-        found = {**kinds_shown(opening.window, kinds), **found}
-    return found
+    if any(window.transformations and converts_to(window) for window in windows):
+        found: dict[AttributeUid, Kind] = {}
+        for window in windows:
+            found = {**kinds_shown(window, kinds), **found}
+        kinds = found
+    return {uid: kind for uid, kind in kinds.items() if any(shows(window, uid) for window in windows)}

@@ -274,7 +274,9 @@ def test_a_decision_stands_throughout_its_stable_period(drawn, other):
     decision = outcome(*drawn)
     assert decision.stable.contains(world.now)
     if decision.stable.contains(other):
-        assert decide(request, evidence, world.facts, other) == decision
+        again = decide(request, evidence, world.facts, other)
+        assert again == decision
+        assert again.explanation == decision.explanation
     if isinstance(decision, Permit) and decision.until is not None:
         assert decision.stable.not_after is not None
         assert decision.stable.not_after <= decision.until
