@@ -84,8 +84,8 @@ class Validity:
 
     def contains(self, now: Instant) -> bool:
         """Say whether `now` lies inside the period. Nothing is said about the tests."""
-        after_start = self.not_before is None or self.not_before <= now
-        return after_start and (self.not_after is None or now <= self.not_after)
+        start, end = self.not_before, self.not_after
+        return (start is None or start <= now) and (end is None or now <= end)
 
     def intersection(self, other: Validity) -> Validity:
         """Return the moments that lie inside both, with the tests of both; it may be empty.

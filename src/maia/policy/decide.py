@@ -9,13 +9,14 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, product
 from typing import Final
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet, Transformation, both_attributes
 from maia.credentials.certificate import Validity, steady_period
+from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.chains.reduction import BrokenChain, CertificateExpired, CertificateNotYetValid
 from maia.credentials.names import ResourceName
 from maia.credentials.validity.statements import (
@@ -83,7 +84,15 @@ from maia.policy.view import (
 from maia.predicates.covering.covers import union
 from maia.predicates.language.parser import format_predicate
 from maia.predicates.language.writer import format_literal
-from maia.predicates.syntax import ALWAYS, NODES_MAX, Predicate, PredicateTooLarge, attributes_of, size_of
+from maia.predicates.syntax import (
+    ALWAYS,
+    NODES_MAX,
+    Predicate,
+    PredicateTooLarge,
+    attributes_of,
+    mistyped,
+    size_of,
+)
 from maia.types.definition import TOPIC, tree_root
 
 
@@ -278,10 +287,14 @@ def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validit
     since, until = around.not_before, around.not_after
     steady = Validity(None if since == INSTANT_MIN else since, None if until == INSTANT_MAX else until)
     for chain in evidence.chains:
-        condition = chain.authority.condition
-        if condition is not ALWAYS and condition != ALWAYS:
-            steady = steady.intersection(steady_clock(condition, now))
+        if _is_conditional(chain):
+            steady = steady.intersection(steady_clock(chain.authority.condition, now))
     return steady
+
+
+def _is_conditional(chain: VerifiedChain) -> bool:
+    condition = chain.authority.condition
+    return condition is not ALWAYS and condition != ALWAYS
 
 
 def _miss_of_broken(broken: BrokenCredential) -> Miss:
@@ -504,6 +517,37 @@ def _end(request: Request, openings: Sequence[Opening]) -> Instant | None:
     if request.event_type is not None:
         ends.append(request.event_type.validity.not_after)
     return min((end for end in ends if end is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class PermittedFilters:
+    """The filters with which a subscriber is given one View, but for its interest, and one explanation."""
+
+    kinds: Mapping[AttributeUid, Kind]
+    """What they may name."""
+    size_max: int
+
+    def __contains__(self, wanted: Predicate) -> bool:
+        """Say whether a filter is one of them; others have to be decided upon."""
+        return (
+            mistyped(wanted, self.kinds) is None
+            and attributes_of(wanted) <= self.kinds.keys()
+            and size_of(wanted) <= self.size_max
+        )
+
+
+def permitted_filters(request: Request, evidence: Evidence, permit: Permit) -> PermittedFilters | None:
+    """Return which other filters a request could have had, with the same answer throughout `permit.stable`.
+
+    None where more depends on the filter, or on facts: under a bound, a condition or a limit. A client
+    that asks for a type again, with another filter, needs no decision for those that are permitted.
+    """
+    if request.action is not Action.SUBSCRIBE or request.event_type is None:
+        return None
+    if evidence.bounds or permit.limit is not None or any(_is_conditional(one) for one in evidence.chains):
+        return None
+    windows = permit.view.windows
+    return PermittedFilters(usable_kinds(request, windows), NODES_MAX - sum(map(window_size, windows)))
 
 
 def of_one_type(request: Request, openings: Sequence[Opening]) -> tuple[Opening, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -30,6 +31,7 @@ from maia.policy import (
     see,
     shape,
 )
+from maia.policy.decide import permitted_filters
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
 from reference import miklos
 from reference.policy import World
@@ -64,6 +66,9 @@ restrictions = st.one_of(
     constraints.map(Not),
 )
 attribute_sets = st.one_of(st.just(ALL_ATTRIBUTES), st.frozensets(st.sampled_from(UIDS), min_size=1))
+ODD_FILTERS = st.sampled_from(
+    (Comparison(X, Operator.EQ, "text"), Exists(AttributeUid("unknown")), Not(Exists(Z)))
+)
 on_duty = Comparison(ON_DUTY, Operator.EQ, True)
 # Most certificates fit most requests: a world in which nothing is granted teaches little.
 conditions = st.sampled_from((*[ALWAYS] * 8, on_duty, Not(on_duty)))
@@ -280,3 +285,19 @@ def test_a_decision_stands_throughout_its_stable_period(drawn, other):
     if isinstance(decision, Permit) and decision.until is not None:
         assert decision.stable.not_after is not None
         assert decision.stable.not_after <= decision.until
+
+
+@pytest.mark.laws
+@given(worlds(Action.SUBSCRIBE), conjunctions | ODD_FILTERS, st.sampled_from(MOMENTS), facts)
+def test_what_a_permit_says_of_other_filters_is_what_is_decided_about_them(drawn, wanted, moment, known):
+    _, request, evidence = drawn
+    decision = outcome(*drawn)
+    assume(isinstance(decision, Permit) and decision.stable.contains(moment))
+    filters = permitted_filters(request, evidence, decision)
+    again = decide(replace(request, filter=wanted), evidence, known, moment)
+    event("no filters" if filters is None else str(wanted in filters))
+    if filters is not None and wanted in filters:
+        assert again == replace(decision, view=replace(decision.view, interest=wanted))
+        assert again.explanation == decision.explanation
+    elif filters is not None:  # nothing that is permitted takes the longer way
+        assert isinstance(again, Denial)

@@ -30,6 +30,7 @@ from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Evidence, Permit, PolicyRefusal, Reason, Request, View
+from maia.policy.decide import PermittedFilters, permitted_filters
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
 
@@ -247,6 +248,8 @@ class ChainSearch:
     once: frozenset[Once]
     """The one-time answers that would make certificates count that do not count now."""
     basis: Basis | None = None
+    filters: PermittedFilters | None = None
+    """The filters that are permitted on this basis without another decision."""
     refusal: PolicyRefusal | None = None
     """Why everything is refused, if there is no chain."""
 
@@ -278,13 +281,34 @@ class ChainSearch:
             if request.event_type is not None:  # of rights to connect, each principal has one
                 known.put(asked, terms)
         basis = self.basis
-        if basis is None or (basis.terms, basis.stable, basis.view) != (terms, decision.stable, view):
+        if (
+            basis is None
+            or basis.terms.asked_type is not request.event_type
+            or (basis.terms, basis.stable, basis.view) != (terms, decision.stable, view)
+        ):
             missed = self.watched[len(self.used) :]
             basis = Basis(terms, self.pool, self.used, missed, _kept_once(decision.stable), view)
             self.basis = basis
-        # A filter that repeats what the right is about is kept once.
-        same = [window.admits for window in basis.view.windows if window.admits == request.filter]
-        return Authorisation(basis, same[0] if same else request.filter)
+            self.filters = permitted_filters(request, self.evidence, decision)
+        return _authorisation(basis, request.filter)
+
+    def further(self, request: Request, now: Instant, epoch: int, remote: str | None) -> Authorisation | None:
+        """Return the right to what a client asks for besides, if the last decision answers that as well."""
+        basis, filters = self.basis, self.filters
+        if basis is None or filters is None or not basis.stable.contains(now):
+            return None
+        terms = basis.terms
+        is_alike = terms.asked_type is request.event_type and terms.epoch == epoch and terms.remote == remote
+        if not is_alike or terms.vouched is not None or request.filter not in filters:
+            return None
+        return _authorisation(basis, request.filter)
+
+
+def _authorisation(basis: Basis, asked: Predicate) -> Authorisation:
+    for window in basis.view.windows:
+        if window.admits == asked:  # a filter that repeats what the right is about is kept once
+            return Authorisation(basis, window.admits)
+    return Authorisation(basis, asked)
 
 
 @lru_cache(maxsize=_PERIODS_SHARED)

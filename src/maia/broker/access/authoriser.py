@@ -66,6 +66,14 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
+from maia.policy.decision import (
+    GrantExpired,
+    GrantNotYetValid,
+    GrantRevoked,
+    GrantStale,
+    GrantTestedOnce,
+    NoChain,
+)
 from maia.predicates import attributes_of
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
@@ -87,6 +95,10 @@ _CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
 """Certificates of one pool that do not count now, and are waited for: as many as a decision may depend on."""
+_OF_NO_CHAIN: Final = frozenset(
+    (NoChain, GrantExpired, GrantNotYetValid, GrantRevoked, GrantStale, GrantTestedOnce)
+)
+"""Why there is no chain. Where none is needed, a filter or a type may be refused, and others be granted."""
 
 
 class Authoriser:
@@ -202,12 +214,16 @@ class Authoriser:
         found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once, budget)
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
+        right = found.further(request, now, self.epoch, remote) if vouched is None else None
+        if right is not None:
+            return right
         self.decisions += 1
         decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
         if not isinstance(decision, Permit):
             refusal = decision.as_refusal()
-            # Without a chain the answer is the same whatever is asked for, and explaining it costs most.
-            found.refusal = None if found.evidence.chains else refusal
+            # Without a chain that is the answer whatever is asked for, and explaining it costs most.
+            is_general = not found.evidence.chains and decision.kind in _OF_NO_CHAIN
+            found.refusal = refusal if is_general else None
             raise refusal
         until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
         if until is not None:  # it is decided again when the facts about its holder hold no more
@@ -447,7 +463,8 @@ class Authoriser:
 
     def holds(self, right: Authorisation, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""
-        return right.terms.epoch == self.epoch and right.basis.stable.contains(now)
+        basis = right.basis
+        return basis.terms.epoch == self.epoch and basis.stable.contains(now)
 
     def still(self, right: Authorisation, now: Instant) -> Authorisation:
         """Return the right as it is now: the same, another one, or the kernel's refusal."""
