@@ -259,25 +259,33 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
     resources = yours if mine is yours else _both_resources(mine, yours)
     if resources is None:
         return None
-    attributes = both_attributes(one.attributes, other.attributes)
-    actions = other.actions if one.actions is other.actions else _narrower(one.actions, other.actions)
+    # What is shared says nothing; each part that differs says which of the two the result still may be.
+    is_one, is_other = resources is mine, resources is yours
+    attributes, actions = one.attributes, one.actions
+    if attributes is not other.attributes:
+        attributes = both_attributes(attributes, other.attributes)
+        is_one, is_other = (
+            is_one and attributes is one.attributes,
+            is_other and attributes is other.attributes,
+        )
+    if actions is not other.actions:
+        actions = _narrower(actions, other.actions)
+        is_one, is_other = is_one and actions is one.actions, is_other and actions is other.actions
     if not attributes:
         actions &= _WITHOUT_ATTRIBUTES
+        is_one, is_other = is_one and actions == one.actions, is_other and actions == other.actions
     if actions.isdisjoint(FITTING_ACTIONS[type(resources)]):
         return None
     restriction, condition = one.restriction, one.condition
     if restriction is not other.restriction or condition is not other.condition:
         restriction = _both_terms(restriction, other.restriction)
         condition = _both_terms(condition, other.condition)
-    for given in (other, one):
-        if (
-            resources is given.resources
-            and actions is given.actions
-            and attributes is given.attributes
-            and restriction is given.restriction
-            and condition is given.condition
-        ):
-            return given
+        is_one = is_one and restriction is one.restriction and condition is one.condition
+        is_other = is_other and restriction is other.restriction and condition is other.condition
+    if is_other:
+        return other
+    if is_one:
+        return one
     return Authority(resources, actions, attributes, restriction, condition, one.transformations)
 
 
@@ -341,15 +349,14 @@ def _both_resources(one: ResourcePattern, other: ResourcePattern) -> ResourcePat
 
 def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePattern | None:
     """Return what a blanket resource of `owner` has in common with a pattern."""
-    if not isinstance(pattern, AnyResource) and _name_in(pattern).is_reserved:
+    if isinstance(pattern, TopicPattern):
+        if pattern.path.is_reserved:
+            return None
+    elif not isinstance(pattern, AnyResource) and pattern.name.is_reserved:
         return None
     if owner is None or pattern.owner == owner:
         return pattern
     return replace(pattern, owner=owner) if pattern.owner is None else None
-
-
-def _name_in(pattern: NetworkPattern | TypePattern | TopicPattern) -> NamePattern:
-    return pattern.path if isinstance(pattern, TopicPattern) else pattern.name
 
 
 def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
@@ -367,15 +374,20 @@ def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern
 
 def _both_types(one: TypePattern, other: TypePattern) -> TypePattern | None:
     """Intersect the commonest resources, without building what exists already."""
-    if _apart(one.owner, other.owner) or _apart(one.version, other.version):
+    is_same = one.owner is other.owner and one.version is other.version
+    if not is_same and (_apart(one.owner, other.owner) or _apart(one.version, other.version)):
         return None
     name = other.name.intersection(one.name)
     if name is None:
         return None
     for given, opposite in ((other, one), (one, other)):
-        owner_given = given.owner is not None or opposite.owner is None
-        version_given = given.version is not None or opposite.version is None
-        if name is given.name and owner_given and version_given:
+        if name is given.name and (
+            is_same
+            or (
+                (given.owner is not None or opposite.owner is None)
+                and (given.version is not None or opposite.version is None)
+            )
+        ):
             return given
     return TypePattern(one.owner or other.owner, name, one.version or other.version)
 

@@ -101,6 +101,9 @@ class Validity:
         ends_first = earlier is None or (end is not None and end <= earlier)
         if starts_last and ends_first and tests is self.tests:
             return self
+        is_inside = (start == later or not starts_last) and (end == earlier or not ends_first)
+        if is_inside and tests == other.tests:
+            return other
         return new_validity(start if starts_last else later, end if ends_first else earlier, tests)
 
     def outlasts(self, other: Validity) -> bool:

@@ -186,10 +186,10 @@ class NamePattern:
             return name == self.exact
         return (
             len(name) >= self.min_length
-            and is_reserved(name) == self.is_reserved
             and name.startswith(self.prefix)
             and name.endswith(self.suffix)
-            and all(infix in name for infix in self.infixes)
+            and name.startswith(_RESERVED) == self.prefix.startswith(_RESERVED)
+            and (not self.infixes or all(infix in name for infix in self.infixes))
         )
 
     def intersection(self, other: NamePattern) -> NamePattern | None:

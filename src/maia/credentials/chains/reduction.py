@@ -289,14 +289,18 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
         issuer = link.issuer
         if not may_delegate or (issuer is not subject and issuer != subject):
             raise _broken_link(links, ids)
-        if link.authority is not authority:
-            common = composed(authority, link.authority)
+        granted = link.authority
+        if granted is not authority:
+            # The first lines of `composed`: most links transform nothing, and a call is a part of the whole.
+            is_plain = not (authority.transformations or granted.transformations)
+            common = intersect(authority, granted) if is_plain else composed(authority, granted)
             if common is None:
                 raise _nothing_in_common(links, ids)
             authority = common
         if link.validity is not validity:
-            validity = validity.intersection(link.validity)
-            if validity.is_empty:
+            before, validity = validity, validity.intersection(link.validity)
+            # What was narrowed before was looked at then.
+            if (validity is not before or before is first.validity) and validity.is_empty:
                 raise _never_valid(links, ids)
         subject, may_delegate = link.subject, link.may_delegate
     # The constructor of a named tuple is Python code; this is the same without it.
