@@ -15,7 +15,7 @@ may demand tests, which `validity/validity_state.py` makes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -249,13 +249,25 @@ PACKED: Final = ("certificate", "body", "signature")
 """The parts that a packed certificate makes when it is asked for them."""
 
 
+# As with periods: one is made for every certificate that is read.
+_set_certificate, _set_body, _set_signature, _set_id, _set_as_signed, _set_frame, _set_own = (
+    SignedCertificate.__dict__[one.name].__set__ for one in fields(SignedCertificate)
+)
+
+
 def as_signed(certificate: Certificate, body: bytes, signature: bytes) -> SignedCertificate:
     """Put together what `certificate` says, its signed bytes and the signature.
 
     For those who have just read or written `body`, and know that it says this.
     """
-    signed = SignedCertificate(certificate, body, signature, sha256(body).digest())
-    object.__setattr__(signed, "is_as_signed", True)
+    signed = object.__new__(SignedCertificate)
+    _set_certificate(signed, certificate)
+    _set_body(signed, body)
+    _set_signature(signed, signature)
+    _set_id(signed, sha256(body).digest())
+    _set_as_signed(signed, True)
+    _set_frame(signed, None)
+    _set_own(signed, b"")
     return signed
 
 

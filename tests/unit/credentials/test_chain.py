@@ -137,6 +137,12 @@ def test_periods_that_never_meet_are_refused_without_a_clock() -> None:
         reduce_chain(links)
     touching = [links[0], links[1]._replace(validity=Validity(Instant(5), None))]
     assert reduce_chain(touching).validity == Validity(Instant(5), Instant(5))
+    never = [
+        links[0]._replace(validity=Validity(Instant(6), Instant(5))),
+        links[1]._replace(validity=UNBOUNDED),
+    ]
+    with pytest.raises(ValiditiesDisjoint, match="certificate 1"):
+        reduce_chain(never)
 
 
 def test_a_chain_of_nothing_is_no_chain() -> None:
