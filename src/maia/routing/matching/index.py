@@ -169,7 +169,7 @@ class MatchIndex(Generic[Key]):
                 found.update(dict.fromkeys(topics.match(path)))
         return found.keys()
 
-    def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
+    def match_frame(self, frame: Frame) -> Mapping[Key, Sequence[int]]:
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
         if not self._waiting and not self._blocks:
             return self._rows_by_topic(frame) if self._topics else {}
@@ -181,9 +181,13 @@ class MatchIndex(Generic[Key]):
         ):
             return self._match_row_by_row(frame)
         self._settle(events=frame.rows)
-        found: dict[Key, list[int]] = {}
+        found: dict[Key, Sequence[int]] = {}
         for block in self._blocks:
-            found.update(block.rows_by_id(frame))
+            rows_by_id = block.rows_by_id(frame)
+            if found:
+                found.update(rows_by_id)
+            else:
+                found = rows_by_id
         if self._waiting:
             events = list(frame.events())
             for key, wanted in self._waiting.items():
