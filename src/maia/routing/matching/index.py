@@ -217,7 +217,8 @@ class MatchIndex(Generic[Key]):
         for uid, topics in self._topics.items():
             column = frame.columns.get(uid)
             if column is not None and column.kind is Kind.STRING:
-                found.update(topics.match_column(column.values))  # a key stands in one place only
+                rows_by_key = topics.match_column(column.values)
+                found = found | rows_by_key if found else rows_by_key  # a key stands in one place only
         return found
 
     def _topics_with(self, key: Key) -> TopicIndex[Key] | None:
