@@ -446,7 +446,7 @@ class Doubts:
 
     def accept(self, slots: Slots, ranks: _Numbers | int) -> _Flags:
         """Say of each slot whether it truly accepts the rank beside it, or the one rank given."""
-        accepted: _Flags = (self._lows[slots] <= ranks) & (ranks < self._highs[slots])
+        accepted: _Flags = (self._lows.take(slots) <= ranks) & (ranks < self._highs.take(slots))
         if len(self._keys):
             several = np.flatnonzero(self._has_several[slots])
             asked = np.broadcast_to(ranks, slots.shape)[several]

@@ -169,7 +169,7 @@ class MatchIndex(Generic[Key]):
                 found.update(dict.fromkeys(topics.match(path)))
         return found.keys()
 
-    def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
+    def match_frame(self, frame: Frame) -> Mapping[Key, Sequence[int]]:
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
         if not self._waiting and not self._blocks:
             return self._rows_by_topic(frame) if self._topics else {}
@@ -181,9 +181,13 @@ class MatchIndex(Generic[Key]):
         ):
             return self._match_row_by_row(frame)
         self._settle(events=frame.rows)
-        found: dict[Key, list[int]] = {}
+        found: dict[Key, Sequence[int]] = {}
         for block in self._blocks:
-            found.update(block.rows_by_id(frame))
+            rows_by_id = block.rows_by_id(frame)
+            if found:
+                found.update(rows_by_id)
+            else:
+                found = rows_by_id
         if self._waiting:
             events = list(frame.events())
             for key, wanted in self._waiting.items():
@@ -213,7 +217,8 @@ class MatchIndex(Generic[Key]):
         for uid, topics in self._topics.items():
             column = frame.columns.get(uid)
             if column is not None and column.kind is Kind.STRING:
-                found.update(topics.match_column(column.values))  # a key stands in one place only
+                rows_by_key = topics.match_column(column.values)
+                found = found | rows_by_key if found else rows_by_key  # a key stands in one place only
         return found
 
     def _topics_with(self, key: Key) -> TopicIndex[Key] | None:

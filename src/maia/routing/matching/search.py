@@ -35,6 +35,9 @@ _SPREAD_AT_ONCE: Final = 1 << 16
 
 _KEYS_MAX: Final = 1 << 62
 
+_LOOKED_AT: Final = 16
+"""Rows by which it is guessed whether many lie in the same cells; grouping them has to pay."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
@@ -50,10 +53,10 @@ class RowGroups:
 
     def spread(self, slots: Slots, groups: _Numbers) -> tuple[Slots, _Numbers]:
         """Turn pairs of slot and group into pairs of slot and row."""
+        if len(self.starts) == len(self.rows):  # every group is one row
+            return slots, self.rows.take(groups)
         sizes = self.sizes[groups]
         total = int(sizes.sum())
-        if total == len(slots):  # every group is one row
-            return slots, self.rows[self.starts[groups]]
         within = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.repeat(slots, sizes), self.rows[np.repeat(self.starts[groups], sizes) + within]
 
@@ -61,7 +64,7 @@ class RowGroups:
 def groups_of(cells: Sequence[_Numbers], sizes: Sequence[int], rows: int) -> RowGroups:
     """Group the rows that lie in the same cell of every attribute; `sizes` are the numbers of cells."""
     keys = _keys(cells, sizes, rows)
-    if keys is None:
+    if keys is None or 2 * len(set(keys[:_LOOKED_AT].tolist())) > min(rows, _LOOKED_AT):
         return RowGroups(np.arange(rows), np.arange(rows), np.ones(rows, np.int64))
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -105,7 +108,7 @@ def _pairs(
     at, left = _pages_in_all(bitmaps, cells, pages=pages, rows=rows)
     bits = words[left]
     for one, column in zip(bitmaps, cells, strict=True):
-        bits &= one.words.reshape(-1).take(column[at] * len(words) + left)
+        bits &= one.words.reshape(-1).take((column * len(words)).take(at) + left)
     for source, bit in _spread(bits):
         yield (left[source] << PAGE_BITS) + bit, at[source]
 
@@ -116,7 +119,7 @@ def _pages_in_all(
     """Return row and page wherever the page can hold a match."""
     left = np.broadcast_to(pages, (rows, len(pages))).copy()
     for one, column in zip(bitmaps, cells, strict=True):
-        left &= one.pages[column]
+        left &= one.pages.take(column, axis=0)
     found = [
         (source // len(pages), (source % len(pages) << PAGE_BITS) + bit) for source, bit in _spread(left)
     ]

@@ -26,6 +26,7 @@ from maia.predicates.syntax import AllOf, AnyOf, Predicate, TextMatch, TextTest
 
 Key = TypeVar("Key", bound=Hashable)
 _Words = npt.NDArray[np.uint64]
+_Marks = npt.NDArray[np.uint32]
 _Places = npt.NDArray[np.int64]
 
 SHAPES_MAX: Final = 64
@@ -40,7 +41,7 @@ _FEW_PATHS: Final = 8
 _LOOKED_AT: Final = 32
 """If most of the first so many paths of a column are different, so are the others, as a rule."""
 
-_SLOTS: Final = 8
+_SLOTS: Final = 16
 """Sums in one bucket of the hash table; when one more comes, the table becomes twice as large."""
 _BUCKETS_MIN: Final = 16
 
@@ -212,8 +213,8 @@ class TopicIndex(Generic[Key]):
         """First twice its shape's number, and one more if others may have the number of a long name of it;
         then the numbers of its names, by part, 0 for `+`. Together, so that one look finds all of them."""
         self._free: list[int] = []
-        # The hash table: sums by their upper bits, and the place of each.
-        self._buckets: _Words = np.zeros((_BUCKETS_MIN, _SLOTS), np.uint64)
+        # The hash table: marks of sums by their upper bits, and the place of each.
+        self._buckets: _Marks = np.zeros((_BUCKETS_MIN, _SLOTS), np.uint32)
         self._where = np.zeros((_BUCKETS_MIN, _SLOTS), np.int32)
 
     def __contains__(self, key: Key) -> bool:
@@ -230,7 +231,7 @@ class TopicIndex(Generic[Key]):
         if len(self._serials.keys() | set(map(_shape_of, patterns))) > SHAPES_MAX:
             return False
         sums = {self._sum_of(pattern): pattern for pattern in patterns}
-        if 0 in sums or len(sums) < len(set(patterns)):
+        if len(sums) < len(set(patterns)):
             return False
         others = [
             (self._place_of[total], pattern) for total, pattern in sums.items() if total in self._place_of
@@ -307,11 +308,12 @@ class TopicIndex(Generic[Key]):
                     found.setdefault(key, []).append(at)
             return found
         for at, held in self._found_in(paths, text):
+            if not isinstance(held, dict) and held not in found:
+                found[held] = [at]
+                continue
             for key in held if isinstance(held, dict) else (held,):
-                rows = found.get(key)
-                if rows is None:
-                    found[key] = [at]
-                elif rows[-1] != at:  # two of its patterns may mean one path
+                rows = found.setdefault(key, [])
+                if not rows or rows[-1] != at:  # two of its patterns may mean one path
                     rows.append(at)
         return found
 
@@ -326,20 +328,25 @@ class TopicIndex(Generic[Key]):
         fits = (sizes == shapes.parts) | (sizes >= shapes.parts_before_rest)
         sums = totals[fits]
         buckets = self._buckets.take((sums >> self._shift()).view(np.int64), axis=0)
-        slots = np.flatnonzero(buckets.ravel() == np.repeat(sums, _SLOTS))
+        slots = np.flatnonzero((buckets == _marks(sums)[:, None]).ravel())
         looked_up = slots // _SLOTS
         places = self._where[(sums[looked_up] >> self._shift()).view(np.int64), slots % _SLOTS]
         which, shape = (some[looked_up] for some in np.nonzero(fits))
-        # Equal sums: now the names, which are equal if their numbers are and they have up to eight bytes.
+        # Equal marks: now the names, which are equal if their numbers are and they have up to eight bytes.
         rows, names = self._rows.take(places, axis=0), seen.take(which, axis=0)
         differs = (rows[:, 1 : names.shape[1]] != names[:, 1:]) & shapes.is_named[shape, 1:]
         is_empty = (names[:, 1:] == 0) & shapes.is_one[shape, 1:]
         is_meant = (rows[:, 0] >> np.uint64(1) == shapes.serials[shape]) & (names[:, 0] == 0)
         is_meant &= ~(differs | is_empty).any(axis=1)
-        found = list(zip(which[is_meant].tolist(), places[is_meant].tolist(), strict=True))
-        if (rows[:, 0] & np.uint64(1)).any():
-            found = [(at, place) for at, place in found if self._pattern_at[place].matches(paths[at])]
-        return ((at, self._keys[place]) for at, place in found)
+        at_paths, at_places = which[is_meant].tolist(), places[is_meant].tolist()
+        found = zip(at_paths, map(self._keys.__getitem__, at_places), strict=True)
+        if not (rows[:, 0] & np.uint64(1)).any():
+            return found
+        return (
+            one
+            for one, place in zip(found, at_places, strict=True)
+            if self._pattern_at[place].matches(paths[one[0]])
+        )
 
     def _asked(self) -> _Shapes:
         if self._shapes is None:
@@ -377,7 +384,8 @@ class TopicIndex(Generic[Key]):
         bucket = total >> int(self._shift())
         free = np.flatnonzero(self._buckets[bucket] == 0)
         if len(free):
-            self._buckets[bucket, free[0]], self._where[bucket, free[0]] = total, place
+            self._buckets[bucket, free[0]] = _marks(np.array([total], np.uint64))[0]
+            self._where[bucket, free[0]] = place
         else:
             self._spread_out(2 * len(self._buckets))
 
@@ -402,15 +410,15 @@ class TopicIndex(Generic[Key]):
             if slots.max() < _SLOTS:
                 break
             count *= 2
-        self._buckets = np.zeros((count, _SLOTS), np.uint64)
+        self._buckets = np.zeros((count, _SLOTS), np.uint32)
         self._where = np.zeros((count, _SLOTS), np.int32)
-        self._buckets[buckets, slots], self._where[buckets, slots] = sums, places
+        self._buckets[buckets, slots], self._where[buckets, slots] = _marks(sums), places
 
     def _take_out(self, pattern: PathPattern, total: int) -> None:
         place = self._place_of.pop(total)
         self._free.append(place)
-        bucket = self._buckets[total >> int(self._shift())]
-        bucket[bucket == total] = 0
+        bucket = total >> int(self._shift())
+        self._buckets[bucket, self._where[bucket] == place] = 0
         shape = _shape_of(pattern)
         self._shape_counts[shape] -= 1
         if not self._shape_counts[shape]:
@@ -420,6 +428,11 @@ class TopicIndex(Generic[Key]):
     def _shift(self) -> np.uint64:
         """Return how far the upper bits of a sum, which lead to its bucket, are from the lowest place."""
         return np.uint64(65 - len(self._buckets).bit_length())
+
+
+def _marks(sums: _Words) -> _Marks:
+    """Return the upper halves of sums, which depend on all of their names, and never 0."""
+    return (sums >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
 
 
 def _split(text: bytes, count: int, *, width: int) -> tuple[_Words, _Places]:
