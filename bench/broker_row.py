@@ -23,6 +23,7 @@ from maia.credentials import Action, SignedCertificate, SigningKey, certificate_
 from maia.credentials.identity import IdentityTrust
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.net.process import keep_free_memory
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import Secret
 from maia.sealing.groups.key_group import GroupId
@@ -81,6 +82,7 @@ class Row:
         trust: IdentityTrust | None = None,
     ) -> None:
         """Connect everybody, and let interests and offers find each other."""
+        keep_free_memory()  # as the process of a broker does
         self.world, self.now = world, system_now()
         self._trust = trust
         self._ring = _ring(world, self.now)

@@ -1,12 +1,14 @@
 """What does a process of ours do beside its work?
 
 It stops at SIGTERM or Ctrl-C, or with the process that started it; it ends what it started itself; it
-takes its data folder for itself alone; and it looks for garbage when that costs least.
+takes its data folder for itself alone; it looks for garbage when that costs least; and it keeps some
+memory free.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -97,6 +99,21 @@ ENDED_MIN: Final = 1000
 _LOOK_S: Final = 1.0
 
 
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_KEPT_FREE: Final = {_M_TRIM_THRESHOLD: 4 << 20, _M_TOP_PAD: 256 << 10, _M_MMAP_THRESHOLD: 1 << 20}
+
+
+def keep_free_memory() -> None:
+    """Keep a few megabytes that are free, where the C library is glibc, for the next frame.
+
+    It would give them back to the system behind each large frame and take them again, page by page.
+    """
+    with suppress(OSError, AttributeError, TypeError):  # another C library, or none that can be asked
+        set_option = ctypes.CDLL(None).mallopt
+        for option, size in _KEPT_FREE.items():
+            set_option(option, size)
+
+
 class GarbageWatch:
     """Sets aside what has grown old, and orders whole walks."""
 
@@ -136,6 +153,7 @@ async def _watch(counts: Callable[[], tuple[int, int]]) -> None:
 @contextmanager
 def watched(counts: Callable[[], tuple[int, int]]) -> Iterator[None]:
     """Watch over this process while the body runs; `counts` says how many connections are, and were."""
+    keep_free_memory()
     before, watching = gc.get_threshold(), asyncio.create_task(_watch(counts))
     try:
         yield

@@ -488,13 +488,10 @@ def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None 
 def _refuse_odd_columns(
     layout: Layout, decoded: tuple[tuple[Value, ...], ...], data: list[bytes], rows: int
 ) -> None:
-    if layout.texts:
-        # One look at all texts; the count of rows may have a zero byte of its own, and is left out.
-        start = len(_array_header(rows))
-        texts = [data[at][start:] for at in layout.texts]
-        if b"\0" in b"".join(texts) or len(max(texts, key=len)) > STRING_BYTES_MAX - start:
-            for at in layout.texts:
-                _refuse_odd_values(Kind.STRING, decoded[at], data[at])
+    start = len(_array_header(rows))  # the count of rows may have a zero byte of its own, and is left out
+    for at in layout.texts:
+        if data[at].find(b"\0", start) >= 0 or len(data[at]) > STRING_BYTES_MAX:
+            _refuse_odd_values(Kind.STRING, decoded[at], data[at])
     for at, kind in layout.perhaps_odd:
         if _may_hold_odd_values(kind, decoded[at], data[at]):
             _refuse_odd_values(kind, decoded[at], data[at])

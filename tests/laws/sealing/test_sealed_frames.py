@@ -209,6 +209,7 @@ def _read_whole(plaintext: bytes, rows: int, *, behind: bytes = b"") -> OpenPart
     st.integers(1, 300), st.integers(0, 7), st.binary(max_size=80), st.integers(0, 90), st.binary(max_size=3)
 )
 @example(1, 1, b"\x91\xa1x", 0, b"")
+@example(1, 1, b"\x91\xa1x", 60, b"\x01")
 @example(256, 2, b"\xdc\x01", 0, b"")
 @example(300, 3, b"", 4, b"\x00\x00\x00\x00")
 def test_a_column_of_one_block_is_read_alike_by_a_member_that_reads_it(rows, kind, data, at, other):

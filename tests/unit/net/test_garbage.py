@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import platform
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -72,3 +75,33 @@ def test_the_collector_is_left_as_it_was():
 
     assert asyncio.run(body())[0] == YOUNG
     assert gc.get_threshold() == before
+
+
+_LARGE_FRAMES = """
+import resource, sys
+from maia.net.process import keep_free_memory
+if sys.argv[1:]:
+    keep_free_memory()
+def frame():
+    return [bytes(100_000) for _ in range(20)]
+for _ in range(5):
+    frame()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    frame()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="there is nothing to set in another C library")
+def test_the_memory_of_large_frames_is_kept_for_the_next_one():
+    usual, kept = (
+        int(
+            subprocess.run(
+                [sys.executable, "-c", _LARGE_FRAMES, *given], check=True, capture_output=True, timeout=60
+            ).stdout
+        )
+        for given in ([], ["kept"])
+    )
+    assert usual > 20 * 100
+    assert kept < 20

@@ -157,6 +157,19 @@ def test_floats_whose_sum_is_no_number_pass_if_each_of_them_is_one():
     assert decode_column(Kind.FLOAT, encode_column(Kind.FLOAT, values), 3) == values
 
 
+@pytest.mark.parametrize(("kind", "value"), [*BAD, (Kind.FLOAT, -0.0)])
+@pytest.mark.parametrize("rows", [1, 2, 256])
+def test_what_is_no_value_is_refused_in_any_column_of_a_frame(kind, value, rows):
+    good = CORNERS[kind][1]
+    clean = WireColumn("a", kind_to_number(kind), raw(*[good] * rows))
+    for at in {0, rows - 1}:
+        odd = WireColumn("b", clean.kind, raw(*[value if row == at else None for row in range(rows)]))
+        assert columns_to_frame([clean], rows).columns[A].values == (good,) * rows
+        for columns in ([odd], [clean, odd], [odd, clean]):
+            with pytest.raises(BadColumn):
+                columns_to_frame(columns, rows)
+
+
 def test_a_nul_hides_neither_behind_a_long_string_nor_in_a_long_column():
     clean = ("x" * 65_536, *(str(row) for row in range(300)))
     assert decode_column(Kind.STRING, encode_column(Kind.STRING, clean), 301) == clean

@@ -53,6 +53,12 @@ class Shaper:
     transform: SeeFrame | None = field(default=None, repr=False)
     """What is made of a frame before anything else is asked; None for nothing."""
 
+    @property
+    def is_open(self) -> bool:
+        """Say whether every frame of the type may be sent as it is."""
+        is_any_row = self.test is None and self.transform is None
+        return is_any_row and not self.forced and self.window.attributes is ALL_ATTRIBUTES
+
     def shape(self, frame: Frame) -> Shaped:
         """Return the frame as its publisher may send it; rows are refused, never mended."""
         made, numbers = (frame, range(frame.rows)) if self.transform is None else self.transform(frame)

@@ -148,9 +148,11 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     ready: dict[int, bytes] = {}
     for at, effect in enumerate(effects):
         if type(effect) is _SendOnceSigned:
-            form = effect.form  # neighbours that get the same form get the same bytes
+            form, draft = effect.form, effect.draft  # neighbours that get the same form get the same bytes
             if id(form) not in ready:
-                ready[id(form)] = encode_known(_with_signature(form, effect.draft, frames[id(effect.draft)]))
+                proved = frames[id(draft)]
+                whole = proved if form is draft.frame else _with_signature(form, proved)
+                ready[id(form)] = encode_known(whole)
             effects[at] = Send(effect.link, ready[id(form)])
         elif type(effect) is _RecordOnceSigned:
             frame, inner = frames[id(effect.draft)], effect.inner
@@ -161,11 +163,7 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     return effects
 
 
-def _with_signature(
-    form: Sealed | SealedWithPlaintext, draft: Draft, proved: Sealed
-) -> Sealed | SealedWithPlaintext:
-    if form is draft.frame:
-        return proved
+def _with_signature(form: Sealed | SealedWithPlaintext, proved: Sealed) -> Sealed | SealedWithPlaintext:
     if isinstance(form, SealedWithPlaintext):
         return SealedWithPlaintext(proved, form.contents)  # plaintext goes beside whole frames alone
     return replace(form, signature=proved.signature, place=proved.place, path=proved.path)

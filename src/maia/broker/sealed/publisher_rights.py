@@ -50,11 +50,11 @@ class PublisherRights:
     def __init__(self, edge: Authoriser) -> None:
         """Begin with no signer known."""
         self._edge = edge
-        self._known: BoundedMap[tuple[bytes, Principal], _Writer] = BoundedMap(_WRITERS_MAX)
+        self._known: BoundedMap[tuple[bytes, bytes], _Writer] = BoundedMap(_WRITERS_MAX)
 
     def knows(self, type_id: bytes, principal: Principal) -> bool:
         """Say whether a signer's certificates are known."""
-        known = self._known.get((type_id, principal))
+        known = self._known.get((type_id, principal.key))
         return known is not None and known.pool is not None
 
     def learn(self, type_id: bytes, principal: Principal, pool: tuple[SignedCertificate, ...]) -> None:
@@ -88,7 +88,8 @@ class PublisherRights:
             return None
         if now < writer.refused_until:
             return False
-        if not writer.rights or not all(self._edge.holds(right, now) for right in writer.rights):
+        holds = self._edge.holds
+        if not writer.rights or False in [holds(right, now) for right in writer.rights]:
             self._decide(writer, principal, versions, now)
         elif writer.wrote == (len(versions), uids):
             return True  # most frames have the columns of the one before
@@ -111,7 +112,7 @@ class PublisherRights:
 
         What `judge` remembers is about the present, and stays as it is.
         """
-        known = None if not versions else self._known.get((versions[0].type_id, principal))
+        known = None if not versions else self._known.get((versions[0].type_id, principal.key))
         if known is None or known.pool is None:
             return None if versions else False
         then = known.earlier
@@ -144,8 +145,8 @@ class PublisherRights:
         writer.writes = frozenset(writes)
 
     def _writer(self, type_id: bytes, principal: Principal) -> _Writer:
-        known = self._known.use((type_id, principal))
+        known = self._known.use((type_id, principal.key))
         if known is None:
             known = _Writer()
-            self._known.put((type_id, principal), known)
+            self._known.put((type_id, principal.key), known)
         return known

@@ -88,15 +88,15 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
     if keys is None or size > SEALED_BYTES_MAX:
         return None
     try:
-        shaped = shaper.shape(columns_to_frame(given, rows, kinds))
-        if shaped.refused:
-            return None
-        if shaper.forced:
+        frame, is_open = columns_to_frame(given, rows, kinds), shaper.is_open
+        if not is_open:
+            shaped = shaper.shape(frame)
+            if shaped.refused:
+                return None
+            frame = shaped.frame
             given = [one for one in given if one.uid not in shaper.forced]
-        transit = Transit(
-            type_id, publisher, stream, sequence, moment, shaped.frame, written=written_as(given)
-        )
-        columns = transit.columns()
+        transit = Transit(type_id, publisher, stream, sequence, moment, frame, written=written_as(given))
+        columns = given if is_open else transit.columns()
         if shaper.forced:
             check_sealed_size(columns)
         targets = state.router.targets(key, transit, source=None, signer=signer)

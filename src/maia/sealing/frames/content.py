@@ -153,12 +153,12 @@ def read_whole_columns(uids: Iterable[str], plaintexts: Iterable[bytes], rows: i
     starts, stop = column_starts(rows)
     read, start, size, kind, end, padding = [], b"", -1, 0, 0, b""
     for uid, plaintext in zip(uids, plaintexts):  # noqa: B905 - the uid may be one for all
-        if plaintext[:stop] != start or len(plaintext) != size:  # many begin, and end, as the one before
+        if len(plaintext) != size or not plaintext.startswith(start):
             start, size, end = plaintext[:stop], len(plaintext), _end_of_content(plaintext)
             kind, padding = starts.get(start[_LENGTH_BYTES:], 0), plaintext[end:]
             if not kind:
                 raise BadContent("what was sealed is no column of its frame")
-        elif plaintext[end:] != padding:
+        elif not plaintext.endswith(padding):  # many begin, and end, as the one before
             raise BadContent("what was sealed is not padded in its one form")
         read.append(Column(uid, kind, plaintext[5:end]))
     return read

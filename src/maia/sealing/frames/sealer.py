@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from operator import attrgetter
 from typing import Final, NoReturn
 
 import msgspec
@@ -49,8 +48,6 @@ COUNTER_MAX: Final = (1 << 48) - 1
 
 NOT_SIGNED: Final = bytes(64)
 _COUNTER_BYTES: Final = 8
-_uid: Final = attrgetter("uid")
-_kind_and_data: Final = attrgetter("kind", "data")
 
 
 class KeyMissing(Unavailable):
@@ -220,8 +217,8 @@ class Sealer:
             uids: tuple[str, ...] = ("",)
             content = iter([event_plaintext(columns)])
         else:
-            uids = tuple(map(_uid, columns))
-            content = whole_plaintexts(map(_kind_and_data, columns))
+            uids = tuple([column.uid for column in columns])
+            content = whole_plaintexts([(column.kind, column.data) for column in columns])
         held = keys.held(uids, mark.instance)
         if held is None:
             raise key_missing(keys, uids, mark)
