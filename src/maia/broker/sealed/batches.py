@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from maia.broker.publication.transit import Transit, check_kinds
-from maia.broker.sealed.publication import check_sealed_size, may_publish, sealing_keys
+from maia.broker.sealed.publication import SEALED_BYTES_MAX, may_publish, sealing_keys
 from maia.broker.state import BrokerState
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
@@ -21,7 +20,7 @@ from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing import EpochKeys
 from maia.sealing.frames.runs import open_run
 from maia.types import Sealing
-from maia.wire.columns import events_to_frame
+from maia.wire.columns import EventsColumn, events_to_frame
 from maia.wire.messages import Column, Sealed
 
 
@@ -50,7 +49,7 @@ def is_ordinary(state: BrokerState, sealing: Sealing | None) -> bool:
 def keys_for_events(
     state: BrokerState,
     whole: Transit,
-    columns: Sequence[Sequence[Column]],
+    columns: Sequence[EventsColumn],
     moments: Sequence[int],
     now: Instant,
 ) -> EpochKeys | None:
@@ -59,7 +58,8 @@ def keys_for_events(
     if sealing is None:
         return None
     try:
-        check_sealed_size(chain.from_iterable(columns))
+        if sum([sum(map(len, data)) for _, _, data in columns]) > SEALED_BYTES_MAX:
+            return None  # together; the path asks about each
         keys = sealing_keys(state, whole, sealing, now)
     except MaiaError:
         return None
@@ -89,7 +89,7 @@ def opened_events(state: BrokerState, run: Sequence[Sealed], now: Instant) -> Op
         is_read = type_id in state.audiences
         asked = state.routes.book.asked_about(book_key_of_sealed(type_id))
         opened = open_run(run, keys, seals.checks, only=None if is_read else asked)
-        frame = events_to_frame(opened.columns) if opened.columns[0] else Frame(len(run), {})
+        frame = events_to_frame(opened.by_column) if opened.by_column else Frame(len(run), {})
         if frame is None:
             return None
         check_kinds(frame, kinds)

@@ -104,12 +104,13 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
+    """A sealed frame without its signature, and the hash that is to be signed."""
 
     frame: Sealed
     described: bytes
     root: bytes
-    columns: Sequence[WireColumn]
+    columns: Sequence[WireColumn] = ()
+    """What was sealed; of single events that leave together, nothing."""
     parts: Sequence[OpenPart] = ()
     """What was sealed as one each, if that is not one column each in one block."""
     leaves: Sequence[Sequence[bytes]] = ()
