@@ -217,6 +217,13 @@ _BEFORE: Final = Struct(">B32s32s32s16s")
 _BEHIND: Final = Struct(">QqQII16sQI")
 
 
+def event_described(
+    level: int, label: tuple[bytes, bytes, bytes, bytes, int, int], epoch: int, mark: SealMark
+) -> bytes:
+    """Return the same for a single event of this type, publisher, signer, stream, number and moment."""
+    return _DOMAIN + _FIXED.pack(level, *label, epoch, 1, 0, mark.instance, mark.counter, 0)
+
+
 def events_described(
     level: int,
     *whose: bytes,
