@@ -30,7 +30,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
 from operator import attrgetter, itemgetter
-from typing import Annotated, Final, TypeAlias, cast, get_args
+from typing import Annotated, Final, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -452,27 +452,50 @@ def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[Attribut
     return event
 
 
-def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None = None) -> Frame | None:
-    """Return single events, each the columns of a frame of one row, as the rows of one frame.
+class EventsColumn(NamedTuple):
+    """One attribute of some single events: the bytes of its column in each of them."""
+
+    uid: str
+    kind: int
+    data: Sequence[bytes]
+
+
+def by_column(events: Sequence[Sequence[WireColumn]]) -> list[EventsColumn] | None:
+    """Return single events by column, each the columns of a frame of one row; None if these are not alike."""
+    first = events[0]
+    if any(len(one) != len(first) for one in events):
+        return None
+    found = []
+    for one, same in zip(first, zip(*events)):  # noqa: B905 - as many
+        uid, kind = one.uid, one.kind
+        for column in same:  # one by one is fastest
+            if column.uid != uid or column.kind != kind:
+                return None
+        found.append(EventsColumn(uid, kind, [column.data for column in same]))
+    return found
+
+
+def by_event(columns: Sequence[EventsColumn]) -> list[tuple[WireColumn, ...]]:
+    """Return the columns of each event."""
+    return list(zip(*[map(WireColumn, repeat(uid), repeat(kind), data) for uid, kind, data in columns]))  # noqa: B905 - as many
+
+
+def events_to_frame(events: Sequence[EventsColumn], kinds: Kinds | None = None) -> Frame | None:
+    """Return single events as the rows of one frame.
 
     Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at by itself,
-    or that their columns are not the same.
+    or that there is no such type.
     """
-    key = tuple(map(_uid_and_kind, events[0]))
+    key = tuple([(uid, number) for uid, number, _ in events])
     layout = layout_of(key) if 0 < len(key) <= _LAYOUT_COLUMNS_MAX else None
-    if layout is None or len(events) > ROWS_MAX or len(events) * len(key) > VALUES_MAX:
+    if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
         return None
-    if kinds is not None and not layout.kinds.items() <= kinds.items():
-        return None
-    if any(len(one) != len(key) for one in events):
+    rows = len(events[0].data)
+    if rows > ROWS_MAX or rows * len(key) > VALUES_MAX:
         return None
     columns: dict[AttributeUid, Column] = {}
-    header = _array_header(len(events))
-    for (uid, kind), (_, number), same in zip(layout.kinds.items(), key, zip(*events)):  # noqa: B905 - as many
-        for column in same:  # one by one is fastest
-            if column.uid != uid or column.kind != number:
-                return None
-        data = [column.data for column in same]
+    header = _array_header(rows)
+    for (uid, kind), (_, _, data) in zip(layout.kinds.items(), events):  # noqa: B905 - as many
         whole = b"".join(data)
         try:
             decoded = _SINGLES[kind].decode(header + whole)
@@ -482,7 +505,7 @@ def events_to_frame(events: Sequence[Sequence[WireColumn]], kinds: Kinds | None 
         if list(map(_ENCODER.encode, decoded)) != data or _may_hold_odd_values(kind, values, whole):
             return None
         columns[uid] = Column(kind, _as_instants(values, whole) if kind is Kind.TIMESTAMP else values)
-    return Frame(len(events), columns)
+    return Frame(rows, columns)
 
 
 def _refuse_odd_columns(

@@ -28,15 +28,18 @@ from maia.sealing.frames.content import (
     BadContent,
     OpenColumn,
     OpenPart,
+    event_plaintext,
+    events_plaintexts,
     plaintext_of,
+    read_events,
     read_plaintext,
     read_whole_columns,
     whole_plaintexts,
 )
-from maia.sealing.frames.proof import BadFrameProof
+from maia.sealing.frames.proof import BadFrameProof, event_root, event_roots
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
-from maia.wire.columns import encode_column, kind_from_number
+from maia.wire.columns import EventsColumn, by_event, encode_column, kind_from_number
 from maia.wire.messages import Column, Sealed
 from support.sealing import ANOTHER_BROKER, LEVELS, Publishing, content, frames, keys, plates, read, sealer
 
@@ -228,6 +231,62 @@ def test_columns_of_one_block_are_written_as_any_other(given):
     columns = [Column("a", kind, data * size) for kind, size, data in given]
     written = [plaintext_of(OpenPart("a", [OpenColumn(one)])) for one in columns]
     assert list(whole_plaintexts([(one.kind, one.data) for one in columns])) == written
+
+
+@given(st.lists(st.tuples(st.sampled_from((0, 1, 2, 60, 1200)), st.binary(max_size=3)), min_size=1))
+def test_columns_of_single_events_are_written_as_any_other(given):
+    data = {uid: [one * size + one[:at] for size, one in given] for at, uid in enumerate("ab")}
+    columns = [EventsColumn(uid, 1 + at, data[uid]) for at, uid in enumerate("ab")]
+    by_attribute = events_plaintexts(columns, SealingLevel.ATTRIBUTE)
+    for uid, kind, of_each in columns:
+        written = [plaintext_of(OpenPart(uid, [OpenColumn(Column(uid, kind, one))])) for one in of_each]
+        assert list(by_attribute[uid]) == written
+    whole = [event_plaintext(event) for event in by_event(columns)]
+    assert list(events_plaintexts(columns, SealingLevel.EVENT)[""]) == whole
+
+
+def _read_together(plaintexts: list[bytes]) -> list[Column] | None:
+    try:
+        uid, kind, data = read_events("a", plaintexts)
+    except BadContent:
+        return None
+    return [Column(uid, kind, one) for one in data]
+
+
+def _read_one_by_one(plaintexts: list[bytes]) -> list[Column] | None:
+    parts = [_read(one, 1) for one in plaintexts]
+    columns = [part.columns[0].column for part in parts if isinstance(part, OpenPart)]
+    is_good = len(columns) == len(parts) and len({one.kind for one in columns}) == 1
+    return columns if is_good else None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.sampled_from((1, 1, 1, 1, 2, 60))), min_size=1, max_size=6),
+    st.none() | st.tuples(st.integers(0, 5), st.integers(0, 70), st.binary(min_size=1, max_size=2)),
+)
+@example([(1, 1), (1, 1)], (1, 5, b"\x92"))
+@example([(1, 1), (1, 1)], (1, 4, b"\x02"))
+@example([(1, 1), (1, 1)], (1, 40, b"\x01"))
+@example([(1, 1), (1, 2)], (1, 40, b"\x01"))
+@example([(1, 1), (1, 1)], (1, 3, b"\x05"))
+def test_columns_of_single_events_are_read_together_as_one_by_one(given, damage):
+    columns = [Column("a", kind, b"\x91\xa3" + b"xyz" * size) for kind, size in given]
+    written = [plaintext_of(OpenPart("a", [OpenColumn(one)])) for one in columns]
+    if damage is not None:
+        which, at, other = damage
+        hit = written[which % len(written)]
+        written[which % len(written)] = hit[:at] + other + hit[at + len(other) :]
+    assert _read_together(written) == _read_one_by_one(written)
+    shorter = [*written[:-1], written[-1][:-1]]
+    assert _read_together(shorter) is None
+
+
+@given(st.lists(st.lists(st.sampled_from((16, 16, 16, 17, 80)), min_size=2, max_size=2), min_size=1))
+def test_the_hashes_of_single_events_are_those_of_each(sizes):
+    sealed = [[bytes([at]) * size for at, size in enumerate(event)] for event in sizes]
+    described = [bytes([number]) for number in range(len(sizes))]
+    of_each = [event_root(b"head", one, own) for one, own in zip(described, sealed, strict=True)]
+    assert event_roots(b"head", described, list(zip(*sealed, strict=True))) == of_each
 
 
 def _signed_together(sizes: list[int]) -> list[tuple[Sealed, bytes]]:

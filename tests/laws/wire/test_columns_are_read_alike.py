@@ -11,6 +11,8 @@ from maia.events import Column as Values
 from maia.events import Frame, Instant, Kind
 from maia.wire.columns import (
     _read_one_by_one,
+    by_column,
+    by_event,
     columns_to_frame,
     decode_column,
     encode_column,
@@ -70,6 +72,15 @@ def _alone(columns: list[Column]) -> object:
     return _outcome(lambda _, __: frame, columns, 1)
 
 
+def _together(events: list[list[Column]]) -> Frame | None:
+    """Return events as they are read together; None if they are not."""
+    columns = by_column(events)
+    if columns is None:
+        return None
+    assert not events[0] or [list(one) for one in by_event(columns)] == events
+    return events_to_frame(columns)
+
+
 def _read_slowly(columns: list[Column], rows: int):
     return _read_one_by_one(columns, rows, None, None)
 
@@ -111,7 +122,7 @@ def test_single_events_are_read_together_as_one_by_one(given_columns, damage):
         start = place % len(hit.data)
         changed = hit.data[:start] + put + hit.data[start + 1 :]
         event[at % len(event)] = Column(hit.uid, hit.kind, changed)
-    together = events_to_frame(events)
+    together = _together(events)
     alone = [_outcome(_read_slowly, event, 1) for event in events]
     for event, outcome in zip(events, alone, strict=True):
         assert _alone(event) in (None, outcome)
@@ -127,9 +138,9 @@ def test_events_with_other_columns_are_not_read_together():
     number, other = kind_to_number(Kind.INT), kind_to_number(Kind.TIMESTAMP)
     one, two = Column("uid-1", number, b"\x91\x01"), Column("uid-2", number, b"\x91\x01")
     strange = [two, one], [one], [one, two, two], [one, Column("uid-2", other, two.data)], []
-    assert events_to_frame([[one, two], [one, two]]) is not None
+    assert _together([[one, two], [one, two]]) is not None
     for event in strange:
-        assert events_to_frame([[one, two], event]) is None
+        assert _together([[one, two], event]) is None
         last = layout_key([one, two])
         assert layout_key(event, last) == layout_key(event) != last == layout_key([one, two], last)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from maia.broker.publication.delivery import ledger_for
@@ -37,7 +37,14 @@ from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.sealing.frames.runs import seal_run
 from maia.types import Sealing
 from maia.wire.codec import beginning_of, decode, encode_known
-from maia.wire.columns import encode_column, events_to_frame, kind_to_number
+from maia.wire.columns import (
+    EventsColumn,
+    by_column,
+    by_event,
+    encode_column,
+    events_to_frame,
+    kind_to_number,
+)
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Column, Message, Publish, Published, Sealed
 
@@ -256,6 +263,8 @@ class _Events(NamedTuple):
     """Attributes that were not opened."""
     keys: EpochKeys | None = None
     """With which a publisher's events are sealed."""
+    by_column: Sequence[EventsColumn] = ()
+    """What is sealed of them then."""
     is_unread: bool = False
     """Whether they are for others alone: this broker has no keys of their type."""
 
@@ -270,9 +279,10 @@ def _read(state: BrokerState, plan: Plan, run: Sequence[Event], now: Instant) ->
             return None
         whole = Transit(*about, opened.frame)
         return _Events(whole, opened.columns, opened.missing, is_unread=opened.is_unread)
-    columns = [one.columns for one in run if not isinstance(one, Sealed)]
-    frame = events_to_frame(columns, plan.kinds)
-    if frame is None:
+    columns: Sequence[Sequence[Column]] = [one.columns for one in run if not isinstance(one, Sealed)]
+    same = by_column(columns)
+    frame = None if same is None else events_to_frame(same, plan.kinds)
+    if same is None or frame is None:
         return None
     if entry is None:
         try:
@@ -286,16 +296,16 @@ def _read(state: BrokerState, plan: Plan, run: Sequence[Event], now: Instant) ->
         return None
     forced = _forced(shaped.frame, entry)
     if forced or len(columns[0]) != len(shaped.frame.columns):
-        uids = tuple(shaped.frame.columns)
-        by_uid = [{column.uid: column for column in one} for one in columns]
-        columns = [[forced.get(uid) or one[uid] for uid in uids] for one in by_uid]
+        given = {one.uid: one for one in same}
+        same = [forced.get(uid) or given[uid] for uid in shaped.frame.columns]
+        columns = by_event(same)
     whole, keys = Transit(*about, shaped.frame), None
     if sealing is not None:
         moments = [one.published_at for one in run]
-        keys = keys_for_events(state, whole, columns, moments, now)
+        keys = keys_for_events(state, whole, same, moments, now)
         if keys is None:
             return None
-    return _Events(whole, columns, keys=keys)
+    return _Events(whole, columns, keys=keys, by_column=same)
 
 
 _Leaving: TypeAlias = tuple[Event, bytes, Sequence[Column], Sequence[SubscriberGroup], Sequence[LinkId]]
@@ -368,19 +378,21 @@ def _drafts(state: BrokerState, plan: Plan, read: _Events, leaving: Sequence[_Le
     """Return the events of a publisher sealed that go to a neighbour; what goes nowhere is not sealed."""
     if read.keys is None or plan.sealing is None:
         return iter(())
-    sealed = [(message, columns) for message, _, columns, _, hops in leaving if hops]
-    labels = [(message.sequence, message.published_at) for message, _ in sealed]
-    about = Publication(plan.publisher, plan.stream, 0, 0, 1)
-    columns = [one for _, one in sealed]
-    return iter(
-        seal_run(state.seals.sealer, labels, columns, about, keys=read.keys, level=plan.sealing.level)
-    )
+    leaves = [hops for *_, hops in leaving]
+    sealed, columns = [one for one, _, _, _, hops in leaving if hops], read.by_column
+    if not sealed:
+        return iter(())
+    if len(sealed) < len(leaving):
+        columns = [EventsColumn(uid, kind, list(compress(data, leaves))) for uid, kind, data in columns]
+    labels = [one.sequence for one in sealed], [one.published_at for one in sealed]
+    about, keys, level = Publication(plan.publisher, plan.stream, 0, 0, 1), read.keys, plan.sealing.level
+    return iter(seal_run(state.seals.sealer, labels, columns, about, keys=keys, level=level))
 
 
-def _forced(frame: Frame, entry: Advertisement) -> dict[AttributeUid, Column]:
+def _forced(frame: Frame, entry: Advertisement) -> dict[AttributeUid, EventsColumn]:
     """Return the columns that are the same in every event, as they travel."""
     return {
-        uid: Column(uid, kind_to_number(one.kind), encode_column(one.kind, one.values))
+        uid: EventsColumn(uid, kind_to_number(one.kind), [encode_column(one.kind, one.values)] * frame.rows)
         for uid, one in entry.shaper.forced.items()
         if uid in frame.columns
     }

@@ -35,6 +35,7 @@ from maia.broker.revocation.streams import receive_frame
 from maia.broker.routing.aggregation import note_arrival
 from maia.broker.routing.interests import forward, forward_single
 from maia.broker.routing.routes import unseen_part
+from maia.broker.sealed.batches import forward_sealed_event, keys_for_event
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
@@ -325,20 +326,16 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
     if plan is None or not state.authoriser.holds(right, now):
         return None
     type_id, sequence, columns = plan.event_type.type_id, message.sequence, message.columns
-    is_plain = state.types.is_plain(type_id) and type_id not in state.statements.streams
-    if not is_plain or (last is not None and sequence <= last):
+    if type_id in state.statements.streams or (last is not None and sequence <= last):
         return None
-    key = layout_key(columns, next(reversed(plan.layouts), ()))
-    prepared = plan.layouts.get(key) or plan.new_layout(key)
-    if prepared is None:
+    event = plan.read(columns)
+    if event is None:
         return None
-    layout, forced = prepared
-    for at, only in forced:
-        if columns[at].data != only:
+    keys, signer = None, b""
+    if not state.types.is_plain(type_id):
+        keys, signer = keys_for_event(state, link, message, plan.event_type, now), state.principal.key
+        if keys is None:
             return None
-    event, test = single_event(columns, layout), plan.shaper.test
-    if event is None or (test is not None and not test(event)):
-        return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
     readers = [] if audience is None else audience.readers_of(event)
     if readers is None or not state.routes.seen.take_next(publisher, stream, sequence):
@@ -346,11 +343,14 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
     # From here on nothing is left to the path any more.
     entry.last_sequence = sequence
     effects: list[Effect] = []
-    if audience is not None and not state.routes.order.admit(publisher, stream, sequence):
+    if audience is not None and not state.routes.order.admit(publisher, stream, sequence, signer):
         effects.append(Count("maia_late_frames_total"))
     elif readers:
         effects = _deliveries_of_one(state, readers, message, event, (publisher, stream), now)
     carried = Carried(type_id, publisher, stream, sequence, message.published_at, 1, [], columns)
+    if keys is not None:
+        effects += forward_sealed_event(state, carried, event, keys)
+        return [*effects, *_answered(state, link, message, carried, right, now)]
     if state.routes.book.is_wanted(type_id):
         effects += forward_single(state, carried, event, source=None)
     state.rest.append(Rest(link.id, partial(_answered, state, link, message, carried, right, now)))

@@ -17,7 +17,7 @@ import msgspec
 
 from maia.broker.access.authorisation import Authorisation
 from maia.credentials import ALL_ATTRIBUTES
-from maia.events import AttributeUid, Column, Frame, Kinds, kind_of
+from maia.events import AttributeUid, Column, Frame, Kinds, Value, kind_of
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
@@ -25,7 +25,8 @@ from maia.types import Sealing, VerifiedType
 from maia.types.definition import TOPIC, is_topic
 from maia.views import Test, to_python_test
 from maia.views.frame_transformers import SeeFrame, transforming_frames
-from maia.wire.columns import Layout, LayoutKey, encode_column, layout_of
+from maia.wire.columns import Layout, LayoutKey, encode_column, layout_key, layout_of, single_event
+from maia.wire.messages import Column as WireColumn
 
 _LAYOUTS_MAX: Final = 8
 
@@ -102,6 +103,19 @@ class SingleEvents:
         default_factory=dict, repr=False
     )
     """The columns that events came with: all may be written. Some may have to hold certain bytes."""
+
+    def read(self, columns: Sequence[WireColumn]) -> dict[AttributeUid, Value] | None:
+        """Return an event that may be sent in the columns in which it came; None if it may be not."""
+        key = layout_key(columns, next(reversed(self.layouts), ()))
+        prepared = self.layouts.get(key) or self.new_layout(key)
+        if prepared is None:
+            return None
+        layout, forced = prepared
+        for at, only in forced:
+            if columns[at].data != only:
+                return None
+        event, test = single_event(columns, layout), self.shaper.test
+        return None if event is None or (test is not None and not test(event)) else event
 
     def new_layout(self, key: LayoutKey) -> tuple[Layout, tuple[tuple[int, bytes], ...]] | None:
         """Return the layout of columns that come for the first time; None if not all may be written."""

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from maia.broker.publication.transit import Transit, check_kinds
-from maia.broker.sealed.publication import check_sealed_size, may_publish, sealing_keys
+from maia.broker.sealed.forwarding import send_once_signed
+from maia.broker.sealed.publication import SEALED_BYTES_MAX, may_publish, sealing_keys
+from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Frame, Instant
-from maia.routing.table.hops import book_key_of_sealed
+from maia.events import AttributeUid, Event, Frame, Instant
+from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.sealing import EpochKeys
 from maia.sealing.frames.runs import open_run
-from maia.types import Sealing
-from maia.wire.columns import events_to_frame
-from maia.wire.messages import Column, Sealed
+from maia.types import Sealing, SealingLevel, VerifiedType
+from maia.wire.columns import EventsColumn, events_to_frame
+from maia.wire.effects import Effect
+from maia.wire.messages import Carried, Column, Publish, Sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def is_ordinary(state: BrokerState, sealing: Sealing | None) -> bool:
 def keys_for_events(
     state: BrokerState,
     whole: Transit,
-    columns: Sequence[Sequence[Column]],
+    columns: Sequence[EventsColumn],
     moments: Sequence[int],
     now: Instant,
 ) -> EpochKeys | None:
@@ -59,13 +61,43 @@ def keys_for_events(
     if sealing is None:
         return None
     try:
-        check_sealed_size(chain.from_iterable(columns))
+        if sum([sum(map(len, data)) for _, _, data in columns]) > SEALED_BYTES_MAX:
+            return None  # together; the path asks about each
         keys = sealing_keys(state, whole, sealing, now)
     except MaiaError:
         return None
     # If readers accept an epoch for the earliest and for the latest moment, they do for those between.
     found = [state.seals.sealing_keys(whole.type_id, at, now) for at in {min(moments), max(moments)}]
     return keys if all(one is keys for one in found) else None
+
+
+def keys_for_event(
+    state: BrokerState, link: Link, message: Publish, event_type: VerifiedType, now: Instant
+) -> EpochKeys | None:
+    """Return the keys with which an event that comes alone is sealed; None if the path has to say that."""
+    type_id, seals, columns = event_type.type_id, state.seals, message.columns
+    sealing = state.types.sealing(type_id)
+    if sealing is None or not is_ordinary(state, sealing) or state.types.requires_ledger(type_id):
+        return None
+    if seals.publishing.holds(type_id, (link.id, message.ref)):
+        return None
+    if sum([len(one.data) for one in columns]) > SEALED_BYTES_MAX:
+        return None
+    keys = seals.sealing_keys(type_id, message.published_at, now)
+    uids = tuple([one.uid for one in columns]) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
+    return None if keys is None or keys.held(uids, seals.sealer.instance) is None else keys
+
+
+def forward_sealed_event(state: BrokerState, event: Carried, values: Event, keys: EpochKeys) -> list[Effect]:
+    """Seal an event, and send it where the filters of neighbours admit it, once it is signed."""
+    routes, sealing = state.routes, state.types.sealing(event.type_id)
+    nodes = routes.book.targets(book_key_of_sealed(event.type_id), LOCAL, values)
+    links = [link for node in nodes if (link := routes.link_to(node)) is not None]
+    if not links or sealing is None:
+        return []
+    about = event.publisher, event.stream, event.sequence, event.published_at
+    draft = state.seals.sealer.draft_event(event.columns, about, keys=keys, level=sealing.level)
+    return [send_once_signed(state, link, draft.frame, draft) for link in links]
 
 
 # ------------------------------------------------------------ other brokers
@@ -89,7 +121,7 @@ def opened_events(state: BrokerState, run: Sequence[Sealed], now: Instant) -> Op
         is_read = type_id in state.audiences
         asked = state.routes.book.asked_about(book_key_of_sealed(type_id))
         opened = open_run(run, keys, seals.checks, only=None if is_read else asked)
-        frame = events_to_frame(opened.columns) if opened.columns[0] else Frame(len(run), {})
+        frame = events_to_frame(opened.by_column) if opened.by_column else Frame(len(run), {})
         if frame is None:
             return None
         check_kinds(frame, kinds)

@@ -9,9 +9,10 @@ long as the content key they came from, and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from operator import attrgetter
+from itertools import repeat
+from operator import add, attrgetter
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -216,30 +217,31 @@ _BEFORE: Final = Struct(">B32s32s32s16s")
 _BEHIND: Final = Struct(">QqQII16sQI")
 
 
-class RunDescription:
-    """The same for single events of one stream, as `description` would say it of each."""
+def event_described(
+    level: int, label: tuple[bytes, bytes, bytes, bytes, int, int], epoch: int, mark: SealMark
+) -> bytes:
+    """Return the same for a single event of this type, publisher, signer, stream, number and moment."""
+    return _DOMAIN + _FIXED.pack(level, *label, epoch, 1, 0, mark.instance, mark.counter, 0)
 
-    __slots__ = ("_before", "_epoch")
 
-    def __init__(self, level: int, *whose: bytes, epoch: int) -> None:
-        """Take what all frames of the run have in common: `whose` are type, publisher, signer and stream."""
-        self._before = _DOMAIN + _BEFORE.pack(level, *whose)
-        self._epoch = epoch
+def events_described(
+    level: int,
+    *whose: bytes,
+    epoch: int,
+    numbers: Sequence[int],
+    moments: Sequence[int],
+    instance: bytes,
+    counters: Sequence[int],
+) -> tuple[list[bytes], list[bytes]]:
+    """Return what `description` says about single events of one stream, and what binds each.
 
-    def of(
-        self, labels: Iterable[tuple[int, int]], marks: Sequence[SealMark]
-    ) -> tuple[list[bytes], list[bytes]]:
-        """Return what is said about events with these numbers, moments and marks, and what binds each."""
-        before, epoch, behind, mark_bytes = self._before, self._epoch, _BEHIND.pack, _MARK.pack
-        described = [
-            before + behind(number, at, epoch, 1, 0, mark.instance, mark.counter, 0)
-            for (number, at), mark in zip(labels, marks, strict=True)
-        ]
-        bindings = [
-            one + mark_bytes(mark.instance, mark.counter, 0)
-            for one, mark in zip(described, marks, strict=True)
-        ]
-        return described, bindings
+    `whose` are type, publisher, signer and stream. The events have these numbers, moments and counters.
+    """
+    before = _DOMAIN + _BEFORE.pack(level, *whose)
+    alike = repeat(epoch), repeat(1), repeat(0), repeat(instance)
+    behind = map(_BEHIND.pack, numbers, moments, *alike, counters, repeat(0))
+    described = list(map(add, repeat(before), behind))
+    return described, list(map(add, described, map(_MARK.pack, repeat(instance), counters, repeat(0))))
 
 
 def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:
@@ -250,6 +252,9 @@ def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> b
     return described + _MARK.pack(sealed_by.instance, sealed_by.counter, len(blocks)) + bytes(blocks)
 
 
+nonce_of_counter: Final = Struct(f">{NONCE_BYTES - 8}xQ").pack
+
+
 def nonce(mark: SealMark) -> bytes:
     """Return the nonce of everything sealed under one mark: its counter, under the keys of its instance."""
-    return mark.counter.to_bytes(NONCE_BYTES, "big")
+    return nonce_of_counter(mark.counter)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from itertools import repeat
 from struct import Struct
 from typing import Final
 
@@ -29,7 +30,7 @@ from maia.sealing.frames.blocks import (
 )
 from maia.sealing.frames.ciphers import Cipher
 from maia.types import SealingLevel
-from maia.wire.columns import decode_column, kind_from_number
+from maia.wire.columns import EventsColumn, decode_column, kind_from_number
 from maia.wire.messages import Column
 
 LEVEL_NUMBERS: Final = {SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
@@ -138,6 +139,48 @@ def whole_plaintexts(columns: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
             known, size = kind, len(data)
             front, padding = _LENGTH_AND_KIND.pack(1 + size, kind), _padding(1 + size)
         yield b"".join((front, data, padding))
+
+
+def events_plaintexts(columns: Sequence[EventsColumn], level: SealingLevel) -> dict[str, Iterable[bytes]]:
+    """Return the same for single events, what is sealed as one of each by its uid."""
+    if level is SealingLevel.EVENT:
+        of_each = zip(*[[(uid, _KIND_BYTES[kind] + one) for one in data] for uid, kind, data in columns])  # noqa: B905 - as many
+        return {"": _padded(b"", list(map(_ENCODER.encode, of_each)))}
+    return {uid: _padded(_KIND_BYTES[kind], data) for uid, kind, data in columns}
+
+
+def _padded(kind: bytes, contents: Sequence[bytes]) -> Iterable[bytes]:
+    """Return contents behind their length and kind, and with zeros behind them."""
+    sizes = set(map(len, contents))
+    ends = {one: (_LENGTH.pack(len(kind) + one) + kind, _padding(len(kind) + one)) for one in sizes}
+    if len(ends) > 1:
+        return [b"".join((ends[len(one)][0], one, ends[len(one)][1])) for one in contents]
+    ((front, padding),) = ends.values()
+    return map(b"".join, zip(repeat(front), contents, repeat(padding)))
+
+
+def read_events(uid: str, plaintexts: Sequence[bytes]) -> EventsColumn:
+    """Read one attribute of single events that were signed as one block each; refuse several kinds."""
+    first, (starts, stop) = plaintexts[0], column_starts(1)
+    end, data, kinds = _end_of_content(first), list[bytes](), {starts.get(first[_LENGTH_BYTES:stop], 0)}
+    if end >= stop:  # many begin and end as the first, which is seen when they are written again
+        data = [one[stop - 1 : end] for one in plaintexts]
+        front, header, padding = first[: stop - 1], data[0][:1], first[end:]
+        again = list(map(b"".join, zip(repeat(front), data, repeat(padding))))
+        if again != plaintexts or b"".join(data)[:: len(data[0])] != header * len(data):
+            data = []
+    if not data:
+        known = {one[:stop]: one for one in plaintexts}
+        kinds = {starts.get(start[_LENGTH_BYTES:], 0) for start in known}
+        ends = {start: (_end_of_content(one), one) for start, one in known.items()}
+        for one in plaintexts:
+            end, alike = ends[one[:stop]]
+            if len(one) != len(alike) or one[end:] != alike[end:]:
+                raise BadContent("what was sealed is not padded in its one form")
+            data.append(one[stop - 1 : end])
+    if len(kinds) > 1 or 0 in kinds:
+        raise BadContent("what was sealed are no columns of one kind")
+    return EventsColumn(uid, kinds.pop(), data)
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:

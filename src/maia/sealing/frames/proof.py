@@ -76,6 +76,20 @@ def event_root(head: bytes, described: bytes, sealed: Sequence[bytes]) -> bytes:
     return sha256(b"".join((head, described, lengths, *sealed))).digest()
 
 
+def event_roots(head: bytes, described: Sequence[bytes], sealed: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Return the same for events with the same columns, of each of which `sealed` has the ciphertexts."""
+    if any(len(set(map(len, column))) > 1 for column in sealed):
+        by_event = zip(*sealed, strict=True)
+        return [event_root(head, one, own) for one, own in zip(described, by_event, strict=True)]
+    lengths = lengths_packer(len(sealed)).pack(*[len(column[0]) for column in sealed])
+    begun, roots = sha256(head).copy, []
+    for rest in map(b"".join, zip(described, repeat(lengths), *sealed)):
+        root = begun()
+        root.update(rest)
+        roots.append(root.digest())
+    return roots
+
+
 @lru_cache(maxsize=4096)
 def lengths_packer(count: int) -> Struct:
     """Return what writes and reads so many lengths, four bytes for each."""

@@ -8,7 +8,7 @@ in which any frame is refused is refused as a whole: one by one, they say which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import InitVar, dataclass
 from itertools import repeat
 from operator import add, attrgetter, itemgetter
@@ -20,15 +20,23 @@ from maia.credentials import Principal
 from maia.credentials.proof import Proof
 from maia.events import AttributeUid
 from maia.sealing.frames.blocks import array_header
-from maia.sealing.frames.ciphers import Cipher, EpochKeys, RunDescription, description, frame_binding, nonce
+from maia.sealing.frames.ciphers import (
+    Cipher,
+    EpochKeys,
+    description,
+    events_described,
+    frame_binding,
+    nonce,
+    nonce_of_counter,
+)
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
-    event_plaintext,
+    events_plaintexts,
     leaves_of,
+    read_events,
     read_plaintext,
     read_whole_columns,
     whole_commitments,
-    whole_plaintexts,
 )
 from maia.sealing.frames.opened_frame import (
     BadSealedFrame,
@@ -37,7 +45,14 @@ from maia.sealing.frames.opened_frame import (
     has_columns,
     not_what_was_signed,
 )
-from maia.sealing.frames.proof import BadFrameProof, SignatureChecks, event_head, event_root, frame_root
+from maia.sealing.frames.proof import (
+    BadFrameProof,
+    SignatureChecks,
+    event_head,
+    event_root,
+    event_roots,
+    frame_root,
+)
 from maia.sealing.frames.sealer import (
     NOT_SIGNED,
     BadBatch,
@@ -49,15 +64,11 @@ from maia.sealing.frames.sealer import (
     key_missing,
 )
 from maia.types import SealingLevel
+from maia.wire.columns import EventsColumn, by_column, by_event
 from maia.wire.messages import Column, Sealed, SealedColumn
 
 _SEAL: Final = object()
-_uid_and_kind: Final = attrgetter("uid", "kind")
-_data_of: Final = attrgetter("data")
-_sealed_of: Final = attrgetter("sealed")
-_label_of: Final = attrgetter("sequence", "published_at")
 _parts_of: Final = attrgetter("uid", "sealed", "commitment", "path")
-_said_of: Final = attrgetter("uid", "commitment", "path")
 _run_of: Final = attrgetter(
     "type_id", "epoch", "signer", "publisher", "stream", "level", "rows", "block_rows", "kept", "blocks"
 )
@@ -73,6 +84,8 @@ class VerifiedRun(Proof):
     closed: frozenset[str]
     """The uids of what was not opened, the same in all frames."""
     seal: InitVar[object]
+    by_column: Sequence[EventsColumn] = ()
+    """The same of several single events, by column."""
 
     def __post_init__(self, seal: object) -> None:
         """Refuse every caller but the verifier."""
@@ -82,51 +95,54 @@ class VerifiedRun(Proof):
 
 def seal_run(
     sealer: Sealer,
-    labels: Sequence[tuple[int, int]],
-    columns: Sequence[Sequence[Column]],
+    labels: tuple[Sequence[int], Sequence[int]],
+    columns: Sequence[EventsColumn],
     about: Publication,
     *,
     keys: EpochKeys,
     level: SealingLevel,
 ) -> list[Draft]:
-    """Return single events sealed, each with its number and moment, all with the columns of the first.
+    """Return single events sealed; `labels` are their numbers and their moments.
 
     The rest is said of all of them in `about`, with nothing attached.
     """
-    if not labels:
-        return []
-    # One step for all frames and then the next: code that has just run runs twice as fast.
-    layout = list(map(_uid_and_kind, columns[0]))
-    if any(list(map(_uid_and_kind, one)) != layout for one in columns):
-        raise BadBatch("frames of a run have other columns than the first")
-    contents: dict[str, Iterable[bytes]] = {}
-    if level is SealingLevel.EVENT:
-        contents[""] = map(event_plaintext, columns)
-    else:
-        for (uid, kind), same in zip(layout, zip(*columns, strict=True), strict=True):
-            contents[uid] = whole_plaintexts(zip(repeat(kind), map(_data_of, same)))
-    marks, uids = sealer.next_marks(len(labels)), tuple(contents)
-    held = keys.held(uids, marks[0].instance)
+    numbers, moments = labels
+    if not numbers or not columns:
+        raise BadBatch("there is no event, or no attribute, in what is to be sealed together")
+    # One step for all events and then the next: code that has just run runs twice as fast.
+    contents, marks = events_plaintexts(columns, level), sealer.next_marks(len(numbers))
+    uids, instance, counters = tuple(contents), marks[0].instance, [mark.counter for mark in marks]
+    held = keys.held(uids, instance)
     if held is None:
         raise key_missing(keys, uids, marks[0])
     whose = keys.type_id, about.publisher.key, sealer.principal.key, about.stream
-    run = RunDescription(LEVEL_NUMBERS[level], *whose, epoch=keys.epoch)
-    described, bindings = run.of(labels, marks)
-    numbers = list(map(nonce, marks))
-    by_column = [
-        list(map(cipher.encrypt, numbers, content, map(add, bindings, repeat(name))))
+    common = LEVEL_NUMBERS[level], keys.epoch, 1, 0
+    described, bindings = events_described(
+        common[0],
+        *whose,
+        epoch=keys.epoch,
+        numbers=numbers,
+        moments=moments,
+        instance=instance,
+        counters=counters,
+    )
+    nonces = list(map(nonce_of_counter, counters))
+    sealed = [
+        list(map(cipher.encrypt, nonces, content, map(add, bindings, repeat(name))))
         for content, cipher, name in zip(contents.values(), held.ciphers, held.names, strict=True)
     ]
-    sealed = list(zip(*by_column, strict=True)) if uids else [()] * len(labels)
-    head, key_names = held.head, held.key_names
-    level_to_blocks = LEVEL_NUMBERS[level], keys.epoch, 1, 0
-    roots = [event_root(head, said, one) for said, one in zip(described, sealed, strict=True)]
-    by_frame = [list(map(SealedColumn, uids, own, key_names, repeat(b""))) for own in sealed]
-    frames = [
-        Sealed(*whose, *label, *level_to_blocks, [], mark, mark, [], own, NOT_SIGNED, 0, [])
-        for label, mark, own in zip(labels, marks, by_frame, strict=True)
+    roots = event_roots(held.head, described, sealed)
+    same = [
+        map(SealedColumn, repeat(uid), column, repeat(key), repeat(b""))
+        for uid, column, key in zip(uids, sealed, held.key_names, strict=True)
     ]
-    return list(map(Draft, frames, described, roots, columns))
+    frames = [
+        Sealed(*whose, number, moment, *common, [], mark, mark, [], own, NOT_SIGNED, 0, [])
+        for number, moment, mark, own in zip(
+            numbers, moments, marks, map(list, zip(*same, strict=True)), strict=True
+        )
+    ]
+    return list(map(Draft, frames, described, roots))
 
 
 def open_run(
@@ -143,52 +159,70 @@ def open_run(
     column is, as one by one, and nothing is returned of it. Without keys, signatures are verified, and
     nothing is opened.
     """
-    first = frames[0]
-    check_shape(first)
-    run, said = _run_of(first), [(column.uid, column.commitment, b"") for column in first.columns]
-    if first.kept or first.block_rows:
-        raise BadSealedFrame("a run is of single events")
+    first, count, sealed = frames[0], len(frames), _ciphertexts(frames)
     if keys is not None and (keys.type_id != first.type_id or keys.epoch != first.epoch):
         raise BrokenSeal("frames cannot be opened with the keys of another type or epoch")
-    marks, columns = [frame.origin for frame in frames], [frame.columns for frame in frames]
-    for frame, mark, own in zip(frames, marks, columns, strict=True):
-        if _run_of(frame) != run or mark.instance != marks[0].instance or mark != frame.sealed_by:
-            raise BadSealedFrame("a frame is of another run, or in parts")
-        if list(map(_said_of, own)) != said:
-            raise BadSealedFrame("frames of a run have other columns than the first")
-    whose = first.type_id, first.publisher, first.signer, first.stream
-    run_description = RunDescription(first.level, *whose, epoch=first.epoch)
-    described, bindings = run_description.of(map(_label_of, frames), marks)
-    uids = tuple([uid for uid, _, _ in said])
-    head = event_head(uids, [key for _, key, _ in said])
-    sealed = [list(map(_sealed_of, own)) for own in columns]
-    roots = [event_root(head, one, own) for one, own in zip(described, sealed, strict=True)]
+    said, counters = [one.commitment for one in first.columns], [frame.origin.counter for frame in frames]
+    uids = tuple([one.uid for one in first.columns])
+    described, bindings = events_described(
+        first.level,
+        *(first.type_id, first.publisher, first.signer, first.stream),
+        epoch=first.epoch,
+        numbers=[frame.sequence for frame in frames],
+        moments=[frame.published_at for frame in frames],
+        instance=first.origin.instance,
+        counters=counters,
+    )
+    roots = event_roots(event_head(uids, said), described, sealed)
     signer = checks.check_run(frames, roots)
-    nothing: Sequence[Sequence[Column]] = [()] * len(frames)
     if keys is None:
-        return VerifiedRun(signer, nothing, frozenset(uids), _SEAL)
-    held = [(at, one) for at, one in enumerate(keys.ciphers(uids, marks[0].instance)) if one is not None]
+        return VerifiedRun(signer, [()] * count, frozenset(uids), _SEAL)
+    held = [(at, one) for at, one in enumerate(keys.ciphers(uids, first.origin.instance)) if one is not None]
     if only:
         held = [(at, one) for at, one in held if not uids[at] or uids[at] in only]
     if not held:
         raise KeyMissing(f"no attribute of a frame can be opened in epoch `{keys.epoch}`")
-    is_carried, numbers = only is not None and not only, list(map(nonce, marks))
+    is_carried, nonces = only is not None and not only, list(map(nonce_of_counter, counters))
     if is_carried and uids != ("",):
-        _check_shortest(uids, sealed, list(zip(numbers, bindings, strict=True)), held)
-        return VerifiedRun(signer, nothing, frozenset(uids), _SEAL)
-    opened: list[list[Column]] = []
-    by_column = list(zip(*sealed, strict=True))
+        _check_shortest(uids, sealed, list(zip(nonces, bindings, strict=True)), held)
+        return VerifiedRun(signer, [()] * count, frozenset(uids), _SEAL)
+    opened: list[EventsColumn] = []
     for at, cipher in held:
-        if only is None and cipher.name != said[at][1]:
+        if only is None and cipher.name != said[at]:
             raise not_what_was_signed(first.columns[at])
-        plaintexts = _opened(uids[at], by_column[at], numbers, bindings, cipher)
-        if not uids[at]:
-            parts = [read_plaintext("", one, blocks=0, rows=1).columns for one in plaintexts]
-            events = [[one.column for one in part] for part in parts]
-            return VerifiedRun(signer, nothing if is_carried else events, frozenset(uids[:is_carried]), _SEAL)
-        opened.append(read_whole_columns(repeat(uids[at]), plaintexts, 1))
-    closed = frozenset(uids).difference([uids[at] for at, _ in held])
-    return VerifiedRun(signer, list(zip(*opened, strict=True)), closed, _SEAL)
+        plaintexts = _opened(uids[at], sealed[at], nonces, bindings, cipher)
+        if uids[at]:
+            opened.append(read_events(uids[at], plaintexts))
+            continue
+        parts = [read_plaintext("", one, blocks=0, rows=1).columns for one in plaintexts]
+        found = by_column([[one.column for one in part] for part in parts])
+        if found is None:
+            raise BadSealedFrame("frames of a run have other columns than the first")
+        opened = [] if is_carried else found
+    closed = frozenset(uids if is_carried else set(uids).difference([uids[at] for at, _ in held]))
+    return VerifiedRun(signer, by_event(opened) if opened else [()] * count, closed, _SEAL, opened)
+
+
+def _ciphertexts(frames: Sequence[Sealed]) -> list[list[bytes]]:
+    """Return what is sealed in single events of one run, by column; refuse others."""
+    first, sealed = frames[0], list[list[bytes]]()
+    check_shape(first)
+    if first.kept or first.block_rows:
+        raise BadSealedFrame("a run is of single events")
+    run, instance, width = _run_of(first), first.origin.instance, len(first.columns)
+    for frame in frames:
+        mark = frame.origin
+        if _run_of(frame) != run or mark.instance != instance or mark != frame.sealed_by:
+            raise BadSealedFrame("a frame is of another run, or in parts")
+        if len(frame.columns) != width:
+            raise BadSealedFrame("frames of a run have other columns than the first")
+    for one, same in zip(first.columns, zip(*[frame.columns for frame in frames], strict=True), strict=True):
+        uid, key = one.uid, one.commitment
+        for column in same:  # one by one is fastest
+            if column.uid != uid or column.commitment != key or column.path:
+                raise BadSealedFrame("frames of a run have other columns than the first")
+        sealed.append([column.sealed for column in same])
+    return sealed
 
 
 def _check_shortest(
@@ -197,9 +231,9 @@ def _check_shortest(
     bound: Sequence[tuple[bytes, bytes]],
     held: Sequence[tuple[int, Cipher]],
 ) -> None:
-    for own, (number, binding) in zip(sealed, bound, strict=True):
-        _, (at, cipher) = min([(len(own[at]), (at, one)) for at, one in held], key=itemgetter(0))
-        read_whole_columns([uids[at]], _opened(uids[at], [own[at]], [number], [binding], cipher), 1)
+    for row, (number, binding) in enumerate(bound):
+        _, (at, cipher) = min([(len(sealed[at][row]), (at, one)) for at, one in held], key=itemgetter(0))
+        read_events(uids[at], _opened(uids[at], [sealed[at][row]], [number], [binding], cipher))
 
 
 def _opened(

@@ -26,7 +26,15 @@ from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.events import AttributeUid, Column, Value
 from maia.sealing.frames.blocks import Division, array_header, commitment_of, division, is_division
-from maia.sealing.frames.ciphers import INSTANCE_BYTES, Cipher, EpochKeys, description, frame_binding, nonce
+from maia.sealing.frames.ciphers import (
+    INSTANCE_BYTES,
+    Cipher,
+    EpochKeys,
+    description,
+    event_described,
+    frame_binding,
+    nonce,
+)
 from maia.sealing.frames.content import (
     LEVEL_NUMBERS,
     OpenPart,
@@ -101,12 +109,13 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
+    """A sealed frame without its signature, and the hash that is to be signed."""
 
     frame: Sealed
     described: bytes
     root: bytes
-    columns: Sequence[WireColumn]
+    columns: Sequence[WireColumn] = ()
+    """What was sealed; of single events that leave together, nothing."""
     parts: Sequence[OpenPart] = ()
     """What was sealed as one each, if that is not one column each in one block."""
     leaves: Sequence[Sequence[bytes]] = ()
@@ -190,6 +199,9 @@ class Sealer:
         """Return a frame sealed, to be signed together with others."""
         is_event = about.rows == 1
         if not about.block_rows and (is_event or (about.rows > 1 and level is SealingLevel.ATTRIBUTE)):
+            if is_event and not about.kept and about.author is None:
+                label = about.publisher.key, about.stream, about.sequence, about.published_at
+                return self.draft_event(columns, label, keys=keys, level=level)
             return self._draft_whole(columns, about, keys, level)
         divided, mark = about.divided(), self.next_mark()
         frame = _skeleton(about, divided.size, keys, level, signer=self.principal, mark=mark)
@@ -204,6 +216,37 @@ class Sealer:
             sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
             frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
         return Draft(frame, described, frame_root(described, frame), columns, parts, blocks)
+
+    def draft_event(
+        self,
+        columns: Sequence[WireColumn],
+        about: tuple[bytes, bytes, int, int],
+        *,
+        keys: EpochKeys,
+        level: SealingLevel,
+    ) -> Draft:
+        """Return an event that leaves alone sealed; `about` are its publisher, stream, number and moment."""
+        mark, (publisher, stream, number, moment) = self.next_mark(), about
+        label = keys.type_id, publisher, self._key.principal.key, stream, number, +moment
+        if level is SealingLevel.EVENT:
+            uids: tuple[str, ...] = ("",)
+            contents = iter([event_plaintext(columns)])
+        else:
+            uids = tuple([one.uid for one in columns])
+            contents = whole_plaintexts([(one.kind, one.data) for one in columns])
+        held = keys.held(uids, mark.instance)
+        if held is None:
+            raise key_missing(keys, uids, mark)
+        described = event_described(LEVEL_NUMBERS[level], label, keys.epoch, mark)
+        binding, number_once = frame_binding(described, mark, []), nonce(mark)
+        sealed = [
+            cipher.encrypt(number_once, one, binding + name)
+            for cipher, one, name in zip(held.ciphers, contents, held.names, strict=True)
+        ]
+        own = list(map(SealedColumn, uids, sealed, held.key_names, repeat(b"")))
+        said = LEVEL_NUMBERS[level], keys.epoch, 1, 0
+        frame = Sealed(*label, *said, [], mark, mark, [], own, NOT_SIGNED, 0, [])
+        return Draft(frame, described, event_root(held.head, described, sealed), columns)
 
     def _draft_whole(
         self, columns: Sequence[WireColumn], about: Publication, keys: EpochKeys, level: SealingLevel
