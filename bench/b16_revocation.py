@@ -166,8 +166,8 @@ class Listener(MaiaConnection):
 
     def _take(self, message: Message, now: float) -> None:
         match message:
-            case Ended(ref=ref):
-                self.ended_at[ref] = now
+            case Ended(refs=refs):
+                self.ended_at |= dict.fromkeys(refs, now)
             case Deliver(label=label):
                 self.labels.add(label)
             case Ping(nonce=nonce):
