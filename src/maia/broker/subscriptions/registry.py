@@ -244,12 +244,14 @@ def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -
     """Take subscriptions out of their classes: nothing is delivered to them from here on."""
     link.standing, ended = None, state.routes.ended
     for entry in entries:
+        asked_type, view_class, member = entry.basis.terms.asked_type, entry.view_class, (link.id, entry.ref)
+        assert asked_type is not None  # noqa: S101 - a subscription names its type
         del link.subscriptions[entry.ref]
         link.warned.pop(entry.ref, None)
         state.one_time.drop(link.id, entry.ref)
         if entry.cursor is not None:
             let_go(state, entry.cursor)
-        type_id, view_class, member = entry.right.event_type.type_id, entry.view_class, (link.id, entry.ref)
+        type_id = asked_type.type_id
         audience = state.audiences[type_id]
         stood = audience.represents(view_class, member)
         if audience.leave(view_class, member):
