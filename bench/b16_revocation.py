@@ -3,9 +3,9 @@
 Three brokers, each a process of its own, with subscriptions that rest on
 certificates which their issuer vouches for. In each round a hundred of them,
 spread over the three, are revoked by one statement, which the issuer publishes
-at the first broker. A delay is that from sending the statement until the
-subscriber has read that its subscription has ended: nothing follows that on
-its connection. When the issuer's broker has answered, events are published
+at the first broker, when each of them has received some events. A delay is that from
+sending the statement until the subscriber has read that its subscription has
+ended: nothing follows that on its connection. When the issuer's broker has answered, events are published
 there; one of them that reaches a revoked subscriber of the same broker is a
 leak.
 
@@ -25,7 +25,7 @@ import ssl
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
@@ -166,8 +166,8 @@ class Listener(MaiaConnection):
 
     def _take(self, message: Message, now: float) -> None:
         match message:
-            case Ended(ref=ref):
-                self.ended_at[ref] = now
+            case Ended(refs=refs):
+                self.ended_at |= dict.fromkeys(refs, now)
             case Deliver(label=label):
                 self.labels.add(label)
             case Ping(nonce=nonce):
@@ -276,8 +276,7 @@ class Place:
 
     def round(self, falling: int) -> list[list[float]]:
         """Revoke so many subscriptions; return, for each broker, the delays in microseconds."""
-        victims = list(self._victims(falling))
-        self._publish(5)
+        victims = self._served_victims(falling)
         statement = self.issuer.revocation([right for _, right, _ in victims])
         waiting = {listener: refs for listener, _, refs in victims}
         started = time.perf_counter()
@@ -289,8 +288,7 @@ class Place:
 
     def leaks(self, falling: int) -> int:
         """Revoke so many, publish as soon as that has returned, and return how much still arrives."""
-        victims = list(self._victims(falling))
-        self._publish(5)
+        victims = self._served_victims(falling)
         self.issuer.send(self.issuer.revocation([right for _, right, _ in victims]))
         self.issuer.wait_for(Published)
         after = self._publish(5)
@@ -304,6 +302,12 @@ class Place:
         for one in listeners:
             self._selector.unregister(one)
             one.close()
+
+    def _served_victims(self, falling: int) -> list[tuple[Listener, SignedCertificate, list[int]]]:
+        """Return subscribers that have received events, all of which have arrived: nothing is on its way."""
+        victims, got = list(self._victims(falling)), self._publish(5)
+        self._read_until(lambda: all(got <= one.labels for one, _, _ in victims), "an event did not arrive")
+        return victims
 
     def _victims(self, falling: int) -> Iterator[tuple[Listener, SignedCertificate, list[int]]]:
         for number in range(BROKERS):
@@ -329,15 +333,21 @@ class Place:
         return labels
 
     def _read_until_ended(self, waiting: dict[Listener, list[int]]) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while any(len(one.ended_at) < len(refs) for one, refs in waiting.items()):
-            assert time.monotonic() < until, "a revoked subscription did not end"
-            for key, _ in self._selector.select(1):
-                assert isinstance(key.fileobj, Listener)
-                key.fileobj.read()
+        self._read_until(
+            lambda: all(len(one.ended_at) == len(refs) for one, refs in waiting.items()),
+            "a revoked subscription did not end",
+        )
         time.sleep(0.1)  # for whatever should not come any more
         for listener in waiting:
             listener.read()
+
+    def _read_until(self, is_done: Callable[[], bool], problem: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not is_done():
+            assert time.monotonic() < until, problem
+            for key, _ in self._selector.select(1):
+                assert isinstance(key.fileobj, Listener)
+                key.fileobj.read()
 
     def disturbed(self) -> int:
         """Return how many subscriptions of bystanders have ended."""

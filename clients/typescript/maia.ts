@@ -230,9 +230,11 @@ export class Client {
         break;
       case ENDED: {
         const problem = new MaiaError(fields[1], fields[2]);
-        this.#standing.delete(fields[0]);
-        this.#subscriptions.get(fields[0])?.end(problem);
-        this.#publishers.get(fields[0])?.end(problem);
+        for (const ref of fields[0]) {
+          this.#standing.delete(ref);
+          this.#subscriptions.get(ref)?.end(problem);
+          this.#publishers.get(ref)?.end(problem);
+        }
         break;
       }
       case PUBLISHED:

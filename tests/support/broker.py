@@ -240,7 +240,7 @@ class Client:
         return next((message.code for message in self.all_heard(Failed) if message.id == ref), None)
 
     def ended_with(self, ref: int) -> str | None:
-        return next((message.code for message in self.all_heard(Ended) if message.ref == ref), None)
+        return next((message.code for message in self.all_heard(Ended) if ref in message.refs), None)
 
     @property
     def bye(self) -> str | None:

@@ -44,6 +44,13 @@ class AnnounceWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeAnnounced:
+    """So many filters of one type are announced by themselves that they are merged before a period ends."""
+
+    type_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class WithdrawEnded:
     """Other brokers are sent what is not wanted any more since rights to it were taken back."""
 
@@ -101,6 +108,7 @@ Timer: TypeAlias = (
     | Statements
     | SyncOverdue
     | AnnounceWaiting
+    | MergeAnnounced
     | WithdrawEnded
     | OneTimeAnswers
     | ClosePeriods

@@ -32,7 +32,7 @@ from maia.broker.publication.delivery import close_periods
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
-from maia.broker.routing.aggregation import announce_waiting, tune_aggregates
+from maia.broker.routing.aggregation import announce_waiting, merge_announced, tune_aggregates
 from maia.broker.routing.interests import (
     recheck_own_interests,
     redecide_own_interests,
@@ -54,6 +54,7 @@ from maia.broker.timers import (
     ClosePeriods,
     IdentityExpires,
     KeepAlive,
+    MergeAnnounced,
     OneTimeAnswers,
     RecheckEntries,
     Statements,
@@ -145,6 +146,8 @@ def _run(  # noqa: PLR0912 - a case for each timer
             return end_overdue_syncs(state, now)
         case AnnounceWaiting():
             return announce_waiting(state, now)
+        case MergeAnnounced():
+            return [*withdraw_ended(state, now), *merge_announced(state, timer.type_id, now)]
         case WithdrawEnded():
             return withdraw_ended(state, now)
         case OneTimeAnswers():

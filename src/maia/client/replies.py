@@ -92,8 +92,10 @@ class Answering:
                 return self._accepted(number, until)
             case Failed(id=number, code=code, message=sentence):
                 return self._failed(number, told_by_broker(code, sentence), now)
-            case EndedMessage(ref=ref, code=code, message=sentence):
-                return self._ended(ref, told_by_broker(code, sentence), now)
+            case EndedMessage(refs=refs, code=code, message=sentence):
+                # A problem for each: it may be raised to several callers, and grows a trace of each.
+                ended = [self._ended(ref, told_by_broker(code, sentence), now) for ref in refs]
+                return [data for some in ended for data in some]
             case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
                 self._changed(ref, until, told_by_broker(code, sentence))
             case WarnedMessage(ref=ref, code=code, message=sentence):

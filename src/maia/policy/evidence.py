@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern, covers_request
-from maia.credentials.certificate import SignedCertificate
+from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import LeftOut, find_chains
 from maia.credentials.chains.flows import DEFAULT_LIMITS, FlowLimits
@@ -304,6 +304,8 @@ class _Search:
         """Return, by their ids, those certificates that have a problem and would make a chain without it."""
         if not tested.problems:
             return {}
+        if (granted := self._granted_directly(tested, resource)) is not None:
+            return granted
         in_doubt = replace(self, doubtful=self.doubtful.union(tested.problems))
         try:
             chains = in_doubt.chains(tested.pool, resource)
@@ -311,6 +313,28 @@ class _Search:
             return {}
         used = (signed for chain in chains for signed in chain.certificates)
         return {signed.id: signed for signed in used if signed.id in tested.problems}
+
+    def _granted_directly(
+        self, tested: _Tested, resource: ResourceName
+    ) -> dict[bytes, SignedCertificate] | None:
+        """Return the same where all certificates about the request are the owner's to the requester, and
+        have a problem: then each of them is a chain. None where that takes a search.
+        """
+        found: dict[bytes, SignedCertificate] = {}
+        for signed in tested.pool:
+            certificate, action = signed.certificate, self.request.action
+            if not isinstance(certificate, AuthorisationCertificate) or not covers_request(
+                certificate.authority, action, resource
+            ):
+                continue
+            is_direct = certificate.issuer == resource.owner and certificate.subject == self.request.principal
+            is_good = (
+                certificate.validity.contains(self.at) and self.cache is not None and self.cache.knows(signed)
+            )
+            if not is_direct or not is_good or signed.id not in tested.problems:
+                return None
+            found[signed.id] = signed
+        return dict(sorted(found.items())) if len(found) <= self.limits.chains_max else None
 
     def miss(self, tested: _Tested, resource: ResourceName, problem: BrokenCredential) -> BrokenCredential:
         """Return why certificates without a problem make no chain: `problem`, if there are no others."""

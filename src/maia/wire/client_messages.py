@@ -24,6 +24,7 @@ from maia.wire.message_fields import (
     Number,
     Position,
     QuestionBytes,
+    References,
     RequirementBytes,
     Rows,
     Signature,
@@ -135,9 +136,9 @@ class Failed(AnyMessage, tag=15, frozen=True):
 
 
 class Ended(AnyMessage, tag=16, frozen=True):
-    """What was accepted under `ref` has ended: expired, revoked, too slow."""
+    """What was accepted under these references has ended, for one reason: expired, revoked, too slow."""
 
-    ref: Number
+    refs: References
     code: Code
     message: Text
 
@@ -243,7 +244,7 @@ class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
     `stream` and `label` tell streams and frames apart, and count nothing (`stream_numbers.py`).
     """
 
-    refs: Annotated[list[Number], Meta(max_length=65_536)]
+    refs: References
     publisher: Key
     stream: Token
     label: Token

@@ -26,6 +26,8 @@ Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_MAX, pattern=rf"\A[^{NOT_F
 Code: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Z][A-Z0-9-]{0,63}\Z")]
 Address: TypeAlias = Annotated[str, Meta(pattern=r"\A[!-~]{1,256}\Z")]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+REFERENCES_MAX: Final = 1 << 16
+References: TypeAlias = Annotated[list[Number], Meta(max_length=REFERENCES_MAX)]
 Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
 Rows: TypeAlias = Annotated[int, Meta(ge=1, le=ROWS_MAX)]
 Uid: TypeAlias = Annotated[str, Meta(max_length=64)]

@@ -36,8 +36,11 @@ from maia.credentials import (
 from maia.credentials.chains.discovery import FORGED_MAX, read_from_owner
 from maia.credentials.chains.flows import FlowLimits, FlowSearch
 from maia.credentials.chains.reduction import includes, owned_part
+from maia.credentials.validity.statements import CertificateRevoked
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
+from maia.policy import Request, gather_evidence
+from maia.policy.evidence import _Search
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from reference.chain_model import grants
 from support.chains import (
@@ -46,6 +49,7 @@ from support.chains import (
     CAROL,
     DAVE,
     EVERYTHING,
+    KEYS,
     NOON,
     OWNER,
     PEOPLE,
@@ -61,6 +65,7 @@ from support.chains import (
     types_of,
     uids,
 )
+from support.policy import NUMBERPLATE_ATTRIBUTES, defined
 
 pytestmark = pytest.mark.laws
 
@@ -154,9 +159,12 @@ def the_model_says(pool: list[SignedCertificate], action: Action) -> list:
     return found
 
 
-def the_search_says(pool: list[SignedCertificate], action: Action) -> tuple[VerifiedChain, ...]:
+def the_search_says(
+    pool: list[SignedCertificate], action: Action, *, explains: bool = True
+) -> tuple[VerifiedChain, ...]:
+    asked = {"root": OWNER, "subject": DAVE, "action": action, "resource": TYPE, "at": NOON}
     try:
-        return find_chains(pool, root=OWNER, subject=DAVE, action=action, resource=TYPE, at=NOON)
+        return find_chains(pool, **asked, explains=explains)
     except BrokenChain:
         return ()
 
@@ -195,7 +203,9 @@ TWO_PEOPLE_BEHIND_TWO_NAMES = [
 def test_the_search_finds_a_chain_exactly_where_brute_force_does(
     pool: list[SignedCertificate], action: Action
 ) -> None:
-    assert bool(the_search_says(pool, action)) == bool(the_model_says(pool, action))
+    chains = the_search_says(pool, action)
+    assert bool(chains) == bool(the_model_says(pool, action))
+    assert the_search_says(pool, action, explains=False) == chains, "whether or not a miss is explained"
 
 
 @given(pools(), st.sampled_from((Action.SUBSCRIBE, Action.PUBLISH)))
@@ -364,3 +374,46 @@ def test_a_search_that_tries_every_certificate_again_finds_the_same_certificates
     ):
         by_trying_all = found()
     assert found() == by_trying_all
+
+
+class Revoking:
+    """A tester that has revoked some certificates."""
+
+    def __init__(self, ids: frozenset[bytes]) -> None:
+        self.ids = ids
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: object = ()
+    ) -> BrokenChain | None:
+        del at, once
+        return CertificateRevoked("it was revoked", certificate=signed.id) if signed.id in self.ids else None
+
+
+DEFINED = defined(KEYS[OWNER], TYPE.name, NUMBERPLATE_ATTRIBUTES)
+OVER = Validity(None, Instant(NOON - 1_000_000))
+DIRECT = [grant(OWNER, DAVE), grant(OWNER, DAVE, final=True), grant(ALICE, BOB)]
+
+
+@given(pools(size_max=4), st.integers(0, 255), st.booleans())
+@example(DIRECT, 255, True)
+@example(DIRECT, 0b1011, True)
+@example([grant(OWNER, DAVE), grant(OWNER, ALICE), grant(ALICE, DAVE)], 255, True)
+@example([grant(OWNER, DAVE, validity=OVER), grant(OWNER, DAVE)], 255, True)
+def test_of_revoked_certificates_the_same_are_blamed_without_a_search(
+    pool: list[SignedCertificate], chosen: int, is_verified: bool
+) -> None:
+    ids = sorted(signed.id for signed in pool)
+    revoked = Revoking(frozenset(one for at, one in enumerate(ids) if chosen >> at & 1))
+    request = Request(DAVE, Action.SUBSCRIBE, DEFINED.name, DEFINED)
+    cache = VerificationCache()
+    for signed in pool if is_verified else ():
+        cache.check(signed)
+
+    def gathered() -> tuple[object, ...]:
+        found = gather_evidence(request, pool, at=NOON, cache=cache, standing=revoked)
+        blamed = [(problem.code, problem.certificate) for problem in found.broken]
+        return blamed, [signed.id for signed in found.missed], len(found.chains)
+
+    shortly = gathered()
+    with patch.object(_Search, "_granted_directly", lambda *_: None):
+        assert gathered() == shortly

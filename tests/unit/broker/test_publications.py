@@ -189,7 +189,7 @@ def test_an_unadvertised_reference_is_gone(net: Net) -> None:
     camera.unadvertise(ref)
     camera.publish(ref, sighting())
     assert camera.last(Ended) == Ended(
-        ref, "INPUT-UNKNOWN-REF", f"nothing is advertised under `{ref}` on this link"
+        [ref], "INPUT-UNKNOWN-REF", f"nothing is advertised under `{ref}` on this link"
     )
     assert billing.events() == []
 

@@ -61,7 +61,7 @@ def test_it_is_not_made_again_for_ever(played):
 def test_what_ended_for_want_of_a_statement_is_asked_for_again(played):
     entry = asked(played)
     played.broker_says(AcceptedMessage(entry.ref, None))
-    played.broker_says(EndedMessage(entry.ref, "POLICY-STALE", "nobody has vouched for it"))
+    played.broker_says(EndedMessage([entry.ref], "POLICY-STALE", "nobody has vouched for it"))
     assert len(played.said(Subscribe)) == 1
     assert not any(isinstance(one, Ended) for one in played.notices())
 
@@ -70,7 +70,7 @@ def test_what_was_revoked_is_not_asked_for_again(played):
     entry = asked(played)
     played.broker_says(AcceptedMessage(entry.ref, None))
     played.notices()
-    played.broker_says(EndedMessage(entry.ref, "POLICY-REVOKED", "it was revoked"))
+    played.broker_says(EndedMessage([entry.ref], "POLICY-REVOKED", "it was revoked"))
     assert played.said(Subscribe) == []
     (gone,) = played.notices()
     assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-REVOKED")

@@ -191,7 +191,7 @@ def test_what_stood_is_asked_for_again_where_a_tester_could_not_be_reached(playe
     assert again.is_standing
     played.said(Advertise)
     played.vouches(again, NotConnected("the domain does not answer"))
-    played.broker_says(EndedMessage(played.entry.ref, REFUSED, "nobody vouches"))
+    played.broker_says(EndedMessage([played.entry.ref], REFUSED, "nobody vouches"))
     assert len(played.said(Advertise)) == 1
     (third,) = played.is_challenged(3, nonce=b"o" * 32)
     played.vouches(third, NotConnected("the domain does not answer"))
@@ -209,7 +209,7 @@ def test_what_a_tester_refuses_is_gone_for_good(played: Vouching) -> None:
     (again,) = played.is_challenged(2, nonce=b"m" * 32)
     played.said(Advertise)
     played.vouches(again, RefusedByBroker("CREDENTIAL-REVOKED", "it was taken back"))
-    played.broker_says(EndedMessage(played.entry.ref, REFUSED, "nobody vouches"))
+    played.broker_says(EndedMessage([played.entry.ref], REFUSED, "nobody vouches"))
     assert not played.said(Advertise)
     assert [one.problem.code for one in played.notices() if isinstance(one, Ended)] == ["CREDENTIAL-REVOKED"]
 
@@ -219,7 +219,7 @@ def test_a_broker_that_waited_too_long_is_asked_again(played: Vouching) -> None:
     played.vouches(first)
     played.broker_says(AcceptedMessage(played.entry.ref, None))
     played.said(Advertise)
-    played.broker_says(EndedMessage(played.entry.ref, "UNAVAILABLE-NOT-VOUCHED-FOR", "too late"))
+    played.broker_says(EndedMessage([played.entry.ref], "UNAVAILABLE-NOT-VOUCHED-FOR", "too late"))
     assert len(played.said(Advertise)) == 1
 
 

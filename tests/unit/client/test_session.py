@@ -273,9 +273,9 @@ def test_what_ended_with_its_lease_is_asked_for_again_once(played):
     for _ in range(3):
         played.publishes(entry)
     played.said(Publish)
-    played.broker_says(EndedMessage(entry.ref, "UNAVAILABLE-LEASE-ENDED", "too late"))
+    played.broker_says(EndedMessage([entry.ref], "UNAVAILABLE-LEASE-ENDED", "too late"))
     # The frames that were on their way find nothing standing.
-    played.broker_says(*[EndedMessage(entry.ref, "INPUT-UNKNOWN-REF", "nothing here")] * 3)
+    played.broker_says(*[EndedMessage([entry.ref], "INPUT-UNKNOWN-REF", "nothing here")] * 3)
     assert len(played.said(Advertise)) == 1
     played.broker_says(AcceptedMessage(entry.ref, None))
     assert [frame.sequence for frame in played.said(Publish)] == [0, 1, 2]
@@ -283,7 +283,7 @@ def test_what_ended_with_its_lease_is_asked_for_again_once(played):
 
 def test_what_was_ended_for_good_is_not_asked_for_again(played):
     entry = stands(played)
-    played.broker_says(EndedMessage(entry.ref, "POLICY-GRANT-EXPIRED", "it is over"))
+    played.broker_says(EndedMessage([entry.ref], "POLICY-GRANT-EXPIRED", "it is over"))
     (gone,) = played.notices()
     assert gone.problem.code == "POLICY-GRANT-EXPIRED"
     played.link_closes()

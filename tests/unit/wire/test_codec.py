@@ -108,7 +108,7 @@ def test_an_address_is_plain_and_short(address):
         decode(msgspec.msgpack.encode(hello))
 
 
-@pytest.mark.parametrize("complaint", [Bye, lambda c, m: Failed(1, c, m), lambda c, m: Ended(1, c, m)])
+@pytest.mark.parametrize("complaint", [Bye, lambda c, m: Failed(1, c, m), lambda c, m: Ended([1], c, m)])
 @pytest.mark.parametrize("text", ["x" * 5000, "a\nb\x1b[0m", "\ud800", "\u202e" * 1024, ""])
 def test_a_complaint_can_always_be_sent(complaint, text):
     heard = decode(encode(complaint("PROTOCOL", text)))

@@ -28,7 +28,6 @@ from maia.credentials import (
     TestKind,
 )
 from maia.credentials.validity.series import SeriesKind
-from maia.credentials.validity.statements import OneTimeAnswer
 from maia.credentials.validity.validity_state import one_time_tests
 from maia.events import Instant
 from maia.predicates import ALWAYS
@@ -304,12 +303,7 @@ class ValidityTracker:
 
     def _before_starts(self, by: Principal, now: Instant) -> list[Instant]:
         """Return the last moments before periods that an issuer has stated in advance."""
-        said = [signed.statement for signed in self.standing.statements(by, now)]
-        periods = [
-            one.period for one in said if not isinstance(one, OneTimeAnswer) and one.period is not None
-        ]
-        starts = [period.not_before for period in periods if period.not_before is not None]
-        return [Instant(start - 1) for start in starts if start > now]
+        return [Instant(start - 1) for start in self.standing.starts_after(by, now)]
 
     def refresh(self, issuer: StatementIssuer, now: Instant) -> None:
         """Work out which statements of an issuer hold now; what was just decided upon knows it already."""

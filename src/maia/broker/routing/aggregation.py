@@ -33,12 +33,12 @@ from maia.broker.sealed.interests import understood
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
-from maia.broker.timers import AnnounceWaiting
+from maia.broker.timers import AnnounceWaiting, MergeAnnounced
 from maia.credentials import Budget
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Predicate, covers, simplified
-from maia.routing.aggregation.aggregate import size_of_filter
+from maia.routing.aggregation.aggregate import READ_MAX, size_of_filter
 from maia.routing.aggregation.announced import Announcement, Changes
 from maia.routing.aggregation.budget import Measured, begin, observe
 from maia.routing.aggregation.spill import Spilled
@@ -77,7 +77,7 @@ _FRAME_BYTES: Final = 128
 # ------------------------------------------------------------ local subscribers
 
 
-def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup) -> list[Effect]:
+def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup, now: Instant) -> list[Effect]:
     """Announce what a new group of subscribers wants, unless that is announced already.
 
     Until there is a neighbour, nothing is announced, and nothing is kept for it.
@@ -85,7 +85,11 @@ def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup) -> list
     if state.routes.to_announce is None:
         return []
     aggregate = state.routes.aggregates.setdefault(type_id, TypeAggregate())
-    return _announced(state, type_id, aggregate, aggregate.announcements.join(group.key, *_wanted_by(group)))
+    changes = aggregate.announcements.join(group.key, *_wanted_by(group))
+    if len(aggregate.announcements) > aggregate.merged_from:
+        aggregate.merged_from = len(aggregate.announcements) + READ_MAX
+        state.timers.add(MergeAnnounced(type_id), Instant(now + _NEXT_SOME_US))
+    return _announced(state, type_id, aggregate, changes)
 
 
 def begin_announcing(state: BrokerState, now: Instant) -> list[Effect]:
@@ -110,7 +114,7 @@ def announce_waiting(state: BrokerState, now: Instant) -> list[Effect]:
         group = None if audience is None else audience.classes.get(key)
         is_new = aggregate is None or key not in aggregate.announcements
         if group is not None and is_new and state.types.sealing(type_id) is None:
-            effects += announce(state, type_id, group)
+            effects += announce(state, type_id, group, now)
     if waiting:
         routes.mark_changed(now)
         state.timers.add(AnnounceWaiting(), Instant(now + _NEXT_SOME_US))
@@ -221,6 +225,44 @@ def tune_aggregates(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
+def merge_announced(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Merge the filters of one type that exceed its budget, if very many came in one period.
+
+    The budget stays. As many have to come before that is done again, so the work for each is bounded.
+    """
+    aggregate, range_ = state.routes.aggregates.get(type_id), state.settings.aggregation
+    if aggregate is None or range_ is None or not _neighbours(state):
+        return []
+    effects: list[Effect] = []
+    aggregate.budget = aggregate.budget or begin(range_)
+    if _announced_bytes(state, type_id, aggregate) > aggregate.budget.bytes:
+        effects = _settled(state, type_id, aggregate, aggregate.budget.bytes, anew=False)
+        aggregate.announcements.is_settled = False  # the period in which they came is yet to be judged
+    aggregate.merged_from = len(aggregate.announcements) + READ_MAX
+    if not effects:
+        return []
+    state.routes.mark_changed(now)
+    return [*effects, Count("maia_aggregates_merged_total")]
+
+
+def _announced_bytes(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> int:
+    """Return how many bytes are announced: of filters that cover each other, neighbours have the wider."""
+    aggregate.proof_bytes = _proof_bytes(state, type_id)
+    announced = state.routes.book.wanted(LOCAL, type_id)
+    return sum(aggregate.proof_bytes + size_of_filter(entry.predicate) for entry in announced)
+
+
+def _settled(
+    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, budget_bytes: int, *, anew: bool
+) -> list[Effect]:
+    """Merge what is announced until it is within a budget."""
+    groups = state.audiences[type_id].classes  # of all that is announced: what ended was withdrawn before
+    changes = aggregate.announcements.settle(
+        budget_bytes, aggregate.proof_bytes, _limited, lambda key: _wanted_by(groups[key]), anew=anew
+    )
+    return _announced(state, type_id, aggregate, changes)
+
+
 def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tuple[list[Effect], int]:
     """Move the budget of one type; return what follows, and how many filters had to be compared."""
     range_, announcements = state.settings.aggregation, aggregate.announcements
@@ -228,11 +270,7 @@ def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tupl
     sent, aggregate.sent_bytes = aggregate.sent_bytes, 0
     if range_ is None or (announcements.is_exact and announcements.is_settled and not sent):
         return [], 0
-    aggregate.proof_bytes = _proof_bytes(state, type_id)
-    # Of filters that cover each other, neighbours are sent the wider one.
-    announced = state.routes.book.wanted(LOCAL, type_id)
-    size = sum(aggregate.proof_bytes + size_of_filter(entry.predicate) for entry in announced)
-    aggregate.size = size
+    aggregate.size = size = _announced_bytes(state, type_id, aggregate)
     if announcements.is_exact and size <= range_.least:
         announcements.is_settled = True
         return [], 0
@@ -244,15 +282,9 @@ def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tupl
     aggregate.is_moved = aggregate.budget.bytes != before.bytes
     if announcements.is_settled and not aggregate.is_moved:
         return [], 0
-    groups = state.audiences[type_id].classes  # of all that is announced: what ended was withdrawn before
-    changes = announcements.settle(
-        aggregate.budget.bytes,
-        aggregate.proof_bytes,
-        _limited,
-        lambda key: _wanted_by(groups[key]),
-        anew=aggregate.is_moved,
-    )
-    return _announced(state, type_id, aggregate, changes), announcements.wanted
+    effects = _settled(state, type_id, aggregate, aggregate.budget.bytes, anew=aggregate.is_moved)
+    aggregate.merged_from = len(announcements) + READ_MAX
+    return effects, announcements.wanted
 
 
 def _proof_bytes(state: BrokerState, type_id: bytes) -> int:

@@ -71,7 +71,7 @@ def class_joined(
     effects = withdraw_ended(state, now) if (type_id, view_class.key) in state.routes.ended else []
     if state.types.sealing(type_id) is not None:
         return [*effects, *place_sealed(state, type_id, view_class)]
-    return [*effects, *announce(state, type_id, view_class)]
+    return [*effects, *announce(state, type_id, view_class, now)]
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:

@@ -18,6 +18,7 @@ from maia.broker.publication.transit import StreamOrder, Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import Principal
 from maia.events import Instant
+from maia.routing.aggregation.aggregate import READ_MAX
 from maia.routing.aggregation.announced import Announcements
 from maia.routing.aggregation.budget import Budget
 from maia.routing.aggregation.spill import SpillAccounts
@@ -103,6 +104,8 @@ class TypeAggregate:
     """What is announced next is because of another budget, and does not count as a cost of that one."""
     tuned_at: int = 0
     """When the period began."""
+    merged_from: int = READ_MAX
+    """Once so many filters are announced, they are merged without waiting for the end of a period."""
 
 
 @dataclass(slots=True)

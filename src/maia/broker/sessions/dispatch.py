@@ -240,7 +240,7 @@ def _refused(
         case Publish(ref=ref) if ref in link.advertisements:
             return end_advertisement(state, link, link.advertisements[ref], now, problem)
         case Publish(ref=ref):
-            return [Send(link.id, encode(Ended(ref, problem.code, problem.message)))]
+            return [Send(link.id, encode(Ended([ref], problem.code, problem.message)))]
         case (
             Advertise()
             | Subscribe()

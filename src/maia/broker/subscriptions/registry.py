@@ -65,8 +65,9 @@ from maia.policy import PolicyRefusal
 from maia.policy.view import is_summarised, written_type
 from maia.predicates import Predicate
 from maia.types.definition import tree_root
-from maia.wire.codec import decode, encode, encode_known
+from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.message_fields import REFERENCES_MAX
 from maia.wire.messages import Accepted, Changed, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
 
@@ -172,7 +173,7 @@ def end_advertisement(
     # Removed first: a broker that receives that the type is not published here any more forgets the way.
     has_lost = isinstance(problem, PolicyRefusal | NotVouchedFor)
     gone = publisher_lost_its_right(state, entry) if has_lost else []
-    return [*ended_message(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
+    return [*_ended_message(link, [entry.ref], problem), *gone, *unadvertised(state, entry, now)]
 
 
 def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
@@ -214,7 +215,7 @@ def end_subscription(
     state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
 ) -> list[Effect]:
     """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
-    return [*ended_message(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
+    return [*_ended_message(link, [entry.ref], problem), *end_subscriptions(state, link, (entry,), now)]
 
 
 def end_subscriptions(
@@ -236,19 +237,21 @@ def end_revoked_subscriptions(
     _take_out(state, link, entries)
     if state.routes.ended and WithdrawEnded() not in state.timers:
         state.timers.add(WithdrawEnded(), Instant(now + _WITHDRAWN_AFTER_US))
-    return ended_messages(link, [entry.ref for entry in entries], problem)
+    return _ended_message(link, [entry.ref for entry in entries], problem)
 
 
 def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> None:
     """Take subscriptions out of their classes: nothing is delivered to them from here on."""
     link.standing, ended = None, state.routes.ended
     for entry in entries:
+        asked_type, view_class, member = entry.basis.terms.asked_type, entry.view_class, (link.id, entry.ref)
+        assert asked_type is not None  # noqa: S101 - a subscription names its type
         del link.subscriptions[entry.ref]
         link.warned.pop(entry.ref, None)
         state.one_time.drop(link.id, entry.ref)
         if entry.cursor is not None:
             let_go(state, entry.cursor)
-        type_id, view_class, member = entry.right.event_type.type_id, entry.view_class, (link.id, entry.ref)
+        type_id = asked_type.type_id
         audience = state.audiences[type_id]
         stood = audience.represents(view_class, member)
         if audience.leave(view_class, member):
@@ -266,22 +269,14 @@ def let_go(state: BrokerState, cursor: Cursor) -> None:
         state.to_keep.append(kept(cursor))
 
 
-def ended_message(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
-    """Tell the holder of a reference why it ended, unless it asked for that."""
-    return [] if problem is None else ended_messages(link, [ref], problem)
-
-
-def ended_messages(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
-    """Tell the holder of references why they ended, all for one reason."""
-    if not refs:
+def _ended_message(link: Link, refs: list[int], problem: MaiaError | None) -> list[Effect]:
+    """Tell the holder of references why they ended, all for one reason, unless it asked for that."""
+    if problem is None or not refs:
         return []
-    # The first message is checked, and the others are made from it: a client waits for the last of them.
-    first = encode(Ended(refs[0], problem.code, problem.message))
-    said = decode(first)
-    assert isinstance(said, Ended)  # noqa: S101 - made a line above
-    others = [encode_known(structs.replace(said, ref=ref)) for ref in refs[1:]]
-    sent = [Send(link.id, data) for data in (first, *others)]
-    return [*sent, Count("maia_ended_total", len(refs), labels={"code": problem.code})]
+    starts, code, why = range(0, len(refs), REFERENCES_MAX), problem.code, problem.message
+    some = [encode(Ended(refs[at : at + REFERENCES_MAX], code, why)) for at in starts]
+    counted = Count("maia_ended_total", len(refs), labels={"code": code})
+    return [*[Send(link.id, data) for data in some], counted]
 
 
 _ENTRIES_FOR_A_REQUEST: Final = 64

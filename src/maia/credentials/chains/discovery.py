@@ -62,6 +62,7 @@ from maia.errors import BrokenCredential
 from maia.events import Instant
 
 _WITHOUT_LENGTH: Final = 1 << 30
+_NO_CHAIN: Final = "no chain leads to that principal"
 _FLOWS_AT_FIRST: Final = 16
 """Flows per subject of the first search; only where that leaves some out is there a wider one."""
 
@@ -136,10 +137,17 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
         raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
     if root == subject:
         return (owner_chain(subject, at),)
+    ordered = _ordered(pool, limits)
+    terminal = root_terminal(root, constitutions := tuple(constitutions))
+    if not explains and isinstance(terminal, Principal):
+        # Every chain begins with a certificate of the owner's: where the last one was revoked, that is all.
+        owners = (one.certificate for one in ordered if one.certificate.issuer == terminal)
+        if not any(_is_about(one, action, resource) for one in owners):
+            raise NoChain(_NO_CHAIN)
     quest = _Quest(
-        pool=_ordered(pool, limits),
+        pool=ordered,
         root=root,
-        terminal=root_terminal(root, constitutions := tuple(constitutions)),
+        terminal=terminal,
         subject=subject,
         action=action,
         resource=resource,
@@ -152,7 +160,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     )
     flows = quest.flows_in_doubt(LeftOut() if left_out is None else left_out)
     if not flows:
-        raise quest.nearest_miss() if explains else NoChain("no chain leads to that principal")
+        raise quest.nearest_miss() if explains else NoChain(_NO_CHAIN)
     return tuple(quest.proved(certificates_of(flow)) for flow in flows)
 
 
@@ -281,7 +289,10 @@ class _Quest:
 
     def _not_about_this(self, certificates: tuple[SignedCertificate, ...]) -> BrokenChain:
         for signed in certificates:
-            if isinstance(signed.certificate, AuthorisationCertificate) and not self._covers(signed):
+            certificate = signed.certificate
+            if isinstance(certificate, AuthorisationCertificate) and not _is_about(
+                certificate, self.action, self.resource
+            ):
                 return BrokenChain(
                     f"certificate {shown_id(signed.id)} does not grant this action on this resource",
                     certificate=signed.id,
@@ -305,7 +316,7 @@ class _Quest:
 
         def admits(signed: SignedCertificate) -> bool:
             in_time = bent.validity or signed.certificate.validity.contains(self.at)
-            return in_time and (bent.right or self._covers(signed))
+            return in_time and (bent.right or _is_about(signed.certificate, self.action, self.resource))
 
         def admits_name(signed: SignedCertificate) -> bool:
             # Of a group of a thousand, only those who could be on the way are worth a signature check.
@@ -324,11 +335,12 @@ class _Quest:
         )
         return flow_search(self.pool, self.terminal, self.subject, rules, limits, budget)
 
-    def _covers(self, signed: SignedCertificate) -> bool:
-        certificate = signed.certificate
-        return isinstance(certificate, AuthorisationCertificate) and covers_request(
-            certificate.authority, self.action, self.resource
-        )
+
+def _is_about(certificate: Certificate, action: Action, resource: ResourceName) -> bool:
+    """Say whether a certificate grants this action on this resource, if it grants anything."""
+    return isinstance(certificate, AuthorisationCertificate) and covers_request(
+        certificate.authority, action, resource
+    )
 
 
 @dataclass(slots=True)

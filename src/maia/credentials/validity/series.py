@@ -131,13 +131,28 @@ class Series:
 
     def knows(self, identifier: bytes) -> bool:
         """Say whether the statement of this id is held."""
-        return any(signed.id == identifier for signed in self.statements())
+        return identifier in self._held()
 
     def statements(self) -> tuple[SignedStatement, ...]:
         """Return every statement held, in the order of their numbers, each once."""
-        sources = [source for hold in self.holds for source in hold.sources]
-        held = {signed.id: signed for signed in (*sources, *self.said)}
-        return tuple(sorted(held.values(), key=lambda signed: (numbered(signed).sequence, signed.id)))
+        held = self._held().values()
+        return tuple(sorted(held, key=lambda signed: (numbered(signed).sequence, signed.id)))
+
+    def weight(self) -> int:
+        """Return how many certificates and facts the series names."""
+        return sum(map(_size, self._held().values()))
+
+    def starts_after(self, now: Instant) -> list[Instant]:
+        """Return the moments after `now` at which a period begins that was stated in advance."""
+        periods = [numbered(signed).period for signed in self._held().values()]
+        starts = [period.not_before for period in periods if period is not None]
+        return [start for start in starts if start is not None and start > now]
+
+    def _held(self) -> dict[bytes, SignedStatement]:
+        held = {source.id: source for hold in self.holds for source in hold.sources}
+        for signed in self.said:
+            held[signed.id] = signed
+        return held
 
     def holding(self, at: Instant) -> Hold | None:
         """Return the period that `at` lies in."""
@@ -341,11 +356,6 @@ def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal]:
     return frozenset(whom for whom, _, _, _ in changed)
 
 
-def weight_of(series: Series) -> int:
-    """Return how many certificates and facts a series names."""
-    return sum(map(_size, series.statements()))
-
-
 def _revoked(source: SignedStatement) -> frozenset[bytes]:
     return source.statement.revoked if isinstance(source.statement, RevocationList) else _NONE
 
@@ -400,8 +410,8 @@ def check_issuer(held: Mapping[_Key, Series], by: Principal) -> None:
 def check_room(held: Mapping[_Key, Series], key: _Key, after: Series, *, ids_kept: int) -> None:
     """Raise if there is no room for a series to become `after`; `ids_kept` are named by all that is held."""
     before = held.get(key)
-    weight = weight_of(after)
-    grown = weight - (0 if before is None else weight_of(before))
+    weight = after.weight()
+    grown = weight - (0 if before is None else before.weight())
     share = IDS_KEPT_MAX // max(SHARES_MIN, len(held) + (before is None))
     # Within its share an issuer is accepted even where others have filled the room.
     if grown <= 0 or weight <= share:

@@ -59,7 +59,6 @@ from maia.credentials.validity.series import (
     numbered,
     revoked_in,
     valid_in,
-    weight_of,
     whose_facts_changed,
 )
 from maia.credentials.validity.statements import (
@@ -289,7 +288,7 @@ class ValidityState:
 
     def _keep(self, key: tuple[Principal, SeriesKind], series: Series) -> None:
         before = self._series.get(key, _EMPTY)
-        self._ids_kept += weight_of(series) - weight_of(before)
+        self._ids_kept += series.weight() - before.weight()
         self._series[key] = series
         by, kind = key
         if kind is SeriesKind.LISTS and series.said is not before.said:
@@ -372,6 +371,11 @@ class ValidityState:
         """Return what tells a newcomer all that is known of `by` at `at`, in the order of the numbers."""
         held = (self._series.get((by, kind)) for kind in SeriesKind)
         return tuple(one for series in held if series is not None for one in series.aged(at).statements())
+
+    def starts_after(self, by: Principal, at: Instant) -> list[Instant]:
+        """Return the moments after `at` at which periods begin that `by` has stated in advance."""
+        held = (self._series.get((by, kind)) for kind in SeriesKind)
+        return [start for series in held if series is not None for start in series.aged(at).starts_after(at)]
 
     @staticmethod
     def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
