@@ -80,6 +80,7 @@ class Publisher:
         self._client = client
         self._entry = entry
         self._filler, self._rows_max = FrameFiller(self.event_type), rows_per_frame(self.event_type)
+        self._names = tuple(one.name for one in self.event_type.attributes)
         self._tree = tree_root(self.event_type.name.name)
         self._problem: MaiaError | None = None
         self._on_warning, self._on_answer = on_warning, on_answer
@@ -296,6 +297,11 @@ class Publisher:
 
     def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
         """Return columns ready to travel; a value that does not fit is reported with its attribute."""
+        if rows == 1 and self._tree is None and tuple(columns) == self._names:
+            try:
+                return self._filler.alone.columns_of([value for (value,) in columns.values()])  # type: ignore[misc]
+            except (BadValue, ValueError):
+                pass  # looked at by name
         vocabulary, kinds = self.event_type.vocabulary, self.event_type.kinds
         by_uid: dict[AttributeUid, list[Value]] = {}
         for name, values in columns.items():

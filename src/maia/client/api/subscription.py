@@ -233,6 +233,8 @@ class Subscription:
             self._arrived.set()
         else:
             self.on_arrival()
+        if self._waiting >= ROWS_WAITING_MAX:
+            self._client.check_room()
 
     def note(self, notice: GapDetected | Changed | StateKnown) -> None:
         """Take note of what cannot be had, of another right, or that the state has arrived."""
