@@ -71,6 +71,8 @@ class ClientSession:
         self._alarms = Alarms()
         self._book = Book(key, settings, self._wallet, self._alarms, random)
         self._notices = self._book.notices
+        self.has_room = self._book.has_room
+        """Says whether another frame of an advertisement may be under way; if not, the application waits."""
         self._connection = Connection(key.principal, settings, self._wallet, self._book, self._alarms, random)
 
     # -------------------------------------------------------- what the application asks for
@@ -227,10 +229,6 @@ class ClientSession:
     ) -> list[Effect]:
         """Bring the answers to a challenge; `problem` says why there are fewer than were asked for."""
         return self._finished(self._connection.sent(self._book.vouch(number, answers, problem)))
-
-    def has_room(self, entry: Advertised) -> bool:
-        """Say whether another frame may be under way; the application waits otherwise."""
-        return self._book.has_room(entry)
 
     def label_of_next(self, entry: Advertised) -> bytes:
         """Return what subscribers will recognise the next frame by."""

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
@@ -236,6 +237,8 @@ class Row:
         nulls = (None,) * rows
         if self.json is not None:
             payloads = self.json.write(columns, rows)
+            if b"" not in payloads:
+                return list(zip(topics, payloads, repeat("application/json"), strict=False))
             return [
                 (topic, payload, "application/json" if payload else None)
                 for topic, payload in zip(topics, payloads, strict=True)

@@ -160,8 +160,9 @@ class Driver:
             self._unsent.popitem()[0].send()
         self._check_room()
         session = self.session
-        is_changed = len(session.subscriptions) != before or not session.is_connected
-        if session.is_persistent and is_changed and not self.is_over:
+        if session.is_connected and len(session.subscriptions) == before:
+            return  # nearly always
+        if session.is_persistent and not self.is_over:
             self.household.keep(self)
         if not session.is_connected and not session.has_will and not self.is_over:
             self.let_go()
