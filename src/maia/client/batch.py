@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from maia.errors import BadInput
-from maia.events import ATTRIBUTES_MAX, AttributeUid, Column, Frame, Kind, PresentValue, Value
+from maia.events import AttributeUid, Column, Frame, Kind, PresentValue, Value
 from maia.types import VerifiedType
-from maia.wire.columns import frame_to_columns, value_to_column
+from maia.wire.columns import EventWriter, frame_to_columns
 from maia.wire.messages import Column as WireColumn
 
 ROWS_PER_FRAME: Final = 1024
@@ -40,7 +40,7 @@ def rows_per_frame(event_type: VerifiedType) -> int:
 class FrameFiller:
     """Events of one publisher that wait for their frame, by column."""
 
-    __slots__ = ("_columns", "_kinds", "_rows_max", "_size", "rows")
+    __slots__ = ("_columns", "_kinds", "_rows_max", "_size", "alone", "rows")
 
     def __init__(self, event_type: VerifiedType) -> None:
         """Begin with an empty frame of the publisher's version."""
@@ -50,6 +50,8 @@ class FrameFiller:
         self._size = 0
         self.rows = 0
         """How many events wait."""
+        self.alone = EventWriter(self._kinds)
+        """Writes an event that leaves alone."""
 
     @property
     def is_full(self) -> bool:
@@ -71,6 +73,8 @@ class FrameFiller:
         rows, columns = self.rows, self._columns
         self._columns = {uid: [] for uid in self._kinds}
         self.rows = self._size = 0
+        if rows == 1:
+            return 1, self.alone.columns_of([value for (value,) in columns.values()])
         return rows, columns_of(rows, columns, self._kinds)
 
 
@@ -78,15 +82,6 @@ def columns_of(
     rows: int, columns: Mapping[AttributeUid, Sequence[Value]], kinds: Mapping[AttributeUid, Kind]
 ) -> list[WireColumn]:
     """Return columns ready to travel, every value checked; those of nulls alone are left out."""
-    if rows == 1 and len(columns) <= ATTRIBUTES_MAX:
-        found: list[WireColumn] = []
-        for uid, values in columns.items():
-            if len(values) != 1:
-                break  # says what is wrong with it
-            if values[0] is not None:
-                found.append(value_to_column(uid, kinds[uid], values[0]))
-        else:
-            return found
     given = {
         uid: Column(kinds[uid], tuple(values)) for uid, values in columns.items() if values.count(None) < rows
     }

@@ -38,7 +38,7 @@ from maia.sessions.session import ROUNDS_IN_A_LEASE, Endpoint, Established, Peer
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
-from maia.wire.messages import Bye, Challenge, Identify, Message, ServedElsewhere
+from maia.wire.messages import Bye, Challenge, Deliver, Identify, Message, Published, ServedElsewhere
 
 # How long does a client wait before it dials again?
 
@@ -225,6 +225,9 @@ class Connection(Endpoint[Session]):
         assert self._session is not None  # noqa: S101 - it came on its link
         try:
             effects, message = self.receive(self._session, data, now)
+            if type(message) is Deliver or type(message) is Published:  # most are, and need no answer
+                self._book.told(message, now)
+                return effects
             return [*effects, *self._answered(self._session, message, now)]
         except MaiaError as problem:
             return self._left(problem, now)

@@ -40,25 +40,28 @@ def what_arrived(
 def _delivered(
     message: Deliver, entries: Mapping[int, RequestEntry], authors: AuthorReader
 ) -> Delivered | None:
-    fresh = [
-        entry
-        for ref in message.refs
-        if (entry := _wanted(ref, entries)) is not None
-        and entry.seen.remember(message.publisher, message.stream, message.label, message.published_at)
-    ]
-    if not fresh:
-        return None
-    version = fresh[0].delivered_type
-    if len(fresh) > 1 and any(entry.delivered_type.id != version.id for entry in fresh):
-        raise WrongBroker("one delivery was for subscriptions to different types")
-    return _read(message, tuple(entry.ref for entry in fresh), version, authors)
+    refs: list[int] = []
+    version: VerifiedType | None = None
+    for ref in message.refs:
+        entry = entries.get(ref)
+        if (
+            isinstance(entry, Subscribed)
+            and entry.stage is not EntryStage.WITHDRAWING
+            and entry.seen.remember(message.publisher, message.stream, message.label, message.published_at)
+        ):
+            refs.append(ref)
+            if version is None:
+                version = entry.delivered_type
+            elif entry.delivered_type.id != version.id:
+                raise WrongBroker("one delivery was for subscriptions to different types")
+    return None if version is None else _read(message, tuple(refs), version, authors)
 
 
 def _delivered_logged(
     message: DeliverLogged, entries: Mapping[int, RequestEntry], authors: AuthorReader
 ) -> Delivered | None:
-    entry = _wanted(message.ref, entries)
-    if entry is None:
+    entry = entries.get(message.ref)
+    if not isinstance(entry, Subscribed) or entry.stage is EntryStage.WITHDRAWING:
         return None
     if message.position == entry.arrived:
         return None  # it was on its way when the link ended, and came again
@@ -91,10 +94,3 @@ def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> GapD
     # What cannot be had is not waited for: it counts as had.
     entry.arrived = message.position
     return GapDetected(message.ref, message.position, told_by_broker(message.code, message.message))
-
-
-def _wanted(ref: int, entries: Mapping[int, RequestEntry]) -> Subscribed | None:
-    entry = entries.get(ref)
-    if not isinstance(entry, Subscribed) or entry.stage is EntryStage.WITHDRAWING:
-        return None
-    return entry

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
 from maia.client.authors import PublishedBy
 from maia.credentials import Principal
 from maia.errors import MaiaError
@@ -113,8 +115,7 @@ class Withdrawn:
     ref: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct, frozen=True):
     """The broker has taken on every frame up to `sequence`; so many more rows were refused."""
 
     ref: int
@@ -122,8 +123,7 @@ class Acknowledged:
     refused_rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True):
     """Events for some subscriptions, each frame once for each of them."""
 
     refs: tuple[int, ...]
@@ -133,11 +133,15 @@ class Delivered:
     label: bytes
     """What this frame is recognised by when it comes again; labels do not count frames."""
     published_at: Instant
-    frame: Frame = field(repr=False)
+    frame: Frame
     position: bytes | None = None
     """Where to go on behind this frame, if the subscription is durable: only its broker can read it."""
-    by: PublishedBy | None = field(default=None, repr=False)
+    by: PublishedBy | None = None
     """What came along about the publisher; None if nothing did."""
+
+    def __repr__(self) -> str:
+        """Return whose it is, and none of its values."""
+        return f"Delivered(refs={self.refs!r}, publisher={self.publisher!r}, label={self.label!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from maia.wire.columns import columns_to_frame, frame_label
 from maia.wire.messages import (
     Challenge,
     Identify,
-    Message,
     Publish,
     PublishSigned,
     PublishTo,
@@ -59,6 +58,10 @@ class Book:
         self._renewing = Renewing(key, settings, wallet, self._wanted, random)
         authors = AuthorReader(settings.trust)
         self._answering = Answering(self._wanted, self._renewing, key.principal, wallet, authors)
+        self.told = self._answering.told
+        """Handles an answer of the broker; refuses a message that no client receives."""
+        self.notices = self._wanted.notices
+        """What the application has not taken yet, oldest first; always this very list."""
 
     @property
     def lease_s(self) -> int:
@@ -77,12 +80,6 @@ class Book:
     def note(self, notice: Notice) -> None:
         """Queue a notice for the application."""
         self._wanted.notices.append(notice)
-
-    def take_notices(self) -> list[Notice]:
-        """Return the queued notices, oldest first."""
-        notices = self._wanted.notices.copy()
-        self._wanted.notices.clear()
-        return notices
 
     # -------------------------------------------------------- what the application wants
 
@@ -153,8 +150,8 @@ class Book:
         columns: list[WireColumn],
         now: Instant,
         requires: Predicate | None = None,
-    ) -> list[bytes]:
-        """Number a frame and remember it until the broker has taken it on."""
+    ) -> bytes | None:
+        """Number a frame and remember it until the broker has taken it on; return what is sent now."""
         sequence = entry.next_sequence
         # The plus makes an int of an Instant.
         said = (entry.ref, sequence, +now, rows, columns)
@@ -167,7 +164,7 @@ class Book:
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)
-        return [data] if entry.stage is EntryStage.ACCEPTED else []
+        return data if entry.stage is EntryStage.ACCEPTED else None
 
     def _signed(self, entry: Advertised, message: Publish, required: bytes | None) -> PublishSigned:
         version = entry.known.event_type
@@ -227,10 +224,6 @@ class Book:
         """Say whether a broker has accepted an entry, on this link or on one before."""
         entry = self._wanted.find(ref)
         return entry is not None and entry.was_accepted
-
-    def told(self, message: Message, now: Instant) -> list[bytes]:
-        """Handle an answer; refuse a message that no client receives."""
-        return self._answering.told(message, now)
 
     def challenged_to_connect(self, message: Challenge, asked: Request, *, is_ready: bool) -> None:
         """Have the application get answers about the right to connect; raise if they are not ours to get."""

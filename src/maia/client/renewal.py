@@ -65,6 +65,10 @@ class Alarms:
                 del self._wanted[whose]
                 yield whose
 
+    def is_quiet(self, now: Instant) -> bool:
+        """Say whether no moment has come, and the runtime has been asked for the next one."""
+        return self._promised is not None and now < self._promised <= (self._heap or [(0, 0)])[0][0]
+
     def woken(self) -> None:
         """Take note that the runtime has woken the client, and may remember no other moment."""
         self._promised = None

@@ -51,6 +51,7 @@ from maia.wire.effects import (
     LogRead,
     Received,
     Recorded,
+    Send,
     Tick,
     WakeAt,
 )
@@ -69,6 +70,9 @@ class ClientSession:
         self._wallet.add_statements(settings.statements)
         self._alarms = Alarms()
         self._book = Book(key, settings, self._wallet, self._alarms, random)
+        self._notices = self._book.notices
+        self.has_room = self._book.has_room
+        """Says whether another frame of an advertisement may be under way; if not, the application waits."""
         self._connection = Connection(key.principal, settings, self._wallet, self._book, self._alarms, random)
 
     # -------------------------------------------------------- what the application asks for
@@ -85,7 +89,12 @@ class ClientSession:
 
     def take_notices(self) -> list[Notice]:
         """Return what happened since this was last asked."""
-        return self._book.take_notices()
+        notices = self._notices
+        if not notices:
+            return []
+        taken = notices.copy()
+        notices.clear()
+        return taken
 
     def start(self, now: Instant) -> list[Effect]:
         """Begin to look for a broker."""
@@ -221,10 +230,6 @@ class ClientSession:
         """Bring the answers to a challenge; `problem` says why there are fewer than were asked for."""
         return self._finished(self._connection.sent(self._book.vouch(number, answers, problem)))
 
-    def has_room(self, entry: Advertised) -> bool:
-        """Say whether another frame may be under way; the application waits otherwise."""
-        return self._book.has_room(entry)
-
     def label_of_next(self, entry: Advertised) -> bytes:
         """Return what subscribers will recognise the next frame by."""
         return frame_label(self._principal.key, entry.stream, entry.next_sequence)
@@ -241,7 +246,8 @@ class ClientSession:
 
         `requires` is what subscribers have to meet, in place of what the advertisement requires.
         """
-        return self._connection.sent(self._book.publish(entry, rows, columns, now, requires))
+        data, link = self._book.publish(entry, rows, columns, now, requires), self._connection.link
+        return [] if data is None or link is None else [Send(link, data)]
 
     def close(self, now: Instant) -> list[Effect]:
         """Say goodbye; nothing happens after this."""
@@ -273,6 +279,8 @@ class ClientSession:
                 effects = connection.lost(nobody, now) if connection.is_dialling else []
             case _:
                 assert_never(happened)
+        if self._alarms.is_quiet(now):
+            return effects  # nearly always
         return self._finished([*effects, *self._due(now)])
 
     def _due(self, now: Instant) -> list[Effect]:

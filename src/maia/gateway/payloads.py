@@ -7,6 +7,7 @@ Everything else, and a byte behind the map, is refused.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -139,7 +140,8 @@ _JSON_TYPES: Final[Mapping[Kind, Any]] = {  # Any: types, as msgspec takes them
     Kind.TIMESTAMP: str,
     Kind.BYTES: str,
 }
-_BEFORE_NUMBERS: Final = frozenset((b":", b" ", b"\t", b"\n", b"\r"))
+_MINUS_ZERO: Final = re.compile(rb"[: \t\n\r]-0")
+"""How a number begins that may be minus zero."""
 
 
 # Events of one time share their second.
@@ -167,12 +169,13 @@ def _parse(text: str) -> Instant:
 
 
 _FROM_TEXT: Final[Mapping[Kind, Callable[[str], Value]]] = {Kind.TIMESTAMP: _parse, Kind.BYTES: bytes.fromhex}
+_TO_TEXT: Final[Mapping[Kind, Callable[[Any], str]]] = {Kind.TIMESTAMP: _moment, Kind.BYTES: bytes.hex}
 
 
 class JsonPayloads:
     """The payloads of one row, by column."""
 
-    __slots__ = ("_decode", "_encode", "_names", "_numbers", "_shape", "_texts")
+    __slots__ = ("_decode", "_encode", "_names", "_numbers", "_shape", "_texts", "_written")
 
     def __init__(self, carried: Sequence[Attribute]) -> None:
         """Read and write these attributes; an absent one is null."""
@@ -187,27 +190,30 @@ class JsonPayloads:
         self._names = tuple(one.name for one in carried)
         numbers = (Kind.INT, Kind.FLOAT)
         self._numbers = tuple(at for at, one in enumerate(carried) if one.kind in numbers)
-        self._texts = tuple((at, one.kind) for at, one in enumerate(carried) if one.kind in _FROM_TEXT)
+        texts = [(at, one.kind) for at, one in enumerate(carried) if one.kind in _FROM_TEXT]
+        self._texts = tuple((at, _FROM_TEXT[kind]) for at, kind in texts)
+        self._written = tuple((at, _TO_TEXT[kind]) for at, kind in texts)
 
     def read(self, payloads: Sequence[bytes]) -> dict[str, Sequence[Value]] | None:
         """Return the values by column; None if the payloads have to be looked at value by value."""
         together = b" ".join(payloads)
         if (b"\\" in together and b"\\u" in together) or max(map(len, payloads)) > STRING_BYTES_MAX:
             return None  # escapes may hold what no string may
-        as_tuple, decode = msgspec.structs.astuple, self._decode
         try:
-            columns: list[Sequence[Value]] = list(
-                zip(*[as_tuple(decode(payload)) for payload in payloads], strict=True)
-            )
+            found = map(msgspec.structs.astuple, map(self._decode, payloads))
+            columns: list[Sequence[Value]] = list(zip(*found, strict=True))
             if (
                 b"-0" in together
+                and _MINUS_ZERO.search(together)
                 and any(0 in columns[at] for at in self._numbers)
-                and any(before[-1:] in _BEFORE_NUMBERS for before in together.split(b"-0")[:-1])
             ):
                 return None  # minus zero has another form
-            for at, kind in self._texts:
-                parse = _FROM_TEXT[kind]
-                columns[at] = [None if one is None else parse(one) for one in columns[at]]  # type: ignore[arg-type]
+            for at, parse in self._texts:
+                values = columns[at]
+                if None in values:
+                    columns[at] = [None if one is None else parse(one) for one in values]  # type: ignore[arg-type]
+                else:
+                    columns[at] = tuple(map(parse, values))  # type: ignore[arg-type]  # all are texts
         except (msgspec.MsgspecError, ValueError, RecursionError, MaiaError):
             return None
         return dict(zip(self._names, columns, strict=True))
@@ -216,9 +222,11 @@ class JsonPayloads:
         """Return a payload for each row; one without any value is empty."""
         nulls = (None,) * rows
         given: list[Sequence[Value]] = [columns.get(name, nulls) for name in self._names]
-        for at, kind in self._texts:
-            write: Callable[[Any], str] = _moment if kind is Kind.TIMESTAMP else bytes.hex
-            given[at] = [None if one is None else write(one) for one in given[at]]
-        encode = self._encode
-        written = [encode(one) for one in map(self._shape, *given)]
-        return [b"" if one == b"{}" else one for one in written]
+        for at, write in self._written:
+            values = given[at]
+            if None in values:
+                given[at] = [None if one is None else write(one) for one in values]
+            else:
+                given[at] = tuple(map(write, values))
+        written = list(map(self._encode, map(self._shape, *given)))
+        return [b"" if one == b"{}" else one for one in written] if b"{}" in written else written

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
@@ -224,16 +225,20 @@ class Row:
         if columns is None:
             events = [self.with_payload({}, one, content_type) for one in payloads]
             columns = {name: [event.get(name) for event in events] for name in set().union(*events)}
+        if not held:
+            return columns
         return {**columns, **{name: (value,) * len(payloads) for name, value in held.items()}}
 
     # -------------------------------------------------------- events become messages
 
     def messages_of(self, columns: Columns, rows: int) -> list[tuple[str, bytes, str | None]]:
         """Return topic, payload and content type of each event; what is null is absent."""
-        topics = self._topics_of(columns, rows)
+        topics = (self.only_topic,) * rows if self.only_topic is not None else self._topics_of(columns, rows)
         nulls = (None,) * rows
         if self.json is not None:
             payloads = self.json.write(columns, rows)
+            if b"" not in payloads:
+                return list(zip(topics, payloads, repeat("application/json"), strict=False))
             return [
                 (topic, payload, "application/json" if payload else None)
                 for topic, payload in zip(topics, payloads, strict=True)
@@ -260,8 +265,6 @@ class Row:
         return self.messages_of({name: (value,) for name, value in event.items()}, 1)[0]
 
     def _topics_of(self, columns: Columns, rows: int) -> Sequence[str]:
-        if self.only_topic is not None:
-            return (self.only_topic,) * rows
         names = [one.name for one in self.levels if isinstance(one, Attribute)]
         names += [TOPIC.name] if self.root is not None else []
         nulls = (None,) * rows

@@ -248,7 +248,7 @@ class NodeRunner:
         """
         self._take_on: Callable[[Input, Instant], list[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
-        self._go_on: Callable[[Instant], list[Effect] | None] = lambda _now: None
+        self._go_on: Callable[[Instant], list[Effect] | None] | None = None
         self._take_on_read: Callable[[LinkId, Sequence[bytes], Instant], list[Effect]] | None = None
         if isinstance(node, SigningNode):
             self._take_on, self._signed, self._go_on = node.take_on, node.signed, node.go_on
@@ -362,9 +362,10 @@ class NodeRunner:
                 elif self._unflushed:
                     self._flush()  # which may report a lost link to the node
                     continue
-                elif (effects := self._rest()) is None:
+                elif self._go_on is None or (effects := self._rest(self._go_on)) is None:
                     break
-                self._perform(self._signed(effects))
+                if effects or self._go_on is not None:
+                    self._perform(self._signed(effects))
         finally:
             self._is_busy = False
         if self._uncounted:
@@ -392,9 +393,9 @@ class NodeRunner:
             inputs.popleft()
         return data if len(data) > 1 else []
 
-    def _rest(self) -> list[Effect] | None:
+    def _rest(self, go_on: Callable[[Instant], list[Effect] | None]) -> list[Effect] | None:
         try:
-            return self._go_on(self._now)  # the moment of the input that it is the rest of
+            return go_on(self._now)  # the moment of the input that it is the rest of
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded
             self._note_failure("Rest", problem)
             return []
@@ -544,7 +545,10 @@ class NodeRunner:
     def received(self, link: SocketLink, messages: list[bytes]) -> None:
         """Tell the node what was said."""
         number = link.id
-        self.give(*[Received(number, data) for data in messages])
+        if len(messages) == 1:
+            self.give(Received(number, messages[0]))
+        else:
+            self.give(*[Received(number, data) for data in messages])
 
     def closed(self, link: SocketLink, problem: Exception | None) -> None:
         """Tell the node who is gone; why goes to the log."""

@@ -38,6 +38,7 @@ from support.forging import reseal
 from support.random_cases import usually
 from support.sealed_net import EVERYTHING
 from support.sealed_publications import READ, WRITE, PublishingNet
+from support.sub_types import CASE, CASE_KINDS, FEE, SECRET_CASE, SECRET_FEE, speak, tell_of_sub_types
 
 PLATES = ("AE05 XYZ", "LB02 KRT", None)
 NEAR, FAR = "CCS broker", "Met broker"
@@ -54,7 +55,7 @@ SEALED = {"attributes": EVERYTHING, "events": EVERYTHING, "some keys": (None, NU
 NARROW = Comparison(NUMBERPLATE, Operator.NE, PLATES[1])
 """What the camera of a world whose name begins with "narrow" may publish."""
 
-worlds = st.sampled_from(["plain", "narrow", "narrow attributes", "on record", *SEALED])
+worlds = st.sampled_from(["plain", "narrow", "narrow attributes", "on record", "sub-types", *SEALED])
 # What comes next in a read: nearly always the next event.
 odd = ["two", "elsewhere", "again", "gap", "ping", "unknown", "rubbish", "cut", "zero"]
 kinds = st.sampled_from(["event"] * 12 + odd)
@@ -80,16 +81,26 @@ class World:
         if seal not in SEALED:
             self.net.broker(NEAR)
             self.net.broker(FAR, seeds=[NEAR])
-        here, there = self.net.client("billing office"), self.net.client("billing office", at=FAR)
-        self.reader = here
-        for is_near, one in wanted:
-            (here if is_near else there).subscribe(one)
+        below = tell_of_sub_types(self.net.story) if kind == "sub-types" else None
         held = _narrowed(self.net) if kind.startswith("narrow") else self.net.story.certificates
+        held = held if below is None else below.certificates
+        here, there = (self.net.client("billing office", at=one, credentials=held) for one in (NEAR, FAR))
+        self.reader = here
+        for number, (is_near, one) in enumerate(wanted):
+            reader = here if is_near else there
+            if below is None or number % 2:
+                reader.subscribe(one)
+            else:  # between the type of the camera and the one above all
+                speak(reader, below.charge, "subscribe", filter=one)
         self.camera = self.net.client("camera at Victoria", credentials=held)
-        self.ref = self.camera.advertise()
+        self.ref = self.camera.advertise() if below is None else speak(self.camera, below.case, "advertise")
         (entry,) = self.broker(NEAR)._state.links[self.camera.link].advertisements.values()
-        self.type_id = entry.right.event_type.type_id
-        self.camera.publish(self.ref, event(0, PLATES[0]))
+        assert len(entry.projections) == (0 if below is None else 2)
+        self.kinds, self.own = NUMBERPLATE_KINDS, {}
+        if below is not None:
+            self.kinds, self.own = CASE_KINDS, {FEE: SECRET_FEE, CASE: SECRET_CASE}
+        self.type_ids = entry.type_ids
+        self.camera.publish(self.ref, event(0, PLATES[0]) | self.own, kinds=self.kinds)
 
     def broker(self, name: str) -> Broker:
         return self.net.brokers[name].broker
@@ -106,8 +117,8 @@ class World:
         self.next = number + 1
         # What a camera says of its place, its broker says better.
         place = {LOCATION: "Euston"} if kind == "elsewhere" else {}
-        rows = [event(number, plate) | place] * (2 if kind == "two" else 1)
-        columns = frame_to_columns(frame_of(rows, NUMBERPLATE_KINDS))
+        rows = [event(number, plate) | place | self.own] * (2 if kind == "two" else 1)
+        columns = frame_to_columns(frame_of(rows, self.kinds))
         columns = columns[:1] if kind == "cut" else columns
         ref = self.ref + 1 if kind == "unknown" else self.ref
         data = encode(Publish(ref, number, int(NOW) + number, len(rows), columns))
@@ -117,7 +128,8 @@ class World:
         found: list[object] = []
         for one in self.net.brokers.values():
             state = one.broker._state
-            lines = [state.retained.line(said.frame) for _, _, said in state.retained.of_type(self.type_id)]
+            said = [one for type_id in self.type_ids for _, _, one in state.retained.of_type(type_id)]
+            lines = [state.retained.line(one.frame) for one in said]
             spilled = [
                 (link, one.sent_bytes, one.arrived_bytes, one.spilled_rows, list(one.to_report.items()))
                 for link, one in state.routes.spill.neighbours()
@@ -208,7 +220,7 @@ def in_trouble(data: list[bytes], befalls: list[tuple[str, int, int]]) -> list[b
 def with_examples(test: Callable[..., None]) -> Callable[..., None]:
     """Try each trouble with each kind of world, in the middle of a read that is taken on together."""
     read = [("event", plate) for plate in PLATES[:2]] * 6
-    for kind in ("narrow", "narrow attributes"):
+    for kind in ("narrow", "narrow attributes", "sub-types"):
         test = example(kind, [(True, ALWAYS), (False, ALWAYS)], [[*read, ("elsewhere", PLATES[0])]], [])(test)
     some = [(True, FILTERS[2]), (True, ALWAYS), (True, FILTERS[1]), (False, FILTERS[1])]
     test = example("on record", some, [read[1:], [("event", PLATES[0])]], [])(test)
@@ -239,6 +251,29 @@ def test_events_leave_as_they_do_on_the_path(kind, wanted, given_reads, befalls)
         if slow.camera.link in slow.broker(NEAR)._state.links and "rubbish" not in dict(given_read):
             for world in others.values():
                 assert world.memory() == slow.memory()
+
+
+def test_an_event_of_a_sub_type_that_comes_alone_goes_the_shorter_way_to_readers_of_all_types_above():
+    world = World("sub-types", [(True, ALWAYS), (True, ALWAYS), (False, ALWAYS)])
+    with patch("maia.broker.node.answer", None):  # the way of all other frames
+        left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
+    ends = [one.link for one in left if type(one) is Send]
+    assert ends.count(world.reader.link) == 2
+    assert ends[-1] == world.camera.link
+    seen = [{column.uid for column in decode(one).columns} for one in to(left, world.reader.link)]
+    assert [FEE in one for one in seen] == [True, False]
+    assert not any(CASE in one for one in seen)
+
+
+def test_an_event_whose_super_types_are_new_leaves_as_on_the_path():
+    worlds, left = [World("sub-types", [(True, ALWAYS), (False, ALWAYS)]) for _ in range(2)], []
+    for world, way in zip(worlds, (one_by_one, on_the_path), strict=True):
+        streams = world.broker(NEAR)._state.routes.seen._streams
+        for key in list(streams)[1:]:  # as if there were consent since the last event
+            del streams[key]
+        left.append(way(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])] * 2)))
+    assert left[0] == left[1]
+    assert worlds[0].memory() == worlds[1].memory()
 
 
 def test_an_event_that_comes_alone_goes_the_shorter_way():
@@ -314,7 +349,7 @@ def test_a_sealed_frame_that_comes_alone_goes_the_shorter_way_to_its_subscribers
     assert [decode(one.data).rows for one in left if type(one) is Send] == [2 if what == "two" else 1]
 
 
-@pytest.mark.parametrize("kind", ["plain", "attributes"])
+@pytest.mark.parametrize("kind", ["plain", "attributes", "sub-types"])
 def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_again(kind):
     world = World(kind, [(True, ALWAYS)])
     near = world.broker(NEAR)
@@ -323,6 +358,15 @@ def test_an_event_alone_is_left_to_the_path_when_its_right_has_to_be_decided_aga
         left = one_by_one(near, world.camera.link, world.read([("event", PLATES[0])]))
     assert path.called
     assert to(left, world.reader.link) == []
+
+
+def test_an_event_alone_is_left_to_the_path_when_a_consent_of_a_super_type_has_to_be_decided_again():
+    world = World("sub-types", [(True, ALWAYS), (True, ALWAYS)])
+    path = patch("maia.broker.node.answer", return_value=[])
+    with patch("maia.broker.publication.path.consents_hold", return_value=False), path as answer:
+        left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
+    assert answer.called
+    assert left == []
 
 
 @pytest.mark.parametrize("kind", ["plain", "on record", *SEALED])

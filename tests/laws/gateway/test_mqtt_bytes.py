@@ -119,7 +119,7 @@ def test_a_session_survives_every_client_and_answers_within_its_limits(
             session.handle(Messages(number, [("all/x/1", b"x", None)], False, False), NOW)
         if waiting and chance.random() < 0.5:  # type: ignore[attr-defined]
             session.handle(BrokerAnswered([(waiting.pop(0), 1, None)]), NOW)
-        under_way = max(under_way, len(session._in_flight))
+        under_way = max(under_way, len(session._in_flight.messages))
         assert len(session.subscriptions) <= LIMITS.subscriptions
         if any(isinstance(one, CloseConnection) for one in effects):
             assert not session.is_connected

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.client.batch import columns_of as columns_of_events
 from maia.errors import ProtocolViolation
 from maia.events import (
     STRING_BYTES_MAX,
     AttributeUid,
-    BadFrame,
     BadValue,
     Column,
     Frame,
@@ -33,12 +31,13 @@ from maia.wire import (
     request_to_bytes,
 )
 from maia.wire.codec import encode_known
+from maia.wire.columns import EventWriter
 from maia.wire.messages import Publish
 from support.wire import columns_of, frames, messages, mutated, plate_is, signed
 
 pytestmark = pytest.mark.laws
 
-SPEED = AttributeUid("speed")
+SPEED, SEEN = AttributeUid("speed"), AttributeUid("seen")
 
 
 def exactly(values):
@@ -144,14 +143,12 @@ def test_one_value_is_written_as_any_column_is(kind, value):
 
     written = outcome(lambda: encode_column(kind, (value,)))
     assert outcome(lambda: frame_to_columns(alone)[0].data) == written
-    # What a client gives alone needs no frame: a null is left out, and what is no column of one is refused.
-    published = outcome(lambda: columns_of_events(1, {SPEED: [value]}, {SPEED: kind}))
-    if value is None:
-        assert published == []
-    else:
-        assert outcome(lambda: frame_to_columns(alone)) == published
-        with pytest.raises(BadFrame):
-            columns_of_events(1, {SPEED: [value, value]}, {SPEED: kind})
+    # What a client gives alone needs no frame: all columns are looked over together, and a null is left out.
+    before = Frame(1, {} if value is None else {SPEED: Column(kind, (value,))})
+    event = Frame(1, {**before.columns, SEEN: Column(Kind.TIMESTAMP, (Instant(7),))})
+    writer = EventWriter({SPEED: kind, SEEN: Kind.TIMESTAMP})
+    published = outcome(lambda: writer.columns_of((value, Instant(7))))
+    assert published == outcome(lambda: frame_to_columns(event))
 
 
 @given(frames())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from maia.client import ClientClosed, Delivered, GapDetected, RefusedByBroker
 from maia.client.api.subscription import ROWS_WAITING_MAX, Subscription
@@ -86,15 +86,16 @@ async def test_what_arrived_is_taken_before_the_end_is_said(subscription: Subscr
 
 
 @in_a_loop
-async def test_the_client_is_asked_to_read_on_when_there_is_room_again(
+async def test_the_client_is_asked_when_there_is_no_room_and_when_there_is_again(
     subscription: Subscription, home: Home
 ):
     for sequence in range(2):
         subscription.take(delivered(sequence, rows=ROWS_WAITING_MAX // 2))
     assert not subscription.has_room
+    assert home.asked == 1
     await anext(subscription)
     assert subscription.has_room
-    assert home.asked == 1
+    assert home.asked == 2
 
 
 @in_a_loop

@@ -7,7 +7,7 @@ only identifiers and interests are left.
 
 An event that comes by itself takes a shorter way (`publish_single`, `carry_single`). The path says what
 becomes of any frame, in more than a hundred calls. Most of them find nothing to do for one plain
-event: no seal, no topic, no super-type, no statement, no second row. There are the others, in one place.
+event: no seal, no topic, no statement, no second row. There are the others, in one place.
 What leaves is what leaves on the path, byte by byte and in the same order. Whatever is out of
 the ordinary is left to the path, before anything has changed: None says so.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.impairment import dial_or_lack
@@ -308,7 +308,7 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     if state.recording is not None or not state.router.asks_filters_alone:
         return None
     shaper, right = entry.shaper, entry.right
-    is_special = entry.projections or entry.requires or entry.written is not None or right.terms.is_rated
+    is_special = entry.requires or entry.written is not None or right.terms.is_rated
     if is_special or shaper.transform is not None or shaper.root is not None:
         return None
     entry.single = SingleEvents(right, right.event_type, shaper)
@@ -338,7 +338,8 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
             return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
     readers = [] if audience is None else audience.readers_of(event)
-    if readers is None or not state.routes.seen.take_next(publisher, stream, sequence):
+    above = _seen_above(state, link, entry, message, event, now) if entry.projections else ()
+    if readers is None or above is None or not state.routes.seen.take_next(publisher, stream, sequence):
         return None
     # From here on nothing is left to the path any more.
     entry.last_sequence = sequence
@@ -353,7 +354,61 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
         return [*effects, *_answered(state, link, message, carried, right, now)]
     if state.routes.book.is_wanted(type_id):
         effects += forward_single(state, carried, event, source=None)
-    state.rest.append(Rest(link.id, partial(_answered, state, link, message, carried, right, now)))
+    effects += _sent_above(state, above, now)
+    state.rest.append(Rest(link.id, partial(_answered, state, link, message, carried, above, right, now)))
+    return effects
+
+
+class _SeenAbove(NamedTuple):
+    """An event of a sub-type as one of its super-types shows it, and which subscribers here get it."""
+
+    consents: tuple[Authorisation, ...]
+    carried: Carried
+    event: dict[AttributeUid, Value]
+    readers: Sequence[SubscriberGroup] | None
+    """None if no client here subscribes to the super-type."""
+
+
+def _seen_above(
+    state: BrokerState,
+    link: Link,
+    entry: Advertisement,
+    message: Publish,
+    event: Mapping[AttributeUid, Value],
+    now: Instant,
+) -> Sequence[_SeenAbove] | None:
+    """Return what super-types show of an event; None if one of them is left to the path."""
+    if not consents_hold(state, entry, now):
+        return None
+    found: list[_SeenAbove] = []
+    publisher, sequence = link.peer.key, message.sequence
+    for projection in entry.projections:
+        type_id, stream, kinds = projection.type_id, projection.stream, projection.super_type.kinds
+        is_plain = state.types.is_plain(type_id) and type_id not in state.statements.streams
+        if not is_plain or not state.routes.seen.is_next(publisher, stream, sequence):
+            return None
+        seen = {uid: value for uid, value in event.items() if uid in kinds}
+        audience = state.audiences.get(type_id)
+        readers = None if audience is None else audience.readers_of(seen)
+        if not seen or (audience is not None and readers is None):
+            return None
+        columns = [column for column in message.columns if column.uid in kinds]
+        carried = Carried(type_id, publisher, stream, sequence, message.published_at, 1, [], columns)
+        found.append(_SeenAbove(projection.consents, carried, seen, readers))
+    return found
+
+
+def _sent_above(state: BrokerState, above: Sequence[_SeenAbove], now: Instant) -> list[Effect]:
+    effects: list[Effect] = []
+    for _, carried, event, readers in above:
+        publisher, stream, sequence = carried.publisher, carried.stream, carried.sequence
+        state.routes.seen.take_next(publisher, stream, sequence)
+        if readers is not None and not state.routes.order.admit(publisher, stream, sequence):
+            effects.append(Count("maia_late_frames_total"))
+        elif readers:
+            effects += _deliveries_of_one(state, readers, carried, event, (publisher, stream), now)
+        if state.routes.book.is_wanted(carried.type_id):
+            effects += forward_single(state, carried, event, source=None)
     return effects
 
 
@@ -420,9 +475,17 @@ _ONE_PUBLISHED: Final = Count("maia_rows_published_total", 1)
 
 
 def _answered(
-    state: BrokerState, link: Link, message: Publish, carried: Carried, right: Authorisation, now: Instant
+    state: BrokerState,
+    link: Link,
+    message: Publish,
+    carried: Carried,
+    above: Sequence[_SeenAbove],
+    right: Authorisation,
+    now: Instant,
 ) -> list[Effect]:
     """Remember an event that was taken on, and answer its publisher."""
     state.retained.remember(RetainedFrame(carried, now, LOCAL, right))
+    for seen in above:
+        state.retained.remember(RetainedFrame(seen.carried, now, LOCAL, right, seen.consents))
     published = Published(message.ref, message.sequence, 0)
     return [Send(link.id, encode_known(published)), _ONE_PUBLISHED]

@@ -430,15 +430,16 @@ class Client:
 
     def take_notices(self) -> None:
         """Hand each notice of the session to its publisher, subscription or call."""
-        if self._is_telling:
+        if self._is_telling or not (notices := self._session.take_notices()):
             return
         self._is_telling = True
         try:
-            while notices := self._session.take_notices():
+            while notices:
                 for notice in notices:
                     self._tell(notice)
                 for publisher in list(self._publishers.values()):
                     publisher.pump()
+                notices = self._session.take_notices()
         finally:
             self._is_telling = False
 
@@ -448,13 +449,12 @@ class Client:
                 for ref in refs:
                     if ref in self._subscriptions:
                         self._subscriptions[ref].take(notice)
-                self.check_room()
+            case Acknowledged(ref=ref) if ref in self._publishers:
+                self._publishers[ref].take(notice)
             case GapDetected(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
                 self._subscriptions[ref].note(notice)
             case Warned() | PutOff():
                 self._tell_of_hindrance(notice)
-            case Acknowledged(ref=ref) if ref in self._publishers:
-                self._publishers[ref].take(notice)
             case (
                 Accepted(ref=number)
                 | Withdrawn(ref=number)

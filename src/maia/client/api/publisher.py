@@ -77,9 +77,10 @@ class Publisher:
         on_answer: OnAnswer | None = None,
     ) -> None:
         """Publish under an advertisement that is accepted, or soon will be."""
-        self._client = client
+        self._client, self._session = client, client.session
         self._entry = entry
         self._filler, self._rows_max = FrameFiller(self.event_type), rows_per_frame(self.event_type)
+        self._names = tuple(one.name for one in self.event_type.attributes)
         self._tree = tree_root(self.event_type.name.name)
         self._problem: MaiaError | None = None
         self._on_warning, self._on_answer = on_warning, on_answer
@@ -160,8 +161,7 @@ class Publisher:
         For a program that does not wait for each publication. It gives no more than a frame holds, and
         uses no other way to publish beside this one.
         """
-        self._raise_if_ended()
-        if not self._client.session.has_room(self._entry):
+        if self._problem is not None or not self._session.has_room(self._entry):
             self._raise_if_stuck()
             return False
         self._send(rows, self._checked(rows, columns))
@@ -214,11 +214,11 @@ class Publisher:
 
     def pump(self) -> None:
         """Send what may leave now: at once if nothing is under way, else whole frames only."""
-        session, filler = self._client.session, self._filler
-        while filler.rows and session.has_room(self._entry) and (filler.is_full or not self._entry.under_way):
+        has_room, filler = self._session.has_room, self._filler
+        while filler.rows and has_room(self._entry) and (filler.is_full or not self._entry.under_way):
             rows, columns = filler.take()
             self._send(rows, columns)
-        if session.has_room(self._entry):
+        if has_room(self._entry):
             # A new link with nothing to answer for brings no answer that would wake a waiting call.
             self._moved.set()
             if self.on_room is not None:
@@ -263,7 +263,7 @@ class Publisher:
     @property
     def next_label(self) -> bytes:
         """Return what subscribers recognise the next frame by."""
-        return self._client.session.label_of_next(self._entry)
+        return self._session.label_of_next(self._entry)
 
     # -------------------------------------------------------- inside
 
@@ -284,9 +284,9 @@ class Publisher:
             raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
         checked = self._checked(rows, columns)
         await self._room_for_more()
-        while self._filler.rows or not self._client.session.has_room(self._entry):
+        while self._filler.rows or not self._session.has_room(self._entry):
             self._raise_if_stuck()  # events that were given one by one go first
-            if self._filler.rows and self._client.session.has_room(self._entry):
+            if self._filler.rows and self._session.has_room(self._entry):
                 self._send(*self._filler.take())
             else:
                 await self._until_moved()
@@ -296,6 +296,11 @@ class Publisher:
 
     def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
         """Return columns ready to travel; a value that does not fit is reported with its attribute."""
+        if rows == 1 and self._tree is None and tuple(columns) == self._names:
+            try:
+                return self._filler.alone.columns_of([value for (value,) in columns.values()])  # type: ignore[misc]
+            except (BadValue, ValueError):
+                pass  # looked at by name
         vocabulary, kinds = self.event_type.vocabulary, self.event_type.kinds
         by_uid: dict[AttributeUid, list[Value]] = {}
         for name, values in columns.items():
@@ -330,7 +335,7 @@ class Publisher:
 
     def _send(self, rows: int, columns: list[WireColumn], requires: Predicate | None = None) -> None:
         sequence = self._entry.next_sequence
-        effects = self._client.session.publish(self._entry, rows, columns, self._client.now(), requires)
+        effects = self._session.publish(self._entry, rows, columns, self._client.now(), requires)
         self._unanswered.append((sequence, rows))
         self._client.perform(effects)
 

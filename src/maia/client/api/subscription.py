@@ -229,7 +229,12 @@ class Subscription:
         """Take a frame that has arrived."""
         self._frames.append(delivered)
         self._waiting += delivered.frame.rows
-        self._arrive()
+        if self.on_arrival is None:
+            self._arrived.set()
+        else:
+            self.on_arrival()
+        if self._waiting >= ROWS_WAITING_MAX:
+            self._client.check_room()
 
     def note(self, notice: GapDetected | Changed | StateKnown) -> None:
         """Take note of what cannot be had, of another right, or that the state has arrived."""
@@ -252,7 +257,9 @@ class Subscription:
         """Take note that nothing more will arrive."""
         self._problem = problem
         self._state_told.set()
-        self._arrive()
+        self._arrived.set()
+        if self.on_arrival is not None:
+            self.on_arrival()
 
     # -------------------------------------------------------- inside
 
@@ -272,17 +279,12 @@ class Subscription:
             await self._arrived.wait()
         return self._take_frame()
 
-    def _arrive(self) -> None:
-        self._arrived.set()
-        if self.on_arrival is not None:
-            self.on_arrival()
-
     def _take_frame(self) -> Delivered:
         frame = self._frames.popleft()
         self._handed_out = frame.position
-        had_room = self.has_room
+        was_full = self._waiting >= ROWS_WAITING_MAX
         self._waiting -= frame.frame.rows
-        if not had_room:
+        if was_full:
             self._client.check_room()
         return frame
 

@@ -185,6 +185,11 @@ def _text(data: bytes) -> str:
 _topic = lru_cache(maxsize=256)(_text)
 
 
+def read_topic(data: bytes) -> str:
+    """Return the topic that these bytes are."""
+    return _topic(data) if len(data) <= _TOPIC_REMEMBERED_BYTES else _text(data)
+
+
 class _Reader:
     """The fields of one packet, in order; reading beyond its end is refused."""
 
@@ -314,8 +319,7 @@ def _publish(flags: int, body: bytes, version: int) -> Publish:
     if qos == 3 or (qos == 0 and flags & 8):
         raise MqttViolation("a message has a quality of service that does not exist")
     reader = _Reader(body)
-    named = reader.binary()
-    topic = _topic(named) if len(named) <= _TOPIC_REMEMBERED_BYTES else _text(named)
+    topic = read_topic(reader.binary())
     packet_id = reader.packet_id() if qos else None
     properties = reader.properties(_IN_PUBLISH) if version == V5 else NO_PROPERTIES
     return Publish(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)

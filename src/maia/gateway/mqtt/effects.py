@@ -60,8 +60,7 @@ class Attached:
     """The client identifier, if the gateway chose it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """Bytes of the client."""
 
     data: bytes | memoryview
@@ -80,8 +79,7 @@ class Tick:
     """A moment that was asked for has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAnswered:
+class BrokerAnswered(msgspec.Struct, frozen=True):
     """The broker has taken events on, or not: of each handle so many more, in order, and why not."""
 
     answers: Sequence[tuple[int, int, MaiaError | None]]
@@ -113,6 +111,7 @@ class Messages(msgspec.Struct, frozen=True):
     messages: Sequence[tuple[str, bytes, str | None]]
     is_retained: bool
     is_own: bool
+    """Published by this client; said if its subscription leaves such messages out."""
     token: object = None
 
 
@@ -169,8 +168,7 @@ class CloseSubscription:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(msgspec.Struct, frozen=True):
     """The client has taken so many messages over for good."""
 
     token: object

@@ -12,13 +12,14 @@ after the subscriber has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+import msgspec
+
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, seconds_after
-from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_message, message_head
+from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_message, message_head, read_topic
 from maia.gateway.mqtt.effects import (
     Acknowledge,
     Attached,
@@ -90,8 +91,7 @@ _CLOSING_3: Final = {
 # ------------------------------------------------------------ the session
 
 
-@dataclass(slots=True)
-class _Unanswered:
+class _Unanswered(msgspec.Struct):
     """Messages of the client that the broker has not answered for."""
 
     qos: int
@@ -150,7 +150,7 @@ class MqttSession:
     @property
     def room(self) -> int:
         """Return how many messages may be sent to the client now."""
-        return self._in_flight_most - len(self._in_flight) if self.is_connected else 0
+        return self._in_flight_most - len(self._in_flight.messages) if self.is_connected else 0
 
     @property
     def wants_input(self) -> bool:
@@ -220,8 +220,8 @@ class MqttSession:
         if not self._out:
             return
         written, self._out = bytes(self._out), bytearray()
-        at = next((n for n, one in enumerate(effects) if isinstance(one, CloseConnection)), len(effects))
-        effects.insert(at, Write(written))
+        closing = [n for n, one in enumerate(effects) if type(one) is CloseConnection] if effects else ()
+        effects.insert(closing[0] if closing else len(effects), Write(written))
 
     # -------------------------------------------------------- a connection begins and ends
 
@@ -243,7 +243,7 @@ class MqttSession:
         receive = int(connect.properties.get(Property.RECEIVE_MAXIMUM, PACKET_IDS))  # type: ignore[arg-type]
         self._in_flight_most = min(receive, limits.in_flight)
         self._packet_most = int(connect.properties.get(Property.MAXIMUM_PACKET_SIZE, 0))  # type: ignore[arg-type]
-        is_present = bool(self.subscriptions or self._in_flight or self._received)
+        is_present = bool(self.subscriptions or self._in_flight.messages or self._received)
         self.is_connected = True
         properties: dict[int, int | str] = {}
         if is_5:
@@ -313,7 +313,8 @@ class MqttSession:
             )
         except BadInput:
             return  # a client learns of a mistake in its will from no packet
-        self._note_retained(will.retain, row)
+        if will.retain:
+            self._note_retained(row)
         effects.append(ToBroker(0, row, columns, 1))
 
     def _silent_at(self) -> Instant:
@@ -321,10 +322,11 @@ class MqttSession:
         return seconds_after(self._heard_at, self._keep_alive_s)
 
     def _ask_for_time(self, now: Instant, effects: list[Effect]) -> None:
-        moments = [self._will_at, self.ends_at]
         if self.is_connected:
-            moments = [self._silent_at()] if self._keep_alive_s else []
-        wanted = min((one for one in moments if one is not None), default=None)
+            wanted = self._silent_at() if self._keep_alive_s else None
+        else:
+            moments = [one for one in (self._will_at, self.ends_at) if one is not None]
+            wanted = min(moments, default=None)
         if wanted is None or (self._asked_at is not None and now < self._asked_at <= wanted):
             return
         self._asked_at = wanted
@@ -390,18 +392,19 @@ class MqttSession:
         begins = 2 + int.from_bytes(run[0][:2], "big") + (2 if first & 2 else 0)
         is_5 = self._version == V5
         has_room = not (is_5 and first & 2) or self._unacknowledged + len(run) <= self._limits.receive_maximum
-        if len(run) > 1 and has_room and all(len(body) > begins for body in run):
+        is_whole = has_room and len(min(run, key=len)) > begins
+        if is_whole and (topic := read_topic(run[0][2 : begins - (first & 2)])):
             packet_ids = (
                 [int.from_bytes(body[begins - 2 : begins], "big") for body in run] if first & 2 else []
             )
             if all(packet_ids) and not (is_5 and any(body[begins] for body in run)):
-                one = decode(first, run[0], self._version)
-                assert isinstance(one, Publish)  # noqa: S101 - by its first byte
-                payloads = [body[begins + is_5 :] for body in run]
-                with suppress(BadInput):
-                    row, columns = self.table.columns_of(self._named(one), payloads, None)
-                    waiting = _Unanswered(one.qos, len(run), packet_ids)
-                    self._to_broker(row, columns, waiting, retain=one.retain, effects=effects)
+                try:
+                    row, columns = self.table.columns_of(topic, [body[begins + is_5 :] for body in run], None)
+                except BadInput:
+                    pass  # one by one, then
+                else:
+                    waiting = _Unanswered(first >> 1 & 1, len(run), packet_ids)
+                    self._to_broker(row, columns, waiting, retain=bool(first & 1), effects=effects)
                     return
         for body in run:
             if self.is_connected:
@@ -410,7 +413,8 @@ class MqttSession:
     def _to_broker(
         self, row: int, columns: Columns, waiting: _Unanswered, *, retain: bool, effects: list[Effect]
     ) -> None:
-        self._note_retained(retain, row)
+        if retain:
+            self._note_retained(row)
         self._handles += 1
         self._unanswered += waiting.rows
         self._unacknowledged += len(waiting.packet_ids)
@@ -455,8 +459,8 @@ class MqttSession:
             raise MqttViolation("a topic alias has no topic", Reason.PROTOCOL_ERROR)
         return self._aliases[alias]
 
-    def _note_retained(self, retain: bool, row: int) -> None:
-        if retain and self.table.rows[row].is_retained:
+    def _note_retained(self, row: int) -> None:
+        if self.table.rows[row].is_retained:
             self.has_published_retained = True
 
     def _broker_answered(
@@ -477,7 +481,7 @@ class MqttSession:
             return
         if waiting.qos == 2:
             self._received |= dict.fromkeys(packet_ids, True)
-        if self.is_connected:
+        if packet_ids and self.is_connected:
             kind = b"\x40\x02" if waiting.qos == 1 else b"\x50\x02"
             self._out += b"".join([kind + one.to_bytes(2, "big") for one in packet_ids])
 
@@ -513,10 +517,9 @@ class MqttSession:
         for topic, payload, content_type in given.messages:
             known = heads.get((topic, content_type))
             if known is None:
-                properties = self._properties_for(content_type, subscribed.identifier)
                 is_5 = self._version == V5
-                known = (properties, message_head(topic, properties if is_5 else None))
-                heads[topic, content_type] = known
+                said = self._properties_for(content_type, subscribed.identifier) if is_5 else NO_PROPERTIES
+                known = heads[topic, content_type] = (said, message_head(topic, said if is_5 else None))
             if qos:
                 packet_id = self._in_flight.free_id()
             written = encode_message(first, known[1], packet_id, payload)
@@ -532,13 +535,13 @@ class MqttSession:
         if done and token is not None:
             effects.append(Acknowledge(token, done))
 
-    def _properties_for(self, content_type: str | None, identifier: int | None) -> Properties:
+    @staticmethod
+    def _properties_for(content_type: str | None, identifier: int | None) -> Properties:
         properties: dict[int, str | tuple[int, ...]] = {}
-        if self._version == V5:
-            if content_type is not None:
-                properties[Property.CONTENT_TYPE] = content_type
-            if identifier is not None:
-                properties[Property.SUBSCRIPTION_ID] = (identifier,)
+        if content_type is not None:
+            properties[Property.CONTENT_TYPE] = content_type
+        if identifier is not None:
+            properties[Property.SUBSCRIPTION_ID] = (identifier,)
         return properties
 
     def _acknowledged(self, packet: Ack, effects: list[Effect]) -> None:

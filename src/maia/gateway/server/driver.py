@@ -87,7 +87,7 @@ class Driver:
         self.progress: dict[str, Progress] = {}
         self.connection: Connection | None = None
         self.is_over = False
-        self._has_room, self._writable = asyncio.Event(), True
+        self._has_room, self._room_is_wanted, self._writable = asyncio.Event(), False, True
         self._is_reading = True
         self._unwritten: list[bytes] = []
         self._unsent: dict[Upstream, None] = {}
@@ -130,6 +130,7 @@ class Driver:
         """Wait until the client can take a message."""
         while self.room <= 0:
             self._has_room.clear()
+            self._room_is_wanted = True
             await self._has_room.wait()
 
     def take(self, messages: Messages) -> None:
@@ -151,14 +152,17 @@ class Driver:
         """Hand an input to the session, and perform what it asks for."""
         before = len(self.session.subscriptions)
         effects = self.session.handle(happened, system_now())
-        self._perform(effects)
-        self._write_now()
+        if effects:
+            self._perform(effects)
+        if self._unwritten:
+            self._write_now()
         while self._unsent:  # after all messages of one read
             self._unsent.popitem()[0].send()
         self._check_room()
         session = self.session
-        is_changed = len(session.subscriptions) != before or not session.is_connected
-        if session.is_persistent and is_changed and not self.is_over:
+        if session.is_connected and len(session.subscriptions) == before:
+            return  # nearly always
+        if session.is_persistent and not self.is_over:
             self.household.keep(self)
         if not session.is_connected and not session.has_will and not self.is_over:
             self.let_go()
@@ -175,16 +179,19 @@ class Driver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _check_room(self) -> None:
-        if self.room > 0:
+        if self._room_is_wanted and self.room > 0:
+            self._room_is_wanted = False
             self._has_room.set()
         if self.connection is not None:
-            wanted = self.session.wants_input and self.connection.unread < _UNREAD_BYTES
+            wanted = self.session.wants_input and (
+                self._writable or self.connection.unread < _UNREAD_BYTES  # what is writable has left
+            )
             if wanted is not self._is_reading:
                 self._is_reading = wanted
                 self.connection.read_on(wanted)
 
     def _write_now(self) -> None:
-        if self._unwritten and self.connection is not None:
+        if self.connection is not None and self._unwritten:
             self.connection.write(b"".join(self._unwritten))
         self._unwritten.clear()
 

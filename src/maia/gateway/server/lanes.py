@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 from maia.broker.publication.publisher_view import shaper_of
 from maia.client import RowsRefused
@@ -35,14 +36,13 @@ OnAnswers: TypeAlias = Callable[[list[tuple[int, int, MaiaError | None]]], None]
 """Called with what the broker has answered: of each handle so many more events, in order, and why not."""
 
 
-@dataclass(slots=True)
-class _Outgoing:
+class _Outgoing(msgspec.Struct):
     """A frame on its way to the broker, and whose events are in it, in order."""
 
     columns: dict[str, list[object]]
     rows: int = 0
     size: int = 0
-    parts: list[tuple[OnAnswers, int, int]] = field(default_factory=list)
+    parts: list[tuple[OnAnswers, int, int]] = []
     """Who is to be answered, under which handle, for how many events."""
 
 
@@ -56,7 +56,7 @@ class Lane:
         self._long = [one.name for one in row.event_type.attributes if one.kind in (Kind.STRING, Kind.BYTES)]
         self._queue: deque[_Outgoing] = deque()
         self._sent: deque[_Outgoing] = deque()
-        self._empty = asyncio.Event()
+        self._drained: asyncio.Event | None = None
         self._publisher: Publisher | None = None
         self.advertising: asyncio.Task[None] | None = None
 
@@ -85,12 +85,12 @@ class Lane:
         frame.rows += rows
         frame.size += size
         frame.parts.append((answered, handle, rows))
-        self._empty.clear()
 
     async def drained(self) -> None:
         """Return when the broker has answered for everything."""
-        if self._queue or self._sent:
-            await self._empty.wait()
+        while self._queue or self._sent:
+            self._drained = asyncio.Event()
+            await self._drained.wait()
 
     def send(self) -> None:
         """Send frames while there is room for one."""
@@ -142,7 +142,7 @@ class Lane:
 
     def _settle(self, frames: list[_Outgoing], refused: int, problem: MaiaError | None) -> None:
         """Answer for frames: all of their events have this problem, or `refused` of them were refused."""
-        parts = [part for frame in frames for part in frame.parts]
+        parts = frames[0].parts if len(frames) == 1 else [part for frame in frames for part in frame.parts]
         if refused:
             rows = sum(frame.rows for frame in frames)
             columns = {
@@ -159,8 +159,8 @@ class Lane:
             by_client.setdefault(answered, []).append((handle, rows, None if is_good else problem))
         for answered, answers in by_client.items():
             answered(answers)
-        if not self._queue and not self._sent:
-            self._empty.set()
+        if self._drained is not None and not self._queue and not self._sent:
+            self._drained.set()
 
 
 # Which of these events did the broker refuse, if it said only how many?

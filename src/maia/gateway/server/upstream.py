@@ -12,8 +12,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Final, Protocol
+
+import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.client import Delivered
@@ -24,6 +27,7 @@ from maia.client.errors import ClientClosed
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
+from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, Subscribed
 from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
@@ -104,8 +108,7 @@ class Progress:
             self.subscription.acknowledge(upto)
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(msgspec.Struct):
     """A delivered frame as messages, and how many of them were handed on."""
 
     messages: list[tuple[str, bytes, str | None]]
@@ -126,6 +129,10 @@ class _Served:
     row: Row
     receiver: Receiver
     subscription: Subscription
+    names: tuple[tuple[str, AttributeUid], ...]
+    """What the row calls the columns of frames."""
+    is_admitted: bool
+    """True if the filter admits the one topic that all messages of the row have."""
     progress: Progress | None
     frame: _Frame | None = None
     is_handing_on: bool = False
@@ -299,7 +306,10 @@ class Upstream:
             subscription.acknowledges_itself = False
             if progress is not None:
                 progress.subscription = subscription
-            served = _Served(number, subscribed, row, receiver, subscription, progress)
+            names = tuple((one.name, one.uid) for one in subscription.event_type.attributes)
+            only = row.only_topic
+            is_admitted = only is not None and matches(subscribed.levels, only.split("/"))
+            served = _Served(number, subscribed, row, receiver, subscription, names, is_admitted, progress)
             self._served[number].append(served)
             self._spawn(number, self._serve(served, is_state=asks_state and name is None))
             if asks_state and name is not None:
@@ -365,7 +375,7 @@ class Upstream:
             except MaiaError as problem:
                 served.receiver.ended(served.number, problem)
                 return
-        served.subscription.on_arrival = lambda: self._hand_on(served)
+        served.subscription.on_arrival = partial(self._hand_on, served)
         self._hand_on(served)
 
     def _hand_on(self, served: _Served) -> None:
@@ -387,7 +397,9 @@ class Upstream:
                     self._spawn(served.number, self._hand_on_later(served))
                     return
                 self._hand_on_part(served, frame, room)
-            self._end_frame(served, frame)
+            served.frame = None
+            if served.progress is not None:
+                self._end_frame(served, served.progress, frame)
         served.is_handing_on = False
         problem = served.subscription.problem
         if problem is not None and not isinstance(problem, ClientClosed):
@@ -401,15 +413,13 @@ class Upstream:
 
     def _begin(self, served: _Served, delivered: Delivered) -> _Frame:
         frame, progress, position = delivered.frame, served.progress, delivered.position
-        columns = {
-            one.name: frame.columns[one.uid].values
-            for one in served.subscription.event_type.attributes
-            if one.uid in frame.columns
-        }
+        given = frame.columns
+        columns = {name: given[uid].values for name, uid in served.names if uid in given}
         messages = served.row.messages_of(columns, frame.rows)
-        topics = {one[0] for one in messages}
-        wanted = served.subscribed.levels
-        unwanted = frozenset(one for one in topics if not matches(wanted, one.split("/")))
+        unwanted: frozenset[str] = frozenset()
+        if not served.is_admitted:
+            topics, wanted = {one[0] for one in messages}, served.subscribed.levels
+            unwanted = frozenset(one for one in topics if not matches(wanted, one.split("/")))
         place, skipped = None, 0
         if progress is not None and position is not None:
             # What was handed to the session before a reconnection is sent again by the session itself.
@@ -423,7 +433,9 @@ class Upstream:
             served.to_skip -= skipped
             if place is not None:
                 place.outstanding += 1  # until all of the frame was handed on
-        is_own = delivered.stream in self.own_streams or self.is_own(delivered.label)
+        is_own = served.subscribed.options.no_local and (
+            delivered.stream in self.own_streams or self.is_own(delivered.label)
+        )
         return _Frame(messages, unwanted, is_own, position, place, skipped)
 
     @staticmethod
@@ -442,12 +454,11 @@ class Upstream:
             served.receiver.take(Messages(served.number, part, False, frame.is_own, token))
 
     @staticmethod
-    def _end_frame(served: _Served, frame: _Frame) -> None:
-        served.frame, progress = None, served.progress
-        if progress is not None and frame.place is not None:
+    def _end_frame(served: _Served, progress: Progress, frame: _Frame) -> None:
+        if frame.place is not None:
             frame.place.outstanding -= 1
             progress.settle()
-        elif progress is not None and not progress.places and frame.position is not None:
+        elif not progress.places and frame.position is not None:
             served.subscription.acknowledge(frame.position)
 
     async def _take_state(
