@@ -333,6 +333,8 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
         return None
     keys, signer = None, b""
     if not state.types.is_plain(type_id):
+        if entry.projections:
+            return None
         keys, signer = keys_for_event(state, link, message, plan.event_type, now), state.principal.key
         if keys is None:
             return None
@@ -351,7 +353,7 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
     carried = Carried(type_id, publisher, stream, sequence, message.published_at, 1, [], columns)
     if keys is not None:
         effects += forward_sealed_event(state, carried, event, keys)
-        return [*effects, *_answered(state, link, message, carried, right, now)]
+        return [*effects, *_answered(state, link, message, carried, (), right, now)]
     if state.routes.book.is_wanted(type_id):
         effects += forward_single(state, carried, event, source=None)
     effects += _sent_above(state, above, now)
