@@ -10,8 +10,9 @@ means a certificate of its own behind each subscription, verified and cached.
 
 A subscription of ours has a filter over two attributes that no other has, so
 nothing is shared that would not be in real life. A broker with a neighbour also
-keeps what it announces to it, and which filters cover which. A peer's subscription
-is to a topic of its own. `python bench/b24_idle_memory.py` prints a census: which lines
+keeps what it announces to it, and which filters cover which, until there are so
+many that it merges them. A peer's subscription is to a topic of its own.
+`python bench/b24_idle_memory.py` prints a census: which lines
 of the code hold how many bytes of a subscription, and of one with a capability of its own.
 """
 

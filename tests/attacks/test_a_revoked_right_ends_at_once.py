@@ -129,7 +129,7 @@ def test_the_sentence_says_nothing_about_any_other_peer(net: Net) -> None:
     subscriber = office(net, right)
     ref = subscriber.subscribe(Comparison(NUMBERPLATE, Operator.EQ, "SECRET 1"))
     issuer.revoke(right, of_story(net.story, "CCS to statistics office", Action.SUBSCRIBE))
-    ended = next(message for message in subscriber.heard if getattr(message, "ref", None) == ref)
+    ended = next(message for message in subscriber.heard if ref in getattr(message, "refs", ()))
     assert "SECRET 1" not in repr(net.brokers[AT].notes)
     assert str(net.story.principal("statistics office")) not in ended.message
 

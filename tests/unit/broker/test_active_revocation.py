@@ -27,8 +27,8 @@ from maia.types import validity_type_id
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
-from maia.wire.effects import Received, Send
-from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Show
+from maia.wire.effects import Keep, Received, Send
+from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Published, Show
 from support.broker import Client, Net, shown, sighting
 from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, seeing
 from support.sealed_net import state_of
@@ -125,6 +125,23 @@ def publication(
     message = Publish(ref, client.next_sequence, int(net.now), 1, frame_to_columns(frame))
     links = state_of(net.brokers["CCS broker"]).links.values()
     return Received(next(one.id for one in links if one.peer == client.principal), encode(message))
+
+
+def test_holders_do_not_wait_for_the_disk_and_the_issuer_does(net: Net) -> None:
+    """A35: what ends is sent first; the list is kept before its issuer is answered."""
+    story = Story(net)
+    broker, issuer = net.brokers["CCS broker"].broker, story.issuer
+    revocation = statement_to_event(issuer.says.revoke(story.right))
+    broker.take_on(
+        publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind}), net.now
+    )
+    turns: list[list[type]] = []
+    while (more := broker.go_on(net.now)) is not None:
+        turns.append([type(decode(one.data) if isinstance(one, Send) else one) for one in more])
+    first, *_, last = turns
+    assert Ended in first
+    assert Keep not in first
+    assert [one for one in last if one in (Keep, Published)] == [Keep, Published]
 
 
 def test_a_list_of_the_issuer_revokes_what_demands_no_test(net: Net) -> None:

@@ -228,7 +228,15 @@ def _sent(
     def given_here() -> list[Effect]:
         is_needed = unseen.type_id in state.statements.streams
         ended = receive_frame(state, unseen, now) if is_needed else []
-        return [*ended, *_given_here(state, unseen, now), *then()]
+        # Those whose rights it ends do not wait for the disk; subscribers and the publisher do.
+        kept, state.to_keep = state.to_keep, []
+
+        def given_on() -> list[Effect]:
+            state.to_keep += kept
+            return [*_given_here(state, unseen, now), *then()]
+
+        state.rest.append(Rest(link.id, given_on))
+        return ended
 
     state.rest.append(Rest(link.id, given_here))
     return further
