@@ -6,10 +6,10 @@ super-type of its type. What comes from another broker joins half way, where
 only identifiers and interests are left.
 
 An event that comes by itself takes a shorter way (`publish_single`, `carry_single`). The path says what
-becomes of any frame, in more than a hundred calls. Most of them find nothing to do for one plain
-event: no seal, no topic, no super-type, no statement, no second row. There are the others, in one place.
-What leaves is what leaves on the path, byte by byte and in the same order. Whatever is out of
-the ordinary is left to the path, before anything has changed: None says so.
+becomes of any frame, in more than a hundred calls. Most of them find nothing to do for one
+event: no topic, no super-type, no statement, no second row; and of a neighbour's, no seal. There are the
+others, in one place. What leaves is what leaves on the path, byte by byte and in the same order. Whatever
+is out of the ordinary is left to the path, before anything has changed: None says so.
 
 Subscribers and neighbours come first. What they do not wait for is done when their bytes have left: the
 answer to the publisher, and the memory of its last event.

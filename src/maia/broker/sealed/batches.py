@@ -1,7 +1,8 @@
-"""How are single events of one sealed stream sealed or opened that arrive with one read?
+"""How are single events of one sealed stream sealed or opened that arrive with one read, or alone?
 
 `publication/batches.py` takes such events on together, and asks here for what is sealed about them: the
-keys with which a publisher's events are sealed, and what a neighbour's frames show. The meaning is
+keys with which a publisher's events are sealed, and what a neighbour's frames show. `publish_single`
+(`publication/path.py`) asks the same for an event that a publisher sends alone. The meaning is
 `sealed/publication.py`. What is asked there of each frame is asked here of all of them, once where the
 answer is the same. Whatever is refused or out of the ordinary is left to it: None says so.
 """
