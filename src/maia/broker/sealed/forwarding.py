@@ -148,10 +148,13 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     ready: dict[int, bytes] = {}
     for at, effect in enumerate(effects):
         if type(effect) is _SendOnceSigned:
-            form = effect.form  # neighbours that get the same form get the same bytes
-            if id(form) not in ready:
-                ready[id(form)] = encode_known(_with_signature(form, effect.draft, frames[id(effect.draft)]))
-            effects[at] = Send(effect.link, ready[id(form)])
+            form, draft = effect.form, effect.draft
+            data = ready.get(id(form), b"")  # neighbours that get the same form get the same bytes
+            if not data:
+                frame = frames[id(draft)]
+                whole = frame if form is draft.frame else _with_signature(form, frame)
+                data = ready[id(form)] = encode_known(whole)
+            effects[at] = Send(effect.link, data)
         elif type(effect) is _RecordOnceSigned:
             frame, inner = frames[id(effect.draft)], effect.inner
             data = encode_known(frame if inner is None else state.blinded.unblind(frame, inner))
@@ -161,11 +164,7 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     return effects
 
 
-def _with_signature(
-    form: Sealed | SealedWithPlaintext, draft: Draft, proved: Sealed
-) -> Sealed | SealedWithPlaintext:
-    if form is draft.frame:
-        return proved
+def _with_signature(form: Sealed | SealedWithPlaintext, proved: Sealed) -> Sealed | SealedWithPlaintext:
     if isinstance(form, SealedWithPlaintext):
         return SealedWithPlaintext(proved, form.contents)  # plaintext goes beside whole frames alone
     return replace(form, signature=proved.signature, place=proved.place, path=proved.path)

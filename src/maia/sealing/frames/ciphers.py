@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import repeat
-from operator import add, attrgetter
+from operator import add
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -31,7 +31,6 @@ INSTANCES_MAX: Final = 1024
 
 _SEALING: Final = b"maia/1/sealing-key"
 _SALT: Final = b"maia/1/commitment-salt"
-_is_wiped: Final = attrgetter("source.wiped")
 _KEY_NAME: Final = b"maia/1/key-name\x00"
 
 
@@ -125,8 +124,12 @@ class EpochKeys:
         Frames of one type have the same columns, most of the time: they are looked up together.
         """
         known = self._several.get((instance, uids))
-        if known is not None and True not in map(_is_wiped, known.ciphers):
-            return known
+        if known is not None:
+            for cipher in known.ciphers:
+                if cipher.source.wiped:
+                    break
+            else:
+                return known
         found = [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
         held = [one for one in found if one is not None]
         if len(held) != len(found):
