@@ -343,8 +343,8 @@ def test_what_a_sealed_event_alone_lacks_is_said_on_the_path(what):
                 waiting = type(near._state.seals.publishing)
                 lacking.enter_context(patch.object(waiting, "holds", return_value=True))
             elif what == "its size":
-                for module in ("publication", "batches", "whole_frames"):
-                    lacking.enter_context(patch(f"maia.broker.sealed.{module}.SEALED_BYTES_MAX", 20))
+                for module in ("sealed.publication", "publication.path", "sealed.whole_frames"):
+                    lacking.enter_context(patch(f"maia.broker.{module}.SEALED_BYTES_MAX", 20))
             else:
                 lacking.enter_context(patch.object(EpochKeys, "held", return_value=None))
                 lacking.enter_context(patch.object(EpochKeys, "cipher", return_value=None))

@@ -36,7 +36,7 @@ from maia.broker.routing.aggregation import note_arrival
 from maia.broker.routing.interests import forward, forward_single
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.batches import forward_sealed_event, keys_for_event
-from maia.broker.sealed.publication import hold_until_sealed, send_sealed
+from maia.broker.sealed.publication import SEALED_BYTES_MAX, hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.local_subscribers import Seen, SubscriberGroup, deliveries
@@ -315,7 +315,9 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     return entry.single
 
 
-def publish_single(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect] | None:
+def publish_single(
+    state: BrokerState, link: Link, message: Publish, size: int, now: Instant
+) -> list[Effect] | None:
     """Take a frame of one event on as `publish` does; None if that has to."""
     entry = link.advertisements.get(message.ref)
     if entry is None or link.statement:
@@ -333,8 +335,8 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
         return None
     keys, signer = None, b""
     if not state.types.is_plain(type_id):
-        keys, signer = keys_for_event(state, link, message, plan.event_type, now), state.principal.key
-        if keys is None:
+        keys, signer = keys_for_event(state, link, message, type_id, tuple(event), now), state.principal.key
+        if keys is None or size > SEALED_BYTES_MAX:
             return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
     readers = [] if audience is None else audience.readers_of(event)

@@ -71,10 +71,11 @@ class Cipher:
 class HeldCiphers:
     """The ciphers of all columns of a frame, and how the hash begins that is signed of a single event."""
 
-    __slots__ = ("ciphers", "head", "key_names", "names")
+    __slots__ = ("ciphers", "head", "instance", "key_names", "names", "uids")
 
-    def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher]) -> None:
-        """Work out once what all frames with these columns have in common."""
+    def __init__(self, uids: tuple[str, ...], instance: bytes, ciphers: list[Cipher]) -> None:
+        """Work out once what all frames with these columns have in common that one process seals."""
+        self.uids, self.instance = uids, instance
         self.ciphers, self.names = ciphers, [uid.encode() for uid in uids]
         self.key_names = [one.name for one in ciphers]
         self.head = event_head(uids, self.key_names)
@@ -136,7 +137,7 @@ class EpochKeys:
             return None
         if len(self._several) >= INSTANCES_MAX:
             self._several.clear()
-        known = self._several[instance, uids] = HeldCiphers(uids, held)
+        known = self._several[instance, uids] = HeldCiphers(uids, instance, held)
         return known
 
     def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
