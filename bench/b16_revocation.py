@@ -3,7 +3,7 @@
 Three brokers, each a process of its own, with subscriptions that rest on
 certificates which their issuer vouches for. In each round a hundred of them,
 spread over the three, are revoked by one statement, which the issuer publishes
-at the first broker, when each of them has received some events. A delay is that from
+at the first broker, while some events are on their way. A delay is that from
 sending the statement until the subscriber has read that its subscription has
 ended: nothing follows that on its connection. When the issuer's broker has answered, events are published
 there; one of them that reaches a revoked subscriber of the same broker is a
@@ -276,7 +276,8 @@ class Place:
 
     def round(self, falling: int) -> list[list[float]]:
         """Revoke so many subscriptions; return, for each broker, the delays in microseconds."""
-        victims = self._served_victims(falling)
+        victims = list(self._victims(falling))
+        self._publish(5)  # which are still on their way to some
         statement = self.issuer.revocation([right for _, right, _ in victims])
         waiting = {listener: refs for listener, _, refs in victims}
         started = time.perf_counter()

@@ -23,7 +23,7 @@ from maia.sealing.frames.sealer import COUNTER_MAX
 from maia.types import SealingLevel
 from maia.wire.messages import SealMark
 from support.random_cases import usually
-from support.sealing import BROKER, NOON, PUBLISHER, STREAM, Publishing, keys, numbered, plates, sealer
+from support.sealing import BROKER, NOON, PUBLISHER, STREAM, Publishing, keys, numbered, plates, read, sealer
 
 EVENTS = usually(1_000_000, laws=10_000_000)
 PROCESSES = 8
@@ -112,6 +112,18 @@ def test_processes_derive_different_keys_from_one_content_key():
     ciphers = [keys().cipher(None, process.next_mark().instance) for process in (here, there)]
     sealed = [cipher.encrypt(bytes(12), b"the same words", b"") for cipher in ciphers if cipher]
     assert len(set(sealed)) == 2
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_a_forked_process_seals_first_is_sealed_under_its_own_keys(rows):
+    """A45: its keys were looked up before it was forked, and the frame opens under the mark that it has."""
+    process_ids = {"now": 1}
+    process = _started(0, process_ids)
+    before = Publishing(by=process).seal(plates(rows), block_rows=0)
+    process_ids["now"] = 2
+    after = Publishing(by=process).seal(plates(rows), block_rows=0)
+    assert before.origin.instance != after.origin.instance
+    assert read(after).signer == BROKER.principal
 
 
 def test_columns_of_one_frame_share_a_nonce_and_no_key():

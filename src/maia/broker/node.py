@@ -303,7 +303,7 @@ class Broker:
             single = None
             if type(message) is Publish and link.role is Role.CLIENT:
                 if message.rows == 1:
-                    single = publish_single(state, link, message, now)
+                    single = publish_single(state, link, message, len(data), now)
                 if single is None:
                     single = publish_whole(state, link, message, len(data), now)
             elif type(message) is Carried and message.rows == 1 and link.role is Role.BROKER:

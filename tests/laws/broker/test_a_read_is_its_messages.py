@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
@@ -24,6 +25,7 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIME
 from maia.events import Instant, Kind, frame_of
 from maia.ledger.records import DisclosedEvents, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
+from maia.sealing import EpochKeys
 from maia.sealing.frames import proof
 from maia.sealing.frames.content import whole_plaintexts
 from maia.sealing.frames.proof import BadFrameProof
@@ -340,7 +342,8 @@ def test_events_of_one_read_that_nobody_takes_are_counted_as_on_the_path():
 @pytest.mark.parametrize("what", ["event", "two"])
 def test_a_sealed_frame_that_comes_alone_goes_the_shorter_way_to_its_subscribers(kind, what):
     world = World(kind, [(True, FILTERS[1]), (False, ALWAYS)])
-    with patch("maia.broker.node.answer", None):  # the way of all other frames
+    others = {"answer": None} | ({"publish_whole": None} if what == "event" else {})
+    with patch.multiple("maia.broker.node", **others):  # the ways of all other frames
         left = one_by_one(world.broker(NEAR), world.camera.link, world.read([(what, PLATES[0])]))
     ((middle, there, sent),) = world.onward(NEAR, left)
     ((far, there, sent),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
@@ -367,6 +370,32 @@ def test_an_event_alone_is_left_to_the_path_when_a_consent_of_a_super_type_has_t
         left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
     assert answer.called
     assert left == []
+
+
+@pytest.mark.parametrize("what", ["a ledger", "others that wait", "its size", "a key"])
+def test_what_a_sealed_event_alone_lacks_is_said_on_the_path(what):
+    found = []
+    for way in (one_by_one, on_the_path):
+        world = World("attributes", [(True, ALWAYS), (False, ALWAYS)])
+        near, data = world.broker(NEAR), world.read([("event", PLATES[0])])
+        with ExitStack() as lacking:
+            if what == "a ledger":
+                types = type(near._state.types)
+                lacking.enter_context(patch.object(types, "requires_ledger", return_value=True))
+                lacking.enter_context(patch.object(types, "is_plain", return_value=False))
+            elif what == "others that wait":
+                waiting = type(near._state.seals.publishing)
+                lacking.enter_context(patch.object(waiting, "holds", return_value=True))
+            elif what == "its size":
+                for module in ("sealed.publication", "publication.path", "sealed.whole_frames"):
+                    lacking.enter_context(patch(f"maia.broker.{module}.SEALED_BYTES_MAX", 20))
+            else:
+                lacking.enter_context(patch.object(EpochKeys, "held", return_value=None))
+                lacking.enter_context(patch.object(EpochKeys, "cipher", return_value=None))
+            left = way(near, world.camera.link, data)
+        assert not to(left, world.reader.link)
+        found.append((left, near._state.routes.seen.exported()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("kind", ["plain", "on record", *SEALED])
@@ -417,6 +446,20 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
     delivered = [one for one in found[1] if type(one) is Send and isinstance(decode(one.data), Deliver)]
     assert len(delivered) == 7
     assert Count("maia_frames_refused_total", labels={"code": BadFrameProof.code}) in found[1]
+
+
+def test_an_event_of_a_read_in_another_form_than_its_signer_gave_it_fares_as_on_the_path():
+    """A66: a path beside a column is signed by nobody."""
+    quick, slow = World("attributes", [(False, ALWAYS)]), World("attributes", [(False, ALWAYS)])
+    data, found = slow.read([("event", PLATES[0])] * 4), []
+    for world, take in ((slow, on_the_path), (quick, in_one_read)):
+        ((middle, there, sent),) = world.onward(NEAR, take(world.broker(NEAR), world.camera.link, data))
+        frame = decode(sent[2])
+        first, *others = frame.columns
+        sent[2] = encode(replace(frame, columns=[replace(first, path=bytes(32)), *others]))
+        found.append(take(world.broker(middle), there, sent))
+    assert found[0] == found[1]
+    assert any(isinstance(one, Close) for one in found[1])
 
 
 def test_a_sealed_frame_of_which_a_neighbour_wants_less_can_be_cut():

@@ -6,10 +6,10 @@ super-type of its type. What comes from another broker joins half way, where
 only identifiers and interests are left.
 
 An event that comes by itself takes a shorter way (`publish_single`, `carry_single`). The path says what
-becomes of any frame, in more than a hundred calls. Most of them find nothing to do for one plain
-event: no seal, no topic, no statement, no second row. There are the others, in one place.
-What leaves is what leaves on the path, byte by byte and in the same order. Whatever is out of
-the ordinary is left to the path, before anything has changed: None says so.
+becomes of any frame, in more than a hundred calls. Most of them find nothing to do for one
+event: no topic, no statement, no second row; and of a neighbour's, no seal. There are the
+others, in one place. What leaves is what leaves on the path, byte by byte and in the same order. Whatever
+is out of the ordinary is left to the path, before anything has changed: None says so.
 
 Subscribers and neighbours come first. What they do not wait for is done when their bytes have left: the
 answer to the publisher, and the memory of its last event.
@@ -36,7 +36,7 @@ from maia.broker.routing.aggregation import note_arrival
 from maia.broker.routing.interests import forward, forward_single
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.batches import forward_sealed_event, keys_for_event
-from maia.broker.sealed.publication import hold_until_sealed, send_sealed
+from maia.broker.sealed.publication import SEALED_BYTES_MAX, hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.local_subscribers import Seen, SubscriberGroup, deliveries
@@ -323,7 +323,9 @@ def _prepared(state: BrokerState, entry: Advertisement) -> SingleEvents | None:
     return entry.single
 
 
-def publish_single(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect] | None:
+def publish_single(
+    state: BrokerState, link: Link, message: Publish, size: int, now: Instant
+) -> list[Effect] | None:
     """Take a frame of one event on as `publish` does; None if that has to."""
     entry = link.advertisements.get(message.ref)
     if entry is None or link.statement:
@@ -343,8 +345,8 @@ def publish_single(state: BrokerState, link: Link, message: Publish, now: Instan
     if not state.types.is_plain(type_id):
         if entry.projections:
             return None
-        keys, signer = keys_for_event(state, link, message, plan.event_type, now), state.principal.key
-        if keys is None:
+        keys, signer = keys_for_event(state, link, message, type_id, tuple(event), now), state.principal.key
+        if keys is None or size > SEALED_BYTES_MAX:
             return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
     readers = [] if audience is None else audience.readers_of(event)

@@ -1,7 +1,8 @@
-"""How are single events of one sealed stream sealed or opened that arrive with one read?
+"""How are single events of one sealed stream sealed or opened that arrive with one read, or alone?
 
 `publication/batches.py` takes such events on together, and asks here for what is sealed about them: the
-keys with which a publisher's events are sealed, and what a neighbour's frames show. The meaning is
+keys with which a publisher's events are sealed, and what a neighbour's frames show. `publish_single`
+(`publication/path.py`) asks the same for an event that a publisher sends alone. The meaning is
 `sealed/publication.py`. What is asked there of each frame is asked here of all of them, once where the
 answer is the same. Whatever is refused or out of the ordinary is left to it: None says so.
 """
@@ -20,8 +21,9 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Event, Frame, Instant
 from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.sealing import EpochKeys
+from maia.sealing.frames.ciphers import HeldCiphers
 from maia.sealing.frames.runs import open_run
-from maia.types import Sealing, SealingLevel, VerifiedType
+from maia.types import Sealing, SealingLevel
 from maia.wire.columns import EventsColumn, events_to_frame
 from maia.wire.effects import Effect
 from maia.wire.messages import Carried, Column, Publish, Sealed
@@ -72,23 +74,24 @@ def keys_for_events(
 
 
 def keys_for_event(
-    state: BrokerState, link: Link, message: Publish, event_type: VerifiedType, now: Instant
-) -> EpochKeys | None:
-    """Return the keys with which an event that comes alone is sealed; None if the path has to say that."""
-    type_id, seals, columns = event_type.type_id, state.seals, message.columns
-    sealing = state.types.sealing(type_id)
+    state: BrokerState, link: Link, message: Publish, type_id: bytes, uids: tuple[str, ...], now: Instant
+) -> tuple[EpochKeys, HeldCiphers] | None:
+    """Return with what an event is sealed that comes alone; None if the path has to say that."""
+    sealing, seals = state.types.sealing(type_id), state.seals
     if sealing is None or not is_ordinary(state, sealing) or state.types.requires_ledger(type_id):
         return None
     if seals.publishing.holds(type_id, (link.id, message.ref)):
         return None
-    if sum([len(one.data) for one in columns]) > SEALED_BYTES_MAX:
-        return None
     keys = seals.sealing_keys(type_id, message.published_at, now)
-    uids = tuple([one.uid for one in columns]) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
-    return None if keys is None or keys.held(uids, seals.sealer.instance) is None else keys
+    if keys is None:
+        return None
+    held = keys.held(uids if sealing.level is SealingLevel.ATTRIBUTE else ("",), seals.sealer.instance)
+    return None if held is None else (keys, held)
 
 
-def forward_sealed_event(state: BrokerState, event: Carried, values: Event, keys: EpochKeys) -> list[Effect]:
+def forward_sealed_event(
+    state: BrokerState, event: Carried, values: Event, keys: tuple[EpochKeys, HeldCiphers]
+) -> list[Effect]:
     """Seal an event, and send it where the filters of neighbours admit it, once it is signed."""
     routes, sealing = state.routes, state.types.sealing(event.type_id)
     nodes = routes.book.targets(book_key_of_sealed(event.type_id), LOCAL, values)
@@ -96,7 +99,7 @@ def forward_sealed_event(state: BrokerState, event: Carried, values: Event, keys
     if not links or sealing is None:
         return []
     about = event.publisher, event.stream, event.sequence, event.published_at
-    draft = state.seals.sealer.draft_event(event.columns, about, keys=keys, level=sealing.level)
+    draft = state.seals.sealer.draft_event(event.columns, about, *keys, level=sealing.level)
     return [send_once_signed(state, link, draft.frame, draft) for link in links]
 
 

@@ -148,12 +148,13 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     ready: dict[int, bytes] = {}
     for at, effect in enumerate(effects):
         if type(effect) is _SendOnceSigned:
-            form, draft = effect.form, effect.draft  # neighbours that get the same form get the same bytes
-            if id(form) not in ready:
-                proved = frames[id(draft)]
-                whole = proved if form is draft.frame else _with_signature(form, proved)
-                ready[id(form)] = encode_known(whole)
-            effects[at] = Send(effect.link, ready[id(form)])
+            form, draft = effect.form, effect.draft
+            data = ready.get(id(form), b"")  # neighbours that get the same form get the same bytes
+            if not data:
+                frame = frames[id(draft)]
+                whole = frame if form is draft.frame else _with_signature(form, frame)
+                data = ready[id(form)] = encode_known(whole)
+            effects[at] = Send(effect.link, data)
         elif type(effect) is _RecordOnceSigned:
             frame, inner = frames[id(effect.draft)], effect.inner
             data = encode_known(frame if inner is None else state.blinded.unblind(frame, inner))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import repeat
-from operator import add, attrgetter
+from operator import add
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -31,7 +31,6 @@ INSTANCES_MAX: Final = 1024
 
 _SEALING: Final = b"maia/1/sealing-key"
 _SALT: Final = b"maia/1/commitment-salt"
-_is_wiped: Final = attrgetter("source.wiped")
 _KEY_NAME: Final = b"maia/1/key-name\x00"
 
 
@@ -72,10 +71,11 @@ class Cipher:
 class HeldCiphers:
     """The ciphers of all columns of a frame, and how the hash begins that is signed of a single event."""
 
-    __slots__ = ("ciphers", "head", "key_names", "names")
+    __slots__ = ("ciphers", "head", "instance", "key_names", "names", "uids")
 
-    def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher]) -> None:
-        """Work out once what all frames with these columns have in common."""
+    def __init__(self, uids: tuple[str, ...], instance: bytes, ciphers: list[Cipher]) -> None:
+        """Work out once what all frames with these columns have in common that one process seals."""
+        self.uids, self.instance = uids, instance
         self.ciphers, self.names = ciphers, [uid.encode() for uid in uids]
         self.key_names = [one.name for one in ciphers]
         self.head = event_head(uids, self.key_names)
@@ -125,15 +125,19 @@ class EpochKeys:
         Frames of one type have the same columns, most of the time: they are looked up together.
         """
         known = self._several.get((instance, uids))
-        if known is not None and True not in map(_is_wiped, known.ciphers):
-            return known
+        if known is not None:
+            for cipher in known.ciphers:
+                if cipher.source.wiped:
+                    break
+            else:
+                return known
         found = [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
         held = [one for one in found if one is not None]
         if len(held) != len(found):
             return None
         if len(self._several) >= INSTANCES_MAX:
             self._several.clear()
-        known = self._several[instance, uids] = HeldCiphers(uids, held)
+        known = self._several[instance, uids] = HeldCiphers(uids, instance, held)
         return known
 
     def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:

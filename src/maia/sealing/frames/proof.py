@@ -206,8 +206,11 @@ class SignatureChecks:
             signature, end = frames[at].signature, at + 1
             while end < len(frames) and frames[end].signature == signature:
                 end += 1
-            is_alone = end == at + 1
-            top = None if is_alone else _top_of(frames[at:end], roots[at:end])
+            if end == at + 1:  # signed by itself
+                self.check(frames[at], roots[at])
+                at = end
+                continue
+            top = _top_of(frames[at:end], roots[at:end])
             if top is None or any(frame.signer != by for frame in frames[at:end]):
                 for frame, root in zip(frames[at:end], roots[at:end], strict=True):
                     self.check(frame, root)

@@ -61,7 +61,7 @@ from maia.sealing.frames.sealer import (
     Publication,
     Sealer,
     counter_bytes,
-    key_missing,
+    held_for,
 )
 from maia.types import SealingLevel
 from maia.wire.columns import EventsColumn, by_column, by_event
@@ -112,9 +112,7 @@ def seal_run(
     # One step for all events and then the next: code that has just run runs twice as fast.
     contents, marks = events_plaintexts(columns, level), sealer.next_marks(len(numbers))
     uids, instance, counters = tuple(contents), marks[0].instance, [mark.counter for mark in marks]
-    held = keys.held(uids, instance)
-    if held is None:
-        raise key_missing(keys, uids, marks[0])
+    held = held_for(keys, uids, instance)
     whose = keys.type_id, about.publisher.key, sealer.principal.key, about.stream
     common = LEVEL_NUMBERS[level], keys.epoch, 1, 0
     described, bindings = events_described(
@@ -257,9 +255,7 @@ def open_whole(frame: Sealed, keys: EpochKeys, checks: SignatureChecks) -> Verif
         raise BadSealedFrame("the columns of a sealed frame do not fit its level, or are cut")
     if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
         raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
-    held = keys.held(uids, mark.instance)
-    if held is None:
-        raise key_missing(keys, uids, mark)
+    held = held_for(keys, uids, mark.instance)
     described = description(frame)
     if size:
         root = frame_root(described, frame)

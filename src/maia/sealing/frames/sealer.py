@@ -30,6 +30,7 @@ from maia.sealing.frames.ciphers import (
     INSTANCE_BYTES,
     Cipher,
     EpochKeys,
+    HeldCiphers,
     description,
     event_described,
     frame_binding,
@@ -201,7 +202,9 @@ class Sealer:
         if not about.block_rows and (is_event or (about.rows > 1 and level is SealingLevel.ATTRIBUTE)):
             if is_event and not about.kept and about.author is None:
                 label = about.publisher.key, about.stream, about.sequence, about.published_at
-                return self.draft_event(columns, label, keys=keys, level=level)
+                uids = ("",) if level is SealingLevel.EVENT else tuple(map(_uid, columns))
+                held = held_for(keys, uids, self._instance)
+                return self.draft_event(columns, label, keys, held, level=level)
             return self._draft_whole(columns, about, keys, level)
         divided, mark = about.divided(), self.next_mark()
         frame = _skeleton(about, divided.size, keys, level, signer=self.principal, mark=mark)
@@ -221,29 +224,30 @@ class Sealer:
         self,
         columns: Sequence[WireColumn],
         about: tuple[bytes, bytes, int, int],
-        *,
         keys: EpochKeys,
+        held: HeldCiphers,
+        *,
         level: SealingLevel,
     ) -> Draft:
-        """Return an event that leaves alone sealed; `about` are its publisher, stream, number and moment."""
+        """Return an event that leaves alone sealed; `about` are its publisher, stream, number and moment.
+
+        `held` is what `keys` have for its columns.
+        """
         mark, (publisher, stream, number, moment) = self.next_mark(), about
         label = keys.type_id, publisher, self._key.principal.key, stream, number, +moment
+        if held.instance != mark.instance:  # asked for before this process was forked
+            held = held_for(keys, held.uids, mark.instance)
         if level is SealingLevel.EVENT:
-            uids: tuple[str, ...] = ("",)
             contents = iter([event_plaintext(columns)])
         else:
-            uids = tuple([one.uid for one in columns])
-            contents = whole_plaintexts([(one.kind, one.data) for one in columns])
-        held = keys.held(uids, mark.instance)
-        if held is None:
-            raise key_missing(keys, uids, mark)
+            contents = whole_plaintexts(map(_kind_and_data, columns))
         described = event_described(LEVEL_NUMBERS[level], label, keys.epoch, mark)
         binding, number_once = frame_binding(described, mark, []), nonce(mark)
         sealed = [
             cipher.encrypt(number_once, one, binding + name)
             for cipher, one, name in zip(held.ciphers, contents, held.names, strict=True)
         ]
-        own = list(map(SealedColumn, uids, sealed, held.key_names, repeat(b"")))
+        own = list(map(SealedColumn, held.uids, sealed, held.key_names, repeat(b"")))
         said = LEVEL_NUMBERS[level], keys.epoch, 1, 0
         frame = Sealed(*label, *said, [], mark, mark, [], own, NOT_SIGNED, 0, [])
         return Draft(frame, described, event_root(held.head, described, sealed), columns)
@@ -260,11 +264,9 @@ class Sealer:
             uids: tuple[str, ...] = ("",)
             content = iter([event_plaintext(columns)])
         else:
-            uids = tuple([column.uid for column in columns])
-            content = whole_plaintexts([(column.kind, column.data) for column in columns])
-        held = keys.held(uids, mark.instance)
-        if held is None:
-            raise key_missing(keys, uids, mark)
+            uids = tuple(map(_uid, columns))
+            content = whole_plaintexts(map(_kind_and_data, columns))
+        held = held_for(keys, uids, mark.instance)
         size = 0 if rows == 1 else rows
         frame = _skeleton(about, size, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
@@ -304,16 +306,16 @@ class Sealer:
 
 def ciphers_for(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> list[Cipher]:
     """Return the ciphers under a mark for what has these uids (empty: all attributes); refuse to lack one."""
-    held = keys.held(uids, mark.instance)
+    return held_for(keys, uids, mark.instance).ciphers
+
+
+def held_for(keys: EpochKeys, uids: tuple[str, ...], instance: bytes) -> HeldCiphers:
+    """Return the same for one process, with what they have in common."""
+    held = keys.held(uids, instance)
     if held is None:
-        raise key_missing(keys, uids, mark)
-    return held.ciphers
-
-
-def key_missing(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> KeyMissing:
-    """Return the refusal of a frame of which a key is not held, with the name of one."""
-    lacking = uids[keys.ciphers(uids, mark.instance).index(None)]
-    return KeyMissing(f"the key of attribute `{lacking or '*'}` is not held in epoch `{keys.epoch}`")
+        lacking = uids[keys.ciphers(uids, instance).index(None)]
+        raise KeyMissing(f"the key of attribute `{lacking or '*'}` is not held in epoch `{keys.epoch}`")
+    return held
 
 
 def counter_bytes(origin: SealMark) -> bytes:
