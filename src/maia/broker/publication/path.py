@@ -343,10 +343,8 @@ def publish_single(
         return None
     keys, signer = None, b""
     if not state.types.is_plain(type_id):
-        if entry.projections:
-            return None
         keys, signer = keys_for_event(state, link, message, type_id, tuple(event), now), state.principal.key
-        if keys is None or size > SEALED_BYTES_MAX:
+        if keys is None or size > SEALED_BYTES_MAX or entry.projections:
             return None
     audience, publisher, stream = state.audiences.get(type_id), link.peer.key, entry.stream
     readers = [] if audience is None else audience.readers_of(event)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
+from operator import attrgetter
 from typing import Final, NoReturn
 
 import msgspec
@@ -57,6 +58,9 @@ COUNTER_MAX: Final = (1 << 48) - 1
 
 NOT_SIGNED: Final = bytes(64)
 _COUNTER_BYTES: Final = 8
+
+_uid: Final = attrgetter("uid")
+_kind_and_data: Final = attrgetter("kind", "data")
 
 
 class KeyMissing(Unavailable):
