@@ -23,7 +23,7 @@ from maia.credentials import Action, SignedCertificate, SigningKey, certificate_
 from maia.credentials.identity import IdentityTrust
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.net.process import keep_free_memory
+from maia.net.process import keep_free_memory, process_id
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import Secret
 from maia.sealing.groups.key_group import GroupId
@@ -140,7 +140,7 @@ class Row:
             identity=self._trust,
         )
         kept = {f"{KEPT_TYPE}{world.event_type.id.hex()}": world.definition}
-        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid)
+        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=process_id)
         self.brokers.append(broker)
         self._perform(number, broker.start(self.now))
         self._settle()

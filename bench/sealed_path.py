@@ -75,6 +75,7 @@ def _said_of_all(columns: Sequence[object], *_: object) -> list[bytes]:
 
 _UNPROVED: Sequence[tuple[Any, str, object]] = (
     (Sealer, "sign", lambda _self, drafts: [draft.frame for draft in drafts]),
+    (Sealer, "sign_alone", lambda _self, draft: draft.frame),
     (SignatureChecks, "check", lambda _self, frame, _root: Principal(frame.signer)),
     (SignatureChecks, "check_run", lambda _self, frames, _roots: Principal(frames[0].signer)),
     *((where, name, lambda *_: _SAID) for where in (sealer, runs) for name in ("event_root", "frame_root")),

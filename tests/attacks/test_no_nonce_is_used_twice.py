@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials import SigningKey
+from maia.net.process import process_id
 from maia.sealing import Publication, Sealer, SealerWornOut
 from maia.sealing.frames.ciphers import EpochKeys, nonce
 from maia.sealing.frames.sealer import COUNTER_MAX
@@ -84,9 +85,10 @@ def _started(seed: int, process_ids: dict[str, int]) -> Sealer:
     return Sealer(BROKER, random=numbered(b"start %d" % seed), process_id=lambda: process_ids["now"])
 
 
-def test_a_forked_process_seals_under_another_instance():
+@pytest.mark.parametrize("number", [os.getpid, process_id], ids=["kernel", "broker"])
+def test_a_forked_process_seals_under_another_instance(number):
     """A45: a real fork; parent and child seal the next frame, and share no key."""
-    process = Sealer(BROKER, random=os.urandom, process_id=os.getpid)
+    process = Sealer(BROKER, random=os.urandom, process_id=number)
     before = process.next_mark()
     reading, writing = os.pipe()
     child = os.fork()

@@ -142,10 +142,13 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     """Sign what was sealed in this turn, and put the bytes where they belong."""
     drafts, state.seals.unsigned = state.seals.unsigned, []
     frames: dict[int, Sealed] = {}
-    for at in range(0, len(drafts), BATCH_MAX):
-        together = drafts[at : at + BATCH_MAX]
-        frames.update(zip(map(id, together), state.seals.sealer.sign(together), strict=True))
     ready: dict[int, bytes] = {}
+    if len(drafts) == 1:
+        frames[id(drafts[0])] = state.seals.sealer.sign_alone(drafts[0])
+    else:
+        for at in range(0, len(drafts), BATCH_MAX):
+            together = drafts[at : at + BATCH_MAX]
+            frames.update(zip(map(id, together), state.seals.sealer.sign(together), strict=True))
     for at, effect in enumerate(effects):
         if type(effect) is _SendOnceSigned:
             form, draft = effect.form, effect.draft

@@ -32,6 +32,7 @@ from maia.net.addresses import bind, host_and_port
 from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner, Recorder
 from maia.net.observer import Records
+from maia.net.process import process_id
 from maia.net.stores import MemoryStore, Store
 from maia.validity.revalidation import AskingTesters, Revalidator
 from maia.wire.effects import Effect, Input, LinkId, Received
@@ -205,7 +206,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
         if recorder is not None:
             most = settings.limits.recorded_frames_reread
             log = await asyncio.to_thread(recorder.at_start, first_to_reread(kept), frames_max=most)
-        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid, log=log)
+        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=process_id, log=log)
         node = broker if overhear is None else TappedBroker(broker, overhear)
         runner = NodeRunner(
             node,

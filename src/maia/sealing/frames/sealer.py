@@ -289,15 +289,18 @@ class Sealer:
         """Return drafts with one signature over all of them; each one alone is provable."""
         if not 1 <= len(drafts) <= BATCH_MAX:
             raise BadBatch(f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given")
-        if len(drafts) == 1:  # its root is what is signed
-            (draft,) = drafts
-            return [replace(draft.frame, signature=self._key.sign(SignedKind.FRAME, draft.root))]
+        if len(drafts) == 1:
+            return [self.sign_alone(drafts[0])]
         root, paths = batch_of([draft.root for draft in drafts])
         signature = self._key.sign(SignedKind.FRAME, root)
         return [
             replace(draft.frame, signature=signature, place=place, path=path)
             for place, (draft, path) in enumerate(zip(drafts, paths, strict=True))
         ]
+
+    def sign_alone(self, draft: Draft) -> Sealed:
+        """Return a draft with a signature of its own: its root is what is signed."""
+        return replace(draft.frame, signature=self._key.sign(SignedKind.FRAME, draft.root))
 
     def __repr__(self) -> str:
         """Say who seals, and nothing of its keys."""
