@@ -212,6 +212,8 @@ def run_case(
     if isinstance(case, Figure):
         ours_s, peer_s = [us / 1e6 for us in case.ours_us], [us / 1e6 for us in case.peer_us]
         return _result(case, bench=bench, ratios=list(case.values), ours_s=ours_s, peer_s=peer_s)
+    gc.collect()
+    gc.freeze()  # what was made so far is not walked over again before each slice
     ours_calls = case.ours.calls or _calls_filling(case.ours, effort.slice_s)
     peer_calls = case.peer.calls or _calls_filling(case.peer, effort.slice_s)
     floor = case.floor
@@ -225,6 +227,7 @@ def run_case(
         if floor is not None:
             floor_s.append(_seconds_per_operation(floor, floor_calls))
         on_round()
+    gc.unfreeze()
     ratios = _ratios(case.ratio, ours_s, peer_s)
     note, target = "", case.target
     if floor is not None:
