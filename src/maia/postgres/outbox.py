@@ -27,7 +27,6 @@ from maia.errors import MaiaError, Unavailable
 from maia.net.observer import Records
 from maia.postgres.config import Release
 from maia.postgres.positions import Positions
-from maia.postgres.schema import channel, lock_of
 from maia.postgres.values import Connection
 
 _ROWS_AT_ONCE: Final = 16 * 1024
@@ -107,9 +106,6 @@ class Outbox:
         self._refuse = sql.SQL("UPDATE {s}.releases SET refused = refused + %s WHERE name = %s").format(
             **parts
         )
-        lock = sql.SQL("hashtextextended(%s, {waits})").format(waits=sql.Literal(lock_of(channel(schema))))
-        self._wait = sql.SQL("SELECT pg_try_advisory_lock({})").format(lock)
-        self._go_on = sql.SQL("SELECT pg_advisory_unlock({})").format(lock)
         self._ends: dict[int, _Place] = {}
         """Where each frame ends that was planned and whose rows are still there."""
         self._planned: _Place = (0, 0)
@@ -158,18 +154,6 @@ class Outbox:
             self._ends |= numbered
             self._planned, self.next_frame = ends[-1], self.next_frame + len(ends)
         return [self._frame(number, part) for number, part in _parted(rows, numbered)]
-
-    async def ask_to_be_woken(self) -> bool:
-        """Have later commits notify; False while one that does not notify is not visible yet.
-
-        It never waits for the lock: any role of the database can hold it.
-        """
-        row = await (await self._connection.execute(self._wait, [self._release.name])).fetchone()
-        return row is not None and bool(row[0])
-
-    async def end_wait(self) -> None:
-        """Have commits notify no more: the outbox is looked at again before the next wait."""
-        await self._connection.execute(self._go_on, [self._release.name])
 
     async def note_refused(self, rows: int) -> None:
         """Count rows that the broker refused: they lay outside the connector's right."""
@@ -281,14 +265,10 @@ class ReleaseTask:
             if not batch:
                 self.woken.clear()
                 batch, done = await outbox.plan(done), None
-            if not batch and await outbox.ask_to_be_woken():
-                batch = await outbox.plan(None)  # what has committed before, and did not notify
-                if not batch:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_S):
-                            await self.woken.wait()
-                await outbox.end_wait()
             if not batch:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await self.woken.wait()
                 continue
             await self._send(publisher, batch)
             flushed, planned = await asyncio.gather(

@@ -10,8 +10,7 @@ transaction commits first. So each transaction that releases something leaves on
 position is taken by a deferred trigger, at the very end of the transaction, under a lock that is held until
 the commit is visible. Positions are therefore in the order of commits, and a reader that sees one sees all
 below it. NOTIFY, which wakes the connector, makes such transactions commit one after the other in any case
-(`docs/decisions/postgres.md`). It is left out while the connector is awake, and looks again by itself: a
-waiting connector holds an advisory lock, and who cannot share it notifies.
+(`docs/decisions/postgres.md`).
 
 **Frames.** `frames` says which rows left together, and under which number, before they leave. What is
 published again after a crash is the same frame under the same number, and the broker drops it.
@@ -20,7 +19,6 @@ published again after a crash is the same frame under the same number, and the b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Final
 from uuid import uuid4
 
@@ -79,11 +77,6 @@ def table_sql(table: TableName) -> sql.Identifier:
 # ------------------------------------------------------------ what belongs to every database
 
 
-def lock_of(channel_name: str) -> int:
-    """Return what names the advisory locks that a connector holds while it waits to be woken."""
-    return int.from_bytes(sha256(channel_name.encode()).digest()[:8], "big", signed=True)
-
-
 def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]:
     statements = (
         "CREATE SCHEMA IF NOT EXISTS {s}",
@@ -125,10 +118,7 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
                 LOCK TABLE {s}.turn IN SHARE ROW EXCLUSIVE MODE;
                 UPDATE {s}.commits SET position = nextval({positions})
                     WHERE release = NEW.release AND xid = NEW.xid AND started = NEW.started;
-                -- Shared until the commit is visible: a connector that waits from then on has seen it.
-                IF NOT pg_try_advisory_xact_lock_shared(hashtextextended(NEW.release, {waits})) THEN
-                    PERFORM pg_notify({channel}, '');
-                END IF;
+                PERFORM pg_notify({channel}, '');
                 RETURN NULL;
             END $$""",
         "REVOKE ALL ON FUNCTION {s}.mark(), {s}.take_position() FROM PUBLIC",
@@ -138,12 +128,7 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
     )
     positions = sql.Literal(f"{schema.as_string(None)}.positions")
     for text in statements:
-        yield sql.SQL(text).format(
-            s=schema,
-            positions=positions,
-            channel=sql.Literal(channel_name),
-            waits=sql.Literal(lock_of(channel_name)),
-        )
+        yield sql.SQL(text).format(s=schema, positions=positions, channel=sql.Literal(channel_name))
 
 
 # ------------------------------------------------------------ releases

@@ -19,7 +19,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, INT_MIN, Attribute, I
 from maia.postgres import outbox as outbox_module
 from maia.postgres.config import Release, TableName
 from maia.postgres.outbox import Outbox, PlannedFrame
-from maia.postgres.schema import _common, _install_release, channel
+from maia.postgres.schema import _common, _install_release
 from maia.postgres.values import connected
 from maia.predicates import ALWAYS
 from maia.types import TypeDefinition, sign_definition, verify_definition
@@ -61,7 +61,7 @@ async def installed(database: str, released: Release, table: str) -> AsyncIterat
     async with connected(database, is_queue=True) as connection:
         await connection.execute(table.encode())
         async with connection.transaction():
-            for statement in _common(sql.Identifier(SCHEMA), channel(SCHEMA)):
+            for statement in _common(sql.Identifier(SCHEMA), "maia_test"):
                 await connection.execute(statement)
             await _install_release(connection, sql.Identifier(SCHEMA), released)
         outbox = Outbox(connection, SCHEMA, released)
@@ -228,36 +228,3 @@ def test_a_release_with_another_version_of_the_type_waits_until_nothing_of_the_o
             assert (frame.number, frame.columns) == (1, {"position": ["b"], "total": [2]})
 
     asyncio.run(change())
-
-
-def test_commits_notify_while_the_connector_waits_and_what_came_before_is_seen(database: str) -> None:
-    async def lived() -> None:
-        async with (
-            installed(database, release(Kind.STRING), "CREATE TABLE readings (string text)") as outbox,
-            connected(database) as writer,
-            connected(database) as listener,
-        ):
-            heard: list[object] = []
-            listener.add_notify_handler(heard.append)
-            await listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel(SCHEMA))))
-            await writer.execute("INSERT INTO readings VALUES ('a')")
-            async with writer.transaction():
-                await writer.execute("SET CONSTRAINTS ALL IMMEDIATE")
-                await writer.execute("INSERT INTO readings VALUES ('b')")
-                # It has decided not to notify, and no reader sees it yet.
-                assert not await outbox.ask_to_be_woken()
-            assert await outbox.ask_to_be_woken()
-            (frame,) = await outbox.plan(None)
-            assert frame.columns == {"position": ["a", "b"]}
-            await writer.execute("INSERT INTO readings VALUES ('c')")
-            await outbox.end_wait()
-            await writer.execute("INSERT INTO readings VALUES ('d')")
-            async with asyncio.timeout(30):
-                while not heard:
-                    await listener.execute("SELECT 1")
-            await listener.execute("SELECT 1")
-            assert len(heard) == 1
-            (frame,) = await outbox.plan(frame.number)
-            assert frame.columns == {"position": ["c", "d"]}
-
-    asyncio.run(lived())
