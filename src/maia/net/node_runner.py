@@ -364,7 +364,7 @@ class NodeRunner:
                     continue
                 elif self._go_on is None or (effects := self._rest(self._go_on)) is None:
                     break
-                if effects or self._go_on is not None:
+                if effects or self._go_on is not None:  # a node that signs may have something on record
                     self._perform(self._signed(effects))
         finally:
             self._is_busy = False

@@ -229,10 +229,7 @@ class Subscription:
         """Take a frame that has arrived."""
         self._frames.append(delivered)
         self._waiting += delivered.frame.rows
-        if self.on_arrival is None:
-            self._arrived.set()
-        else:
-            self.on_arrival()
+        self._arrive()
         if self._waiting >= ROWS_WAITING_MAX:
             self._client.check_room()
 
@@ -257,9 +254,7 @@ class Subscription:
         """Take note that nothing more will arrive."""
         self._problem = problem
         self._state_told.set()
-        self._arrived.set()
-        if self.on_arrival is not None:
-            self.on_arrival()
+        self._arrive()
 
     # -------------------------------------------------------- inside
 
@@ -278,6 +273,11 @@ class Subscription:
             self._arrived.clear()
             await self._arrived.wait()
         return self._take_frame()
+
+    def _arrive(self) -> None:
+        self._arrived.set()
+        if self.on_arrival is not None:
+            self.on_arrival()
 
     def _take_frame(self) -> Delivered:
         frame = self._frames.popleft()
