@@ -372,6 +372,18 @@ def test_an_event_alone_is_left_to_the_path_when_a_consent_of_a_super_type_has_t
     assert left == []
 
 
+def test_a_sealed_event_alone_is_left_to_the_path_where_super_types_show_it():
+    world = World("attributes", [(True, ALWAYS)])
+    near, data = world.broker(NEAR), world.read([("event", PLATES[0])])
+    (entry,) = near._state.links[world.camera.link].advertisements.values()
+    entry.projections, entry.sealed = (object(),), None
+    seen = patch("maia.broker.publication.path._seen_above", return_value=())
+    with seen, patch("maia.broker.node.answer", return_value=[]) as answer:
+        left = one_by_one(near, world.camera.link, data)
+    assert answer.called
+    assert left == []
+
+
 @pytest.mark.parametrize("what", ["a ledger", "others that wait", "its size", "a key"])
 def test_what_a_sealed_event_alone_lacks_is_said_on_the_path(what):
     found = []
