@@ -47,6 +47,7 @@ from maia.config.settings import (
     build,
     gather,
     limits_of,
+    settings_files,
     settings_of,
 )
 from maia.config.start_checks import check_folder, opened, right_to_connect
@@ -180,7 +181,7 @@ def read_config(
             raise BadConfig(f"{where}: `{name}` is missing; a broker cannot run without it")
     limits = build(BrokerLimits, _LIMITS, settings, prefix="limits.")
     origins = {name: one.origin for name, one in settings.items()}
-    config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins)
+    config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins, files=settings_files(file))
     if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
         raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
     least, first, most = (
