@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import warn_of_impairments
+from maia.broker.access.impairment import log_full, warn_of_impairments
 from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
@@ -173,8 +173,9 @@ class Broker:
                 self._state.links.pop(number, None)
             case DialFailed(address=address):
                 effects += self._state.router.dial_failed(address, now)
-            case Recorded(upto=upto):
+            case Recorded(upto=upto, problem=problem):
                 effects += receive_recorded(self._state, upto, now)
+                log_full(self._state, problem)
             case LogRead():
                 effects += receive_log_read(self._state, happened, now)
             case _:

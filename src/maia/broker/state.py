@@ -91,6 +91,8 @@ class Impairments:
     """Up to when keys that are on their way are waited for without a warning."""
     silent_seeds: set[str] = field(default_factory=set)
     """Where no broker has answered since there was last a neighbour."""
+    log_full: str = ""
+    """Why nothing can be recorded at this moment."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, NoKeys
+from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, LogFull, NoKeys
 from maia.broker.sessions.links import Entry, Link, Role, Subscription
 from maia.broker.state import ROUTE, BrokerState, seconds_after
 from maia.errors import Unavailable
@@ -81,7 +81,7 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
         lack = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if lack is None and isinstance(entry, Subscription):
             lack = _unreadable(state, entry, now)
-    problem = lack or _cut_off(state)
+    problem = lack or _log_full(state, type_id) or _cut_off(state)
     if problem is None and _are_keys_awaited(state, type_id, now):
         state.impairments.last.pop(type_id, None)  # whatever comes of it is news
         return []
@@ -92,7 +92,7 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
         return [Send(link.id, encode(Warned(entry.ref, None, "it can be served again")))]
     link.warned[entry.ref] = problem.message
     warning = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
-    is_noted = isinstance(problem, CutOff)  # once for all types
+    is_noted = isinstance(problem, CutOff | LogFull)  # once for all types
     return [warning, *([] if is_noted else _noted(state, type_id, problem))]
 
 
@@ -113,7 +113,10 @@ def warn_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
         problem = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if problem is not None or not _are_keys_awaited(state, type_id, now):
             effects += _noted(state, type_id, problem)
-    return [*effects, *(_noted(state, ROUTE, _cut_off(state)) if ROUTE in changed else [])]
+    return [
+        *effects,
+        *(_noted(state, ROUTE, _log_full(state) or _cut_off(state)) if ROUTE in changed else []),
+    ]
 
 
 def late_keys(state: BrokerState, now: Instant) -> set[bytes]:
@@ -198,6 +201,24 @@ def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys
     else:
         return None
     return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=state.principal)}")
+
+
+def log_full(state: BrokerState, problem: str) -> None:
+    """Take note that the event log cannot be written at this moment, or can again."""
+    if problem != state.impairments.log_full:
+        state.impairments.log_full = problem
+        state.impairments.changed.add(ROUTE)
+
+
+def _log_full(state: BrokerState, type_id: bytes | None = None) -> LogFull | None:
+    """Return that what is published waits for room on the disk: of a type, if it is recorded at all."""
+    log, problem = state.recording, state.impairments.log_full
+    if not problem or log is None or (type_id is not None and not log.records(type_id)):
+        return None
+    return LogFull(
+        f"the event log of this broker cannot be written ({problem}): what is published waits, and leaves "
+        "when there is room; free some on the disk of `log.folder`"
+    )
 
 
 def _cut_off(state: BrokerState) -> CutOff | None:

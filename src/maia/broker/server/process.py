@@ -229,14 +229,19 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
             telemetry.measure(f"maia_log_{name}", value)
         return telemetry.metrics()
 
-    def is_ready() -> bool:
-        """Say whether clients should be sent here: not while it leaves, nor before it found the others."""
+    def why_not_ready() -> str:
+        """Say why no client should be sent here: it leaves, has found no other broker, cannot record."""
         status = running.status()
-        overlay = status.get("overlay")
-        has_joined = overlay.get("is_joined", True) if isinstance(overlay, dict) else True
-        return bool(has_joined) and not status.get("draining")
+        overlay, log = status.get("overlay"), status.get("log")
+        if status.get("draining"):
+            return "this broker is being stopped"
+        if isinstance(overlay, dict) and not overlay.get("is_joined", True):
+            return "this broker has not joined the network yet"
+        if isinstance(log, dict) and log.get("is_full"):
+            return "the event log cannot be written: its disk is full"
+        return ""
 
-    return StatusSource(is_ready=is_ready, metrics=metrics, status=running.status)
+    return StatusSource(lambda: not why_not_ready(), metrics, running.status, why_not_ready)
 
 
 @contextmanager
