@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.config.type_folder import TypeNotFound, same_version_once, verified_lineage
+from maia.config.type_folder import TypeNotFound, verified_lineage
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
@@ -34,7 +34,7 @@ from maia.credentials import (
 from maia.credentials.names import ResourceName
 from maia.events import Instant
 from maia.organisation.grant_file import BadGrantFile, Grant
-from maia.types import SignedDefinition, TypeFork, content_digest
+from maia.types import SignedDefinition, TypeFork, VerifiedType, content_digest
 
 CERTIFICATES_MAX: Final = 128
 """How many certificates of one grant count at most: each is shown at every connection from then on."""
@@ -84,10 +84,11 @@ def examine(
     types: list[str] = []
     unused: list[str] = []
     for (owner, name), offered in mine.items():
+        verified = _verified(offered, (), now)  # one that its owner has not signed, and all of it is refused
         if owner == ours:
             unused.append(f"a definition of our own `{name}`, which comes from nobody else")
             continue
-        newest = offered[-1].definition.name
+        newest = verified[-1].name
         leading = alone.leading_to(newest, _TYPE_ACTIONS) or together.leading_to(newest, _TYPE_ACTIONS)
         if not leading:
             unused.append(f"a definition of `{name}`, which no certificate in it is about")
@@ -178,21 +179,24 @@ def _news(
     offered: Sequence[SignedDefinition], known: Sequence[SignedDefinition], now: Instant
 ) -> list[SignedDefinition]:
     """Return what is new of the versions of one type, if together with the known ones they verify."""
-    first, ids = offered[0].definition.name, {one.id for one in known}
-    by_version = {one.definition.name.version: one for one in known}
-    for one in offered:
-        same = by_version.get(one.definition.name.version)
-        if same is not None and content_digest(same.definition) != content_digest(one.definition):
-            version = one.definition.name.version
-            raise TypeFork(f"version `{version}` of `{first.name}` is known here with other content")
-    together = same_version_once([*known, *offered])
+    by_version = {one.definition.name: content_digest(one.definition) for one in known}
+    for name, content in ((one.definition.name, content_digest(one.definition)) for one in offered):
+        if by_version.get(name, content) != content:
+            raise TypeFork(f"version `{name.version}` of `{name.name}` is known here with other content")
+    ids = {one.id for one in known}
+    return [one.signed for one in _verified(offered, known, now) if one.id not in ids]
+
+
+def _verified(
+    offered: Sequence[SignedDefinition], known: Sequence[SignedDefinition], now: Instant
+) -> tuple[VerifiedType, ...]:
+    name = offered[0].definition.name
     try:
-        lineage = verified_lineage(together, owner=first.owner, name=first.name, version=None, at=now)
+        return verified_lineage([*known, *offered], owner=name.owner, name=name.name, version=None, at=now)
     except TypeNotFound as problem:
         raise BadGrantFile(
-            f"the versions of `{first.name}` do not fit together: {problem.message}"
+            f"the versions of `{name.name}` do not fit together: {problem.message}"
         ) from problem
-    return [one.signed for one in lineage if one.id not in ids]
 
 
 def _check_size(kept: Sequence[SignedCertificate], held: Sequence[SignedCertificate]) -> None:

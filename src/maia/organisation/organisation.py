@@ -620,7 +620,9 @@ class Organisation:
                     "may not be passed on: ask the coordinator for an invitation (`maia network invite`)"
                 )
         notes: list[str] = []
+        owners: dict[str, set[str]] = {}
         for one in self.definitions():
+            owners.setdefault(one.definition.name.name, set()).add(str(one.definition.name.owner))
             try:
                 verify_definition(one, at=now, network=network)
             except InstallNotGranted:
@@ -630,6 +632,8 @@ class Organisation:
                 )
             except MaiaError:
                 continue  # a later version that is not compared here, or a quorum's
+        several = sorted(name for name, found in owners.items() if len(found) > 1)
+        notes += [f"`{name}` is of {len(owners[name])} owners here: say `{name}@OWNER`" for name in several]
         return tuple(dict.fromkeys(notes))
 
     def _ends_with(self, network: NetworkName) -> tuple[str, ...]:
