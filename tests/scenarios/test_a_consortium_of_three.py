@@ -51,7 +51,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def test_types_of_one_name_are_told_apart_by_their_owners(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_of_one_name_are_told_apart_by_their_owners(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """F1, F6: a type from before joining and one of the coordinator, both read by a third organisation."""
     monkeypatch.chdir(home)
     with (
@@ -72,7 +74,7 @@ def test_types_of_one_name_are_told_apart_by_their_owners(home: Path, monkeypatc
 def test_a_grant_is_revoked_without_the_membership_and_membership_apart(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F1, F7: customs loses Hamburg's data and goes on with Rotterdam's; then Rotterdam leaves the network."""
+    """F1, F7: customs loses Hamburg's data and goes on with Rotterdam's, until that is expelled."""
     monkeypatch.chdir(home)
     with maia.connect("pilot") as pilot, maia.connect("desk") as desk:
         hamburg = desk.subscribe("ShipMovement@hamburg")
