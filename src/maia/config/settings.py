@@ -244,14 +244,25 @@ def gather(
     prefix: str,
     flags: Mapping[str, object],
 ) -> dict[str, Setting]:
-    """Put the three sources together; refuse a name that is not a setting."""
-    found = {} if file is None else from_file(file, known)
+    """Put the sources together; refuse a name that is not a setting.
+
+    A file that was generated beside the operator's is the weakest of them.
+    """
+    found: dict[str, Setting] = {}
+    if file is not None:
+        beside = generated_beside(file)
+        found = (from_file(beside, known) if beside.is_file() else {}) | from_file(file, known)
     return found | _from_environment(environment, known, prefix) | _from_flags(flags)
 
 
+def generated_beside(file: Path) -> Path:
+    """Return where the generated settings beside a file of the operator's are, if there are any."""
+    return file.with_suffix(f".generated{file.suffix}")
+
+
 def settings_files(file: Path | None) -> tuple[Path, ...]:
-    """Return a settings file, behind the one of generated settings beside it, which may not be there."""
-    return () if file is None else (file.with_suffix(".generated.toml"), file)
+    """Return a settings file, behind the one of generated settings beside it; each may not be there."""
+    return () if file is None else (generated_beside(file), file)
 
 
 def from_file(path: Path, known: Collection[str]) -> dict[str, Setting]:
