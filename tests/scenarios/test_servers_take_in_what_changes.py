@@ -143,7 +143,7 @@ def test_a_revoked_grant_is_shown_as_revoked_and_named_with_the_remedy(world: Wo
     def register() -> str:
         return world.ask("domain", "register", "-k", "institute/institute.key").stdout
 
-    until(lambda: f"revoked by {world.hospital.principal}"[:30] in register())
+    until(lambda: "revoked by " in register())
     (withheld,) = world.login()["withheld"]
     assert (withheld["right"], withheld["code"]) == ("subscribe LabResult", "CREDENTIAL-REVOKED")
     assert str(world.hospital.principal) in withheld["why"]

@@ -89,8 +89,8 @@ class Impairments:
     """What the log has said of each type."""
     awaited: dict[bytes, Instant] = field(default_factory=dict)
     """Up to when keys that are on their way are waited for without a warning."""
-    silent_seeds: set[str] = field(default_factory=set)
-    """Where no broker has answered since there was last a neighbour."""
+    silent_seeds: Counter[str] = field(default_factory=Counter)
+    """How often no broker has answered there since there was last a neighbour."""
     log_full: str = ""
     """Why nothing can be recorded at this moment."""
 

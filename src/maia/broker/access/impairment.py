@@ -25,6 +25,8 @@ from maia.wire.effects import Effect, Note, Send
 from maia.wire.messages import Warned
 
 KeyLack: TypeAlias = NoKeys | KeyServerAway | KeysAwaited
+_SILENT_TIMES: Final = 3
+"""So often a broker is dialled in vain before clients are warned: servers may be starting together."""
 _CURE: Final = "issue one to `{broker}`, or connect to a broker that has one"
 
 
@@ -132,8 +134,9 @@ def next_impairment(state: BrokerState, now: Instant) -> Instant | None:
 def seed_silent(state: BrokerState, address: str) -> None:
     """Take note that no broker answers at a configured seed."""
     if address in state.settings.seeds and not state.routes.neighbours:
-        state.impairments.silent_seeds.add(address)
-        state.impairments.changed.add(ROUTE)
+        state.impairments.silent_seeds[address] += 1
+        if state.impairments.silent_seeds[address] == _SILENT_TIMES:
+            state.impairments.changed.add(ROUTE)
 
 
 def neighbour_found(state: BrokerState) -> None:
@@ -224,7 +227,8 @@ def _log_full(state: BrokerState, type_id: bytes | None = None) -> LogFull | Non
 def _cut_off(state: BrokerState) -> CutOff | None:
     """Return that no other broker can be reached, where there should be one."""
     seeds = state.settings.seeds
-    if not seeds or state.routes.neighbours or not state.impairments.silent_seeds.issuperset(seeds):
+    silent = state.impairments.silent_seeds
+    if not seeds or state.routes.neighbours or min(silent[one] for one in seeds) < _SILENT_TIMES:
         return None
     where = "`, `".join(seeds)
     return CutOff(

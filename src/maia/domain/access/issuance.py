@@ -88,14 +88,13 @@ class Issuer:
             try:
                 issued.append(self._one(work, membership, right, held, standing))
             except BrokenCredential as problem:
-                withheld.append(self._withheld(work, right, on_record, tester, problem))
+                withheld.append(self._withheld(work, right, tester, problem))
         return issued, withheld
 
     def _withheld(
         self,
         work: UnitOfWork,
         right: GrantedRight,
-        on_record: Sequence[SignedCertificate],
         tester: Tester,
         problem: BrokenCredential,
     ) -> Withheld:
@@ -106,6 +105,7 @@ class Issuer:
         owner = said.resources.owner
         why = f"no certificate leads from `{owner}` to this domain: ask for a grant that may be passed on"
         signed = issue(self.unsigned(right, work.now, 0), self._key)
+        on_record = held_certificates(work.tables, work.now, also_revoked=True)
         with suppress(BrokenCredential):
             for one in self.chain_to(signed, on_record, work.now)[:-1]:
                 found = tester.problem_with(one, work.now)
@@ -246,10 +246,13 @@ class Issuer:
         raise missed or NoChain("nothing leads from the owner to this domain")
 
 
-def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, ...]:
+def held_certificates(
+    tables: Tables, now: Instant, *, also_revoked: bool = False
+) -> tuple[SignedCertificate, ...]:
     """Return the certificates that lead to this domain and have not expired."""
-    where = (RIGHTS.c.kind == EntryKind.HELD.value, *valid_rights(now))
-    rows = tables.find(RIGHTS, *where, limit=1 << 14, order=RIGHTS.c.number)
+    where = (RIGHTS.c.not_after >= now,) if also_revoked else valid_rights(now)
+    is_held = RIGHTS.c.kind == EntryKind.HELD.value
+    rows = tables.find(RIGHTS, is_held, *where, limit=1 << 14, order=RIGHTS.c.number)
     return tuple(certificate_from_bytes(row.certificate) for row in rows)
 
 
