@@ -362,9 +362,10 @@ async def fetching(
             # A tester that does not answer, or with nothing that helps, is asked less and less often.
             asked += 1
             again_at = asyncio.get_running_loop().time() + doubled(_AGAIN_S, asked, most=_AGAIN_MOST_S)
-            if asked == _NOTED_AT:  # while servers start, none is reached for a moment
-                for by, problem in found.problems.items():
-                    records.note("unheard", {"issuer": str(by), "code": problem.code, "why": problem.message})
+            for by, problem in found.problems.items():
+                # While servers start, some are not reached for a moment.
+                if asked == (_NOTED_AT if isinstance(problem, Unavailable) else 1):
+                    records.note("unheard", {"issuer": str(by), "code": problem.code})
 
     async with beside(fetch()):
         yield

@@ -101,7 +101,7 @@ class Issuer:
         """Say why a right is withheld: of a certificate that would grant it, what speaks against that."""
         said = right.authority
         actions = " ".join(sorted(one.value for one in said.actions))
-        named = f"{actions} {about(said.resources).rpartition(' ')[2] or said.resources}"
+        named = f"{actions} {about(said.resources).split(' ', 2)[-1] or said.resources}"
         owner = said.resources.owner
         why = f"no certificate leads from `{owner}` to this domain: ask for a grant that may be passed on"
         signed = issue(self.unsigned(right, work.now, 0), self._key)

@@ -319,7 +319,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 raise NotTheirMembership("you are no member by this id now")
             issued, withheld = self._issue(work, membership_from_bytes(row.membership), ())
             if withheld and not issued:
-                raise NotTheirMembership(f"the domain cannot pass on what it grants: {withheld[0].code}")
+                one = withheld[0]
+                raise NotTheirMembership(f"the domain cannot pass on `{one.right}`: {one.why} [{one.code}]")
             if work.given:
                 work.record("authorise", ("membership", membership.hex()), _issued(issued))
             return tuple(issued)
