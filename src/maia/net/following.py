@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -46,11 +47,11 @@ async def following(
 def _stamps(paths: Iterable[Path]) -> frozenset[tuple[str, int, int]]:
     found: set[tuple[str, int, int]] = set()
     for path in paths:
-        files = [one for one in path.iterdir() if one.suffix in _READ] if path.is_dir() else [path]
+        files = [path]
+        with suppress(OSError):  # it is being replaced; the next round sees it
+            files = [one for one in path.iterdir() if one.suffix in _READ] if path.is_dir() else files
         for file in files:
-            try:
+            with suppress(OSError):
                 stat = file.stat()
-            except OSError:
-                continue  # it is being replaced; the next round sees it
-            found.add((str(file), stat.st_mtime_ns, stat.st_size))
+                found.add((str(file), stat.st_mtime_ns, stat.st_size))
     return frozenset(found)

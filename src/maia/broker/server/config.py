@@ -258,6 +258,8 @@ class PreparedBroker:
     demand: Predicate = ALWAYS
     transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
     ledger_witness: Principal | None = None
+    broken: Mapping[Path, MaiaError] = data_field(default_factory=dict, repr=False)
+    """Definitions that cannot be read."""
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -309,8 +311,10 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     bounds = opened(config, "bounds", lambda: read_bounds(config.bounds))
     until = right_to_connect(config, key, network, credentials, now, constitutions_of(quorums))
     definitions: tuple[SignedDefinition, ...] = ()
+    broken: Mapping[Path, MaiaError] = {}
     if config.types is not None:
-        definitions = opened(config, "types", TypeFolder(config.types).definitions)
+        folder = TypeFolder(config.types)
+        definitions, broken = opened(config, "types", folder.definitions), folder.broken
     secrets, path = NO_KEYS, config.transformation_keys
     if path is not None:
         secrets = opened(config, "transformation_keys", lambda: load_transformation_keys(path))
@@ -342,6 +346,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
         ledger_witness=_witness(config),
         transformation_keys=secrets,
+        broken=broken,
     )
 
 

@@ -139,7 +139,7 @@ async def _following(
 
     Yield what is set when a setting has changed that needs a restart.
     """
-    in_use, needs_restart = prepared, asyncio.Event()
+    in_use, needs_restart = replace(prepared, broken={}), asyncio.Event()
 
     async def own_certificates() -> tuple[SignedCertificate, ...]:
         return in_use.credentials
@@ -163,6 +163,9 @@ async def _following(
             telemetry.note("restart-needed", {"settings": " ".join(changed)})
             needs_restart.set()
             return
+        for path, problem in found.broken.items():
+            if path not in in_use.broken:
+                telemetry.note("refused", {"code": problem.code, "why": problem.message})
         perform(broker.hold(found.credentials, now))
         known = in_use.types_to_keep()
         new = {name: data for name, data in found.types_to_keep().items() if name not in known}
