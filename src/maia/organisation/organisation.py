@@ -218,7 +218,7 @@ class Organisation:
         self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
         checked_profile_name(self._settings.name)
         if (self.folder / "broker.toml").exists() and not (self.folder / "broker.generated.toml").exists():
-            separate_settings(self.folder, self._server_settings())
+            separate_settings(self.folder, self._server_settings(self._type_files()))
 
     @classmethod
     def create(cls, folder: str | Path, *, host: str = "127.0.0.1", processes: int = 1) -> Organisation:
@@ -343,11 +343,16 @@ class Organisation:
 
         They are embedded in the definitions that it signs; the coordinator needs none.
         """
+        if self.network.owner == self.principal:
+            return ()
         return install_credentials(self.principal, self.network, self._held(), system_now())
+
+    def _type_files(self) -> dict[Path, SignedDefinition]:
+        return {one: read_definition(one) for one in sorted(self.folder.glob("types/*.type"))}
 
     def _keep_definitions(self, definitions: Iterable[SignedDefinition], *, is_new: bool = False) -> Path:
         """Keep definitions; one that was signed again takes the place of the same version."""
-        places = {read_definition(one).definition.name: one for one in self.folder.glob("types/*.type")}
+        places = {found.definition.name: one for one, found in self._type_files().items()}
         file = self.folder / "types"
         for signed in definitions:
             name = signed.definition.name
@@ -362,13 +367,11 @@ class Organisation:
             _write(file, definition_to_text(signed))
         return file
 
-    def _sign_again(self) -> None:
+    def _sign_again(self, files: dict[Path, SignedDefinition]) -> None:
         """Sign our own types again where they do not embed what lets them be installed on this network."""
         embedded = self.installing()
-        if not embedded:
-            return
         again: dict[TypeName, SignedDefinition] = {}
-        for one in in_order_of_making(self.definitions()):
+        for one in in_order_of_making(files.values()) if embedded else ():
             old = one.definition
             is_ours = old.name.owner == self.principal == one.signer
             if not is_ours or {each.id for each in embedded} <= {each.id for each in old.credentials}:
@@ -377,11 +380,14 @@ class Organisation:
             above = tuple(again.get(each.definition.name, each) for each in old.extends)
             new = replace(old, credentials=(*embedded, *others), extends=above)
             again[old.name] = sign_definition(new, self._key())
-        self._keep_definitions(again.values())
+        for file, one in files.items():
+            if one.definition.name in again:
+                files[file] = again[one.definition.name]
+                _write(file, definition_to_text(files[file]))
 
-    def _update_members_types(self) -> None:
+    def _update_members_types(self, definitions: Iterable[SignedDefinition]) -> None:
         """Put definitions that were signed again into the profiles of members, in place of the old ones."""
-        newer = {one.definition.name: one for one in self.definitions()}
+        newer = {one.definition.name: one for one in definitions}
         for file in self.folder.glob(f"*{PROFILE_SUFFIX}/types/*.type"):
             old = read_definition(file)
             new = newer.get(old.definition.name, old)
@@ -687,21 +693,19 @@ class Organisation:
 
     def prepare_servers(self) -> None:
         """Write the settings of the servers; renew what lets them connect, and types be installed."""
-        broker = public_half(self.folder / "broker.key")
+        broker, held, files = public_half(self.folder / "broker.key"), self._held(), self._type_files()
         self._let_connect(broker, self.folder / "broker-certs", may_delegate=self._settings.processes > 1)
-        self._keep(self.folder / "broker-certs", self._held())
-        self._keep(self.folder / "server-certs", self._held())
-        self._sign_again()
-        self._update_members_types()
-        write_settings(self.folder, self._server_settings())
+        self._keep(self.folder / "broker-certs", held)
+        self._keep(self.folder / "server-certs", held)
+        self._sign_again(files)
+        self._update_members_types(files.values())
+        write_settings(self.folder, self._server_settings(files))
 
-    def _server_settings(self) -> dict[str, dict[str, object]]:
-        given = self._settings
-        owner = self.network.owner
+    def _server_settings(self, files: Mapping[Path, SignedDefinition]) -> dict[str, dict[str, object]]:
+        given, owner = self._settings, self.network.owner
         coordinator = f"{self.name}.pub" if owner == self.principal else str(owner)
         shared = {"network": given.network, "coordinator": coordinator}
-        sealed = [one for one in self.definitions() if self._keeps_keys_of(one)]
-        history = [f"types/{one.name}" for one in self._files_of(sealed)]
+        history = [f"types/{one.name}" for one, found in files.items() if self._keeps_keys_of(found)]
         return {
             "broker.toml": {
                 "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
@@ -832,11 +836,6 @@ class Organisation:
         """Say whether old keys of a type are kept here; one version of it says so for all."""
         sealing, version = signed.definition.sealing, signed.definition.name.version
         return sealing is not None and sealing.manager == self.principal and version == FIRST_VERSION
-
-    def _files_of(self, definitions: Sequence[SignedDefinition]) -> list[Path]:
-        wanted = {one.id for one in definitions}
-        files = sorted((self.folder / "types").glob("*.type"))
-        return [file for file in files if read_definition(file).id in wanted]
 
     def _save_settings(self, settings: _Settings) -> None:
         record = {one.name: getattr(settings, one.name) for one in msgspec.structs.fields(settings)}
