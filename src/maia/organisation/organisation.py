@@ -46,6 +46,7 @@ from maia.config.settings import (
     Text,
     build,
     from_file,
+    generated_beside,
     settings_of,
 )
 from maia.config.type_folder import in_order_of_making, verified_lineage
@@ -217,7 +218,8 @@ class Organisation:
             raise NoOrganisation(f"the organisation cannot be used: {exposed}")
         self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
         checked_profile_name(self._settings.name)
-        if (self.folder / "broker.toml").exists() and not (self.folder / "broker.generated.toml").exists():
+        files = [self.folder / one for one in ("broker.toml", "domain.toml")]
+        if any(one.exists() and not generated_beside(one).exists() for one in files):
             separate_settings(self.folder, self._server_settings(self._type_files()))
 
     @classmethod
