@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -107,26 +107,15 @@ class RightOptions:
 
     @property
     def terms(self) -> Terms:
-        """Return what narrows the rights."""
+        """Return how far the rights reach."""
+        if self.days is not None and self.until is not None:
+            raise typer.BadParameter("give --days or --until")
         return {
             "only": _names(self.only), "where": self.where, "set": self.assignments or (),
             "shown_as": self.shown_as, "every": self.every, "per": self.per or (),
             "condition": self.condition, "during": self.during, "topic": self.topic or (),
+            "days": self.days or 90, "until": self.until,
         }  # fmt: skip
-
-    @property
-    def period(self) -> Period:
-        """Return how long they hold."""
-        if self.days is not None and self.until is not None:
-            raise typer.BadParameter("give --days or --until")
-        return {"until": self.until} if self.until is not None else {"days": self.days or 90}
-
-
-class Period(TypedDict, total=False):
-    """How long rights hold: so many days, or until a moment."""
-
-    days: int
-    until: str
 
 
 def opened(folder: Path | None) -> Organisation:
@@ -205,9 +194,9 @@ def show_org(org: Org = None, as_json: AsJson = False) -> None:
         "members": [one.name for one in ours.members()],
     }
     held = [one for one in ours.held() if one.certificate.subject == ours.principal]
-    lines = [*_lines(record), *map(named, _right_lines(held, by=True))]
+    lines = [*_lines(record), *map(named, shown_rights(held, by=True))]
     for to, given in _by_subject(ours.issued()).items():
-        lines += [named(f"granted to   {to}"), *(f"  {named(line)}" for line in _right_lines(given))]
+        lines += [named(f"granted to   {to}"), *(f"  {named(line)}" for line in shown_rights(given))]
     record["holds"] = _right_records(held)
     record["granted"] = [{"to": str(one.certificate.subject), **right_record(one)} for one in ours.issued()]
     answer(lines, record, as_json=as_json, whole=True)
@@ -250,12 +239,12 @@ def add(
     """Make a member with a key and a profile, or give a member more rights; its broker gets them, too."""
     ours = opened(org)
     before = {one.id for one in ours.issued()}
-    made = ours.add_member(name, may=rights.may or (), **rights.period, **rights.terms)
+    made = ours.add_member(name, may=rights.may or (), **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
     lines = [
         f"member       {name} of {ours.name}",
         f"profile      {made.path} (only you can read it; `--as {name}`)",
-        *_right_lines(given),
+        *shown_rights(given),
     ]
     record = {
         "member": name, "profile": str(made.path), "may": rights.may or [], "rights": _right_records(given),
@@ -270,7 +259,7 @@ def list_members(org: Org = None, as_json: AsJson = False) -> None:
     lines, records = list[str](), list[dict[str, object]]()
     for one in ours.members():
         given = ours.issued_to(one.principal())
-        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in _right_lines(given, by=True))]
+        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in shown_rights(given, by=True))]
         records.append({"member": one.name, "profile": str(one.path), "rights": _right_records(given)})
     answer(lines or ["no members"], {"members": records}, as_json=as_json)
 
@@ -288,12 +277,12 @@ def grant(
 ) -> None:
     """Grant rights to another organisation: certificates, types and addresses in one file; no secrets."""
     ours = opened(org)
-    made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.period, **rights.terms)
+    made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.terms)
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
     lines = [
         f"granted to   {made.subject}",
-        *_right_lines(given),
+        *shown_rights(given),
         f"written to   {out}   (revoke it with `maia revoke {out}`)",
     ]
     record: dict[str, object] = {"subject": str(made.subject), "may": rights.may or [], "file": str(out)}
@@ -306,9 +295,6 @@ def revoke(
         str, typer.Argument(help="A member or an organisation by its name or key; a grant; a certificate.")
     ],
     reason: ReasonText = "",
-    network: Annotated[
-        bool, typer.Option("--network", help="Also its membership of the network, not its rights alone.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show who would lose what, and change nothing.")
     ] = False,
@@ -317,21 +303,21 @@ def revoke(
 ) -> None:
     """Revoke rights at the organisation's own server, which `maia up` runs; open streams end."""
     ours = opened(org)
-    losses = ours.losses(what, network=network)
+    losses = ours.losses(what)
     lines = [line for one in losses.lost for line in _loss_lines(one)]
     record: dict[str, object] = {
         "loses": [{"principal": str(one.subject), **right_record(one.signed)} for one in losses.lost]
     }
     if losses.kept:
         kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
-        lines.append(f"stays        {', '.join(kept)} (`--network` ends that, too)")
+        lines.append(f"stays        {', '.join(kept)}")
         record["stays"] = kept
     if dry_run:
         unknown = [] if losses.is_complete else ["unknown      what it passed on: the server does not answer"]
         answer([*lines, *unknown, "dry run      nothing was revoked"], record, as_json=as_json)
         return
     try:
-        found = ours.revoke(what, reason=reason, network=network)
+        found = ours.revoke(what, reason=reason)
     except MaiaError as problem:
         if problem.code == "UNAVAILABLE-DOMAIN":
             problem.add_note("`maia up` runs the organisation's server")
@@ -346,7 +332,8 @@ def _loss_lines(one: Loss) -> list[str]:
     return [f"loses        {one.subject}{passed_on}", *(f"  {line}" for line in right_lines(one.signed))]
 
 
-def _right_lines(given: Iterable[SignedCertificate], *, by: bool = False) -> list[str]:
+def shown_rights(given: Iterable[SignedCertificate], *, by: bool = False) -> list[str]:
+    """Return what certificates grant, in lines; with `by`, also who granted it."""
     return [line for one in given for line in right_lines(one, by=by)]
 
 

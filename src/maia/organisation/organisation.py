@@ -41,6 +41,7 @@ from maia.config.settings import (
     from_file,
     settings_of,
 )
+from maia.config.type_folder import in_order_of_making
 from maia.credentials import (
     FIRST_VERSION,
     Action,
@@ -99,7 +100,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NoOrganisation", "Organisation", "find_organisation"]
 
-MEMBER_DAYS: Final = 90
 SERVER_DAYS: Final = 365
 _DAY: Final = 86_400 * SECOND
 _ROLL_S: Final = 10
@@ -250,6 +250,12 @@ class Organisation:
         """Return what it has granted to one principal, by its key."""
         return [one for one in self.issued() if str(one.certificate.subject) == str(principal)]
 
+    def type_files(self) -> list[tuple[Path, SignedDefinition]]:
+        """Return the files of its types, every version after those that it was made from."""
+        found = [(one, read_definitions([one])[0]) for one in (self.folder / "types").glob("*.type")]
+        files = {signed.id: file for file, signed in found}
+        return [(files[one.id], one) for one in in_order_of_making([signed for _, signed in found])]
+
     def event_type(self, name: str) -> VerifiedType:
         """Return a type by its name, verified."""
         return self._lineage(name)[-1]
@@ -270,6 +276,12 @@ class Organisation:
         )
         if not shape:
             raise BadAttribute(f"`{name[:64]}` has no attributes: say `name:kind`, as in `patient:string`")
+        return self.define_shape(name, shape, sealed=sealed, level=level)
+
+    def define_shape(
+        self, name: str, shape: tuple[Attribute, ...], *, sealed: bool = False, level: str = "attribute"
+    ) -> SignedDefinition:
+        """Define an event type, or a tree of topics, whose attributes are known."""
         sealing = None
         if sealed:
             sealing = Sealing(SealingLevel(level), self.principal, (self._settings.keys,))
@@ -319,32 +331,30 @@ class Organisation:
         name: str,
         *,
         may: str | Iterable[str] = (),
-        days: int = MEMBER_DAYS,
-        until: str | None = None,
         **terms: Unpack[Terms],
     ) -> Profile:
         """Make a member with a key and a profile of its own, or give a member more rights."""
         folder = self.folder / f"{checked_profile_name(name)}{PROFILE_SUFFIX}"
-        rights = self._rights(may, terms)  # before anything is made: a wrong one leaves no trace
-        ends = end_of(system_now(), days=days, until=until)
+        rights = self.rights(may, **terms)  # before anything is made: a wrong one leaves no trace
         for inner in ("certs", "types"):
             make_private_folder(folder / inner)
         if not (folder / f"{name}.key").exists():
             _new_key(folder / f"{name}.key")
-        subject = public_half(folder / f"{name}.key")
-        signing = self._signing()
-        given = [signing.right(right, subject, ends=ends) for right in rights]
-        for right in rights:
-            check_held(right, subject, [*self.held(), *given], issuer=self.name, now=signing.now)
-        self._keep(folder / "certs", [*self.held(), *given])
-        self._keep(self.folder / "issued", given)
-        for right in rights:
-            self._let_broker(right, signing)
-        for version in self._versions(rights):
+        self._give(rights, public_half(folder / f"{name}.key"), folder / "certs")
+        for version in self._types_of(rights):
             _write(folder / "types" / f"{version.id.hex()[:24]}.type", definition_to_text(version.signed))
         self._write_member(folder, name)
         self.prepare_servers()
         return read_profile(folder)
+
+    def add_account(self, name: str, folder: Path, rights: Sequence[Right]) -> list[SignedCertificate]:
+        """Give an account of a gateway, which has its key in a folder, rights as a member has them."""
+        subject = read_principal(str(folder / "key.pub"))
+        given = self._give(rights, subject, folder)
+        self._let_connect(subject, folder)
+        self._remember(subject, Path(f"{name}.pub"))
+        self.prepare_servers()
+        return given
 
     def grant(
         self,
@@ -352,20 +362,18 @@ class Organisation:
         *,
         may: str | Iterable[str],
         delegable: bool = False,
-        days: int = MEMBER_DAYS,
-        until: str | None = None,
         **terms: Unpack[Terms],
     ) -> Grant:
         """Grant another organisation, or a single participant, rights to types; `save` writes the file."""
         whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
-        rights = self._rights(may, terms)
+        rights = self.rights(may, **terms)
         if not rights:
             raise BadGrantFile("a grant is about something: say `publish:TYPE` or `subscribe:TYPE`")
         signing = self._signing()
-        ends = end_of(signing.now, days=days, until=until)
-        given = [signing.right(right, whom, ends=ends, may_delegate=delegable) for right in rights]
+        given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
         for right in rights:
             check_held(right, whom, [*self.held(), *given], issuer=self.name, now=signing.now)
+        ends = rights[0].ends
         given.append(signing.network(self.network, _CONNECT, whom, ends=ends, may_delegate=delegable))
         if delegable:
             # An organisation publishes its own lists of what it revokes, on a stream of its own.
@@ -383,7 +391,7 @@ class Organisation:
             keys=(self._settings.keys,),
             server=self._settings.server,
             certificates=(*self.held(), *given),
-            definitions=tuple(one.signed for one in self._versions(rights)),
+            definitions=tuple(one.signed for one in self._types_of(rights)),
         )
 
     def join(self, path: str | Path) -> Grant:
@@ -417,24 +425,24 @@ class Organisation:
         self.prepare_servers()
         return grant
 
-    def losses(self, what: str | Path, *, network: bool = False) -> Losses:
+    def losses(self, what: str | Path) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""
-        ended, kept = self._revoked_with(what, network=network)
+        ended, kept = self._revoked_with(what)
         with suppress(Unavailable):
             return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept)
         return Losses(tuple(map(Loss, ended)), kept, is_complete=False)
 
-    def revoke(self, what: str | Path, *, reason: str = "", network: bool = False) -> RevokedAnswer:
+    def revoke(self, what: str | Path, *, reason: str = "") -> RevokedAnswer:
         """Revoke what a member, an organisation, a grant or a certificate has of us, at our own server.
 
-        Rights to events end. Membership of the network ends too with `network`, or where it is all there is.
+        Rights to events end; membership of the network ends where it is all that is meant.
         """
         from maia.api.client import new_once
         from maia.api.requests import Revocation
         from maia.api.responses import RevokedAnswer
         from maia.credentials import certificate_to_bytes
 
-        ended, _ = self._revoked_with(what, network=network)
+        ended, _ = self._revoked_with(what)
         body = Revocation([], reason, [certificate_to_bytes(one) for one in ended])
         with self._server() as client:
             found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
@@ -499,11 +507,25 @@ class Organisation:
     def _lineage(self, name: str) -> tuple[VerifiedType, ...]:
         return types_named(name, [self.folder / "types"], at=system_now())
 
-    def _rights(self, may: str | Iterable[str], terms: Terms) -> list[Right]:
+    def rights(self, may: str | Iterable[str], **terms: Unpack[Terms]) -> list[Right]:
+        """Return the rights that some words mean, to types that it knows; nothing is granted by that."""
         words = [may] if isinstance(may, str) else may
-        return [read_right(one, terms, issuer=self.principal, find=self.event_type) for one in words]
+        now = system_now()
+        return [read_right(one, terms, issuer=self.principal, find=self.event_type, now=now) for one in words]
 
-    def _versions(self, rights: Iterable[Right]) -> list[VerifiedType]:
+    def _give(self, rights: Sequence[Right], subject: Principal, folder: Path) -> list[SignedCertificate]:
+        """Put rights of one behind our broker into its folder, and let the broker do as much."""
+        signing = self._signing()
+        given = [signing.right(right, subject) for right in rights]
+        for right in rights:
+            check_held(right, subject, [*self.held(), *given], issuer=self.name, now=signing.now)
+        self._keep(folder, [*self.held(), *given])
+        self._keep(self.folder / "issued", given)
+        for right in rights:
+            self._let_broker(right, signing)
+        return given
+
+    def _types_of(self, rights: Iterable[Right]) -> list[VerifiedType]:
         """Return every version of the types that rights are about."""
         types = [one for right in rights for one in (right.event_type, right.result) if one is not None]
         found = {version.id: version for one in types for version in self._lineage(one.name.name)}
@@ -515,7 +537,7 @@ class Organisation:
         label = f"{right.action.value}-{right.event_type.type_id.hex()[:24]}.cert"
         passes_on = self._settings.processes > 1
         ends = end_of(signing.now, days=SERVER_DAYS)
-        given = signing.right(right.whole, broker, ends=ends, is_tested=False, may_delegate=passes_on)
+        given = signing.right(right.whole(ends), broker, is_tested=False, may_delegate=passes_on)
         _write(self.folder / "broker-certs" / label, certificate_to_text(given))
 
     @staticmethod
@@ -598,15 +620,14 @@ class Organisation:
                     return found
 
     def _revoked_with(
-        self, what: str | Path, *, network: bool
+        self, what: str | Path
     ) -> tuple[list[SignedCertificate], tuple[SignedCertificate, ...]]:
         """Return what of ours is revoked with this, and what its holder keeps."""
         mine = [one for one in self._meant(what) if one.certificate.issuer == self.principal]
         if not mine:
             raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`, or it is over")
-        kept = () if network or Path(what).suffix == ".cert" else tuple(filter(is_membership, mine))
-        ended = [one for one in mine if one not in kept]
-        return (ended, kept) if ended else (mine, ())
+        ended = [one for one in mine if not is_membership(one)]
+        return (ended, tuple(filter(is_membership, mine))) if ended else (mine, ())
 
     def _meant(self, what: str | Path) -> list[SignedCertificate]:
         """Return the certificates in a file, or those of a member or an organisation by its name or key."""

@@ -40,6 +40,7 @@ from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 from maia.types.definition import TOPIC
 
+MEMBER_DAYS: Final = 90
 _ACTIONS: Final = {"publish": Action.PUBLISH, "subscribe": Action.SUBSCRIBE}
 
 
@@ -76,6 +77,10 @@ class Terms(TypedDict, total=False):
     """Only at these times."""
     topic: Sequence[str]
     """Only these topics of a tree of topics."""
+    days: int
+    """For so many days; 90 without it."""
+    until: str | None
+    """Until the end of a day, or until a moment, in place of `days`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +91,21 @@ class Right:
     event_type: VerifiedType
     authority: Authority
     """What a certificate says of it."""
+    ends: Instant
     result: VerifiedType | None = None
     """The type as which events are shown, if it is another one."""
 
-    @property
-    def whole(self) -> Right:
+    def whole(self, ends: Instant) -> Right:
         """Return the same action on the whole type: what remains of it is what its issuer has itself."""
-        return Right(self.action, self.event_type, _whole(self.action, self.event_type))
+        return Right(self.action, self.event_type, _whole(self.action, self.event_type), ends)
 
     def __str__(self) -> str:
         return f"{self.action.value}:{self.event_type.name.name}"
 
 
-def read_right(text: str, terms: Terms, *, issuer: Principal, find: Callable[[str], VerifiedType]) -> Right:
+def read_right(
+    text: str, terms: Terms, *, issuer: Principal, find: Callable[[str], VerifiedType], now: Instant
+) -> Right:
     """Read `publish:TYPE` or `subscribe:TYPE`, and what narrows it; `find` returns a type by its name.
 
     `subscribe:/news/uk` is the right to topics: the type is their tree.
@@ -127,7 +134,8 @@ def read_right(text: str, terms: Terms, *, issuer: Principal, find: Callable[[st
             result=None if result is None else result.definition,
             every=terms.get("every"), per=terms.get("per", ()),
         )  # fmt: skip
-    return Right(action, event_type, authority, result)
+    ends = end_of(now, days=terms.get("days", MEMBER_DAYS), until=terms.get("until"))
+    return Right(action, event_type, authority, ends, result)
 
 
 def _whole(action: Action, event_type: VerifiedType) -> Authority:
@@ -194,13 +202,12 @@ class Signing:
         right: Right,
         subject: Principal,
         *,
-        ends: Instant,
         may_delegate: bool = False,
         is_tested: bool = True,
     ) -> SignedCertificate:
         """Grant a right to a type."""
         tests = (OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,)),)
-        validity = self._until(ends).with_tests(*(tests if is_tested else ()))
+        validity = self._until(right.ends).with_tests(*(tests if is_tested else ()))
         return self._issued(right.authority, subject, validity, may_delegate)
 
     def network(
