@@ -17,7 +17,6 @@ from maia.cli.inputs import AsJson, command_group, read_certificates, read_princ
 from maia.cli.output import ANSWER_NO, answer, book, name_places, use_folder
 from maia.cli.trust.grants import shown_subject
 from maia.config.input_files import read_definition
-from maia.credentials.names import type_id
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
@@ -236,6 +235,8 @@ class _Names:
     @classmethod
     def of(cls, words: Sequence[str]) -> _Names:
         """Read the types that were named, each by its file or its name, and the names that the user has."""
+        from maia.credentials.names import type_id
+
         known = {bytes.fromhex(one): name for one, name in book().types.items()}
         called, wanted = dict(book().attributes), set[bytes]()
         for word in words:
