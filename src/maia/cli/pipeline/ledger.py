@@ -265,7 +265,7 @@ class _Names:
             known = self.certificates.get(id_)
             said = None if known is None else known.certificate
             whose = "" if said is None else f" of {said.issuer} to {shown_subject(said.subject)}"
-            lines.append(f"by           certificate {id_.hex()}{whose}")
+            lines.append(f"by           certificate {id_.hex() if known is None else id_.hex()[:16]}{whose}")
         return lines
 
 
