@@ -347,7 +347,7 @@ MORE_MISTAKES = {
     "a folder that is no ledger": (
         ("ledger", "verify", "empty"),
         2,
-        "there is no ledger in `empty`: it has no `*.ledger` file, which a broker with `ledger.folder` begins",
+        "there is no ledger in `empty`: it has no `*.ledger` file, which a broker with",
     ),
     "a folder that is no log": (("log", "list", "empty"), 2, "`empty` is no event log: it has no manifest"),
     "a type by name for a pipeline, before anything is recorded": (

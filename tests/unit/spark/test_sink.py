@@ -151,7 +151,7 @@ def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
     ("code", "kind"), [("PIPELINE-GRANT-ENDED", JobRefused), ("PIPELINE-FRAMES-FORGOTTEN", JobFailed)]
 )
 def test_a_command_tells_our_error_out_of_pages_of_frames_in_one_sentence(code: str, kind: type) -> None:
-    frames = f'Traceback (most recent call last):\n  File "worker.py"\nmaia.spark.errors.SparkProblem: [{code}] over\n'
+    frames = f"Traceback:\n  File worker.py\nmaia.spark.errors.SparkProblem: [{code}] over\n"
     with pytest.raises(kind) as told, told_by_spark():
         raise PySparkException(f"[STREAM_FAILED] Query terminated\n{frames}\n\tat org.apache.spark.X")
     assert (told.value.code, told.value.message) == (code, "over")
