@@ -139,7 +139,7 @@ def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
             config.data,
             config.listen,
             config.status,
-            config.access and config.access.api_listen,
+            None if config.access is None else config.access.api_listen,
         ),
     ]
     record = {
