@@ -89,8 +89,10 @@ class Impairments:
     """What the log has said of each type."""
     awaited: dict[bytes, Instant] = field(default_factory=dict)
     """Up to when keys that are on their way are waited for without a warning."""
-    silent_seeds: Counter[str] = field(default_factory=Counter)
-    """How often no broker has answered there since there was last a neighbour."""
+    silent_seeds: dict[str, str] = field(default_factory=dict)
+    """Where no broker has become a neighbour since there was one last, and why, if it answered."""
+    in_vain: Counter[str] = field(default_factory=Counter)
+    """How often each of these was dialled since."""
     log_full: str = ""
     """Why nothing can be recorded at this moment."""
 

@@ -236,6 +236,18 @@ class Setting:
         return BadConfig(f"{self.origin}: `{name}` {problem}")
 
 
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What an organisation or a profile says of settings that the operator has not written."""
+
+    origin: str
+    values: Mapping[str, object]
+
+    def settings(self) -> dict[str, Setting]:
+        """Return them as settings; paths in them are whole."""
+        return {name: Setting(value, self.origin, Path()) for name, value in self.values.items()}
+
+
 def gather(
     known: Collection[str],
     *,
@@ -243,15 +255,16 @@ def gather(
     environment: Mapping[str, str],
     prefix: str,
     flags: Mapping[str, object],
+    defaults: Defaults | None = None,
 ) -> dict[str, Setting]:
-    """Put the sources together; refuse a name that is not a setting.
+    """Put the sources together; refuse a name that is not a setting. `defaults` are weaker than all.
 
-    A file that was generated beside the operator's is the weakest of them.
+    Of a file and the one that was generated beside it, the file is stronger.
     """
-    found: dict[str, Setting] = {}
+    found = {} if defaults is None else defaults.settings()
     if file is not None:
         beside = generated_beside(file)
-        found = (from_file(beside, known) if beside.is_file() else {}) | from_file(file, known)
+        found |= (from_file(beside, known) if beside.is_file() else {}) | from_file(file, known)
     return found | _from_environment(environment, known, prefix) | _from_flags(flags)
 
 

@@ -21,7 +21,6 @@ from maia.credentials import (
     BrokenChain,
     NameCertificate,
     NetworkName,
-    NetworkPattern,
     Owner,
     Principal,
     SignedCertificate,
@@ -34,6 +33,7 @@ from maia.credentials import (
 from maia.credentials.names import ResourceName
 from maia.events import Instant
 from maia.organisation.grant_file import BadGrantFile, Grant
+from maia.organisation.losses import is_membership
 from maia.types import SignedDefinition, TypeFork, VerifiedType, content_digest
 
 CERTIFICATES_MAX: Final = 128
@@ -77,32 +77,34 @@ def examine(
     # A grant proves what it grants by itself: what it adds to the others counts if they are revoked.
     alone, together = (_Pool([*some, *grant.certificates], ours, now) for some in ((), held))
     membership = alone.leading_to(network, _NETWORK_ACTIONS)
-    mine = _by_type(grant.definitions)
-    before = _by_type(known)
+    offered, before = _by_type(grant.definitions), _by_type(known)
     used = dict(membership)
-    definitions: list[SignedDefinition] = []
-    types: list[str] = []
-    unused: list[str] = []
-    for (owner, name), offered in mine.items():
-        verified = _verified(offered, (), now)  # one that its owner has not signed, and all of it is refused
-        if owner == ours:
-            unused.append(f"a definition of our own `{name}`, which comes from nobody else")
-            continue
-        newest = verified[-1].name
+    about: set[_Type] = set()
+    for (owner, name), versions in offered.items():
+        # One version that its owner has not signed, and all of the file is refused.
+        newest = _verified(versions, (), now)[-1].name
         leading = alone.leading_to(newest, _TYPE_ACTIONS) or together.leading_to(newest, _TYPE_ACTIONS)
-        if not leading:
+        if leading and owner != ours:
+            used |= leading
+            about.add((owner, name))
+    about |= {one for signed in used.values() for one in _results(signed)}
+    definitions: list[SignedDefinition] = []
+    unused: list[str] = []
+    for (owner, name), versions in offered.items():
+        if owner == ours:
+            unused.append(f"a definition of our own `{name}`, which is ours to change")
+        elif (owner, name) not in about:
             unused.append(f"a definition of `{name}`, which no certificate in it is about")
-            continue
-        used |= leading
-        types.append(name)
-        definitions += _news(offered, before.get((owner, name), ()), now)
+        else:
+            definitions += _news(versions, before.get((owner, name), ()), now)
     new = {one.id: one for one in grant.certificates}
     kept = tuple(one for id_, one in new.items() if id_ in used)
     if len(kept) < len(new):
         unused.append(f"{len(new) - len(kept)} certificates that grant nothing here")
     _check_size(kept, held)
     invites = any(is_membership(one) for one in kept)
-    return Offer(grant, network, invites, kept, tuple(definitions), tuple(sorted(types)), tuple(unused))
+    types = tuple(sorted(name for owner, name in about if owner != ours and (owner, name) in offered))
+    return Offer(grant, network, invites, kept, tuple(definitions), types, tuple(unused))
 
 
 def chain_certificates(
@@ -117,15 +119,6 @@ def chain_certificates(
     for action, resource in wanted:
         used |= found.leading_to(resource, (action,))
     return tuple(used.values())
-
-
-def is_membership(signed: SignedCertificate, network: NetworkName | None = None) -> bool:
-    """Say whether a certificate is about a network (or about this one), and not about types."""
-    one = signed.certificate
-    pattern = one.authority.resources if isinstance(one, AuthorisationCertificate) else None
-    if not isinstance(pattern, NetworkPattern):
-        return False
-    return network is None or (pattern.owner == network.owner and pattern.name.matches(network.name))
 
 
 class _Pool:
@@ -166,6 +159,13 @@ class _Pool:
                 continue
             found |= {one.id: one for chain in chains for one in chain.certificates}
         return found
+
+
+def _results(signed: SignedCertificate) -> set[_Type]:
+    """Return the types as which a certificate shows events, or writes them."""
+    one = signed.certificate
+    steps = one.authority.transformations if isinstance(one, AuthorisationCertificate) else ()
+    return {(step.result.owner, step.result.name) for step in steps if step.result is not None}
 
 
 def _by_type(definitions: Iterable[SignedDefinition]) -> Mapping[_Type, list[SignedDefinition]]:
