@@ -61,7 +61,7 @@ def test_the_overview_leads_to_who_sees_what_and_a_refusal_to_its_reason(
         admin.wait_for_url("**/overview")
         # Organisations, readers, what ends this week, what was refused.
         expect(admin.get_by_role("region", name="Organisations")).to_contain_text("hospital")
-        expect(admin.get_by_role("region", name="Readers")).to_contain_text("office, intern")
+        expect(admin.get_by_role("region", name="Readers")).to_contain_text("intern, office")
         expect(admin.get_by_role("region", name="Ends this week")).to_contain_text("topic /admin/register")
         admin.get_by_role("region", name="Refused").get_by_role("link", name=number).click()
         expect(admin.locator("main")).to_contain_text("POLICY-ATTRIBUTE-NOT-READABLE: ")

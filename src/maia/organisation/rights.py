@@ -36,6 +36,8 @@ from maia.credentials.names import NamePattern
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
+from maia.policy.decision import AttributeNotReadable, Reason
+from maia.policy.grants import unread_in
 from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 
@@ -152,8 +154,13 @@ def check_held(
     request = Request(subject, right.action, right.event_type.name, right.event_type)
     evidence = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD)
     decision = decide(request, evidence, NO_FACTS, now)
+    names = {one.uid: one.name for one in right.event_type.attributes}
+    for uid in unread_in(evidence, right.action):
+        sentence = (
+            f"`{issuer}` cannot restrict a right by `{names.get(uid, uid)}`, which it may not see itself"
+        )
+        raise AttributeNotReadable((Reason("readable", sentence, attribute=uid),))
     if isinstance(decision, Denial):
-        names = {one.uid: one.name for one in right.event_type.attributes}
         why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
         what = f"{right.action.value}:{right.event_type.name.name}"
         raise NotHeld(f"`{issuer}` cannot grant `{what}`, which it does not hold or may not pass on: {why}")

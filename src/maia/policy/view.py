@@ -149,8 +149,16 @@ def written_type(view: View) -> TypeName | None:
 
 
 def asks_of(window: Window) -> frozenset[AttributeUid]:
-    """Return the published attributes that decide what a window shows, besides those that it keeps."""
-    steps = (reads_of(step.rules) | attributes_of(step.restriction) for step in window.transformations)
+    """Return the published attributes that decide what a window shows, besides those that it keeps.
+
+    What a rule assigns under a condition is shown as it was published where that condition is false.
+    """
+    steps = (
+        reads_of(step.rules)
+        | attributes_of(step.restriction)
+        | {rule.uid for rule in step.rules if rule.condition != ALWAYS}
+        for step in window.transformations
+    )
     taken = (step.summary.reads for step in window.transformations if step.summary is not None)
     return attributes_of(window.admits).union(*steps, *taken)
 

@@ -41,7 +41,9 @@ async def readers_of(visit: Visit, event_type: VerifiedType) -> tuple[list[Sees]
     if READ_REGISTER in visit.acts:
         owner = event_type.name.owner
         owners = [owner] if isinstance(owner, Principal) else []
-        people = list(dict.fromkeys([*owners, *people, *people_in(entries)]))
+        names = await visit.names()
+        others = sorted(people_in(entries), key=lambda one: names.key(str(one)))
+        people = list(dict.fromkeys([*owners, *others, *people]))
     return await asyncio.to_thread(who_sees, event_type, entries, people, visit.now)
 
 
