@@ -150,7 +150,7 @@ class Acting:
         for signed in files:
             found.setdefault(signed.id, Entry(signed))
         heard, now = await self._validity(files), system_now()
-        return [_judged(one, heard, now) for one in found.values()]
+        return [judged(one, heard, now) for one in found.values()]
 
     async def _validity(self, certificates: Sequence[SignedCertificate]) -> ValidityState:
         """Return what the testers state that the certificates in files name; strangers choose no address."""
@@ -224,7 +224,7 @@ class Acting:
             self._client = None
 
 
-def _judged(entry: Entry, heard: ValidityState, now: Instant) -> Entry:
+def judged(entry: Entry, heard: ValidityState, now: Instant) -> Entry:
     """Return a certificate with what is stated of it, and since when."""
     said = entry.signed.certificate
     problem = heard.problem_with(entry.signed, now, once=one_time_tests(entry.signed))

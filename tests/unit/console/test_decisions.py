@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from maia.console.decisions import ask, preview, who_sees
-from maia.console.principal import Entry
+from maia.console.principal import Entry, judged
 from maia.console.rights import Asked, Names, chain_above, filtered, graph_of, state_of
 from maia.credentials import (
     UNBOUNDED,
     Action,
     AuthorisationCertificate,
     Authority,
+    OnlineTest,
     SignedCertificate,
     SigningKey,
+    TestKind,
     TypeName,
     TypePattern,
+    Validity,
+    ValidityState,
     issue,
 )
 from maia.credentials.names import NamePattern
+from maia.credentials.validity.statements import RevocationList, sign_statement
 from maia.events import Attribute, Instant, Kind
 from maia.policy import Audience, Request
 from maia.profile.address_book import OWN, AddressBook, KnownName
@@ -105,8 +111,15 @@ def test_who_sees_what_is_the_kernels_answer_with_the_way_that_leads_to_it() -> 
 
 
 def test_a_revocation_that_only_a_list_tells_of_counts_as_one_in_the_register_does() -> None:
-    listed = Entry(TO_BRANCH, problem="revoked", as_of=NOW)
-    assert state_of(listed, NOW) == "revoked"
-    assert state_of(Entry(TO_BRANCH, problem="unconfirmed"), NOW) == "unconfirmed"
-    found, _ = who_sees(NUMBERPLATE, [listed, Entry(TO_TEMP)], [TEMP.principal], NOW)
-    assert found == []
+    tests = (OnlineTest(TestKind.TIMED_CRL, OWNER.principal),)
+    said = replace(TO_BRANCH.certificate, validity=Validity(None, None, tests))
+    tested, heard = Entry(issue(said, OWNER)), ValidityState()
+    assert state_of(judged(tested, heard, NOW), NOW) == "unconfirmed"
+    period = Validity(Instant(NOW - HOUR), Instant(NOW + HOUR))
+    for number, revoked, state in ((1, frozenset[bytes](), "valid"), (2, {tested.signed.id}, "revoked")):
+        heard.hear(
+            sign_statement(RevocationList(OWNER.principal, number, period, frozenset(revoked)), OWNER), NOW
+        )
+        found = judged(tested, heard, NOW)
+        assert (state_of(found, NOW), found.as_of) == (state, period.not_before)
+    assert who_sees(NUMBERPLATE, [found, Entry(TO_TEMP)], [TEMP.principal], NOW) == ([], 0)
