@@ -137,6 +137,8 @@ class Transformation:
     restriction: Predicate = ALWAYS
     result: TypeName | None = None
     summary: Summary | None = None
+    holder: bytes = b""
+    """Whom its certificate names, where noise is its own; keys that it is passed on to share it."""
 
     def is_keyed(self, scope: Scope | None = None) -> bool:
         """Say whether a secret is needed to apply it; with a `scope`, a key of that scope."""
