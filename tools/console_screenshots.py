@@ -29,6 +29,11 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder, hospital_with_console(Path(folder), ward="3") as hospital:
         made = hospital.made
+        institute = maia.Organisation.create(Path(folder) / "institute")
+        key = institute.folder / "institute.pub"
+        (made.folder / "institute.pub").write_text(key.read_text())
+        wards, shown = 'ward in ("3", "4")', ["ward", "value"]
+        made.grant(key, may="subscribe:LabResult", delegable=True, only=shown, where=wards, days=6)
         with (
             maia.connect(made.folder / "lab.maia") as lab,
             maia.connect(made.folder / "office.maia") as office,
@@ -51,6 +56,7 @@ def main() -> None:
                 page.wait_for_timeout(30)
             _picture(page, "network")
             page.emulate_media(color_scheme="dark")
+            page.set_viewport_size({"width": 1280, "height": 800})
             page.goto(f"{hospital.url}/rights?type=LabResult&state=valid")
             _picture(page, "rights")
 
