@@ -58,9 +58,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def own_folder() -> Path:
-    """Return the folder of this user's own settings, which is also the user's own book of names."""
-    configured = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(configured) if configured else Path.home() / ".config") / "maia"
