@@ -74,6 +74,7 @@ from maia.profile.profile import (
     PROFILE_FILE,
     PROFILE_SUFFIX,
     Profile,
+    ProfileSettings,
     checked_profile_name,
     read_profile,
     toml_text,
@@ -226,6 +227,22 @@ class Organisation:
     def addresses(self) -> dict[str, str]:
         """Return where its broker, the keys of its types and its domain's server are."""
         return {one: getattr(self._settings, one) for one in ("broker", "keys", "server")}
+
+    @property
+    def profile(self) -> Profile:
+        """Return the organisation as a participant of its own: it administers its server."""
+        settings = ProfileSettings(
+            key=self.folder / f"{self.name}.key",
+            credentials=(self.folder / "server-certs",),
+            types=(self.folder / "types",),
+            network=self.network.name,
+            coordinator=PrincipalWord(str(self.network.owner)),
+            brokers=(self._settings.broker,),
+            server=self._settings.server,
+            domain=PrincipalWord(str(self.principal)),
+            log=self.folder / "log",
+        )
+        return Profile(self.name, self.folder, settings)
 
     def members(self) -> list[Profile]:
         """Return the profiles of the members."""
