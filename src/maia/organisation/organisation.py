@@ -230,10 +230,10 @@ class Organisation:
 
     @property
     def profile(self) -> Profile:
-        """Return the organisation as a participant of its own: it administers its server."""
+        """Return what its own key needs, as a profile; the domain's key needs no certificate."""
         settings = ProfileSettings(
             key=self.folder / f"{self.name}.key",
-            credentials=(self.folder / "server-certs",),
+            credentials=(self.folder / "certs",),
             types=(self.folder / "types",),
             network=self.network.name,
             coordinator=PrincipalWord(str(self.network.owner)),
