@@ -452,7 +452,7 @@ class Organisation:
     def revoke(self, what: str | Path, *, reason: str = "") -> RevokedAnswer:
         """Revoke what a member, an organisation, a grant or a certificate has of us, at our own server.
 
-        Rights to events end; membership of the network ends where it is all that is meant.
+        Rights to events end; membership of the network does where a file holds nothing else.
         """
         from maia.api.client import new_once
         from maia.api.requests import Revocation
@@ -644,7 +644,13 @@ class Organisation:
         if not mine:
             raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`, or it is over")
         ended = [one for one in mine if not is_membership(one)]
-        return (ended, tuple(filter(is_membership, mine))) if ended else (mine, ())
+        if ended:
+            return ended, tuple(filter(is_membership, mine))
+        if not Path(what).is_file() or Path(what).suffix == ".pub":
+            raise BadGrantFile(
+                f"`{what}` has no right to events from `{self.name}` any more, only a membership"
+            )
+        return mine, ()
 
     def _meant(self, what: str | Path) -> list[SignedCertificate]:
         """Return the certificates in a file, or those of a member or an organisation by its name or key."""
