@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["create_private", "exposure", "make_private_folder", "sync_folder"]
+__all__ = ["create_private", "exposure", "make_private_folder", "own_folder", "sync_folder"]
 
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -52,3 +52,9 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def own_folder() -> Path:
+    """Return the folder of this user's own settings, which is also the user's own book of names."""
+    configured = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configured) if configured else Path.home() / ".config") / "maia"
