@@ -45,6 +45,12 @@ def create_private(path: Path, *, follow_links: bool = False) -> BinaryIO:
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
+def own_folder() -> Path:
+    """Return the folder of this user's own settings, which is also the user's own book of names."""
+    configured = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configured) if configured else Path.home() / ".config") / "maia"
+
+
 def sync_folder(folder: Path) -> None:
     """Return when the names in a folder are safe."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -52,9 +58,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def own_folder() -> Path:
-    """Return the folder of this user's own settings, which is also the user's own book of names."""
-    configured = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(configured) if configured else Path.home() / ".config") / "maia"
