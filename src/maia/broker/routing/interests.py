@@ -121,6 +121,7 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
     state.routes.mark_changed(now)
     effects: list[Effect] = []
     for type_id in entry.type_ids:
+        state.catch_up.published.put(type_id, None)
         if state.types.sealing(type_id) is not None:
             effects += offer_sealed(state, type_id, entry)
         else:

@@ -1,0 +1,165 @@
+"""Which frames of a type are in this broker's event log, and how far was it with the logs of others?
+
+The broker asks before it records a frame, and when it catches up with what it missed
+(`catch_up.py`). The numbers of the streams say what is in the log; a place in the log of
+another broker says up to where that was compared with it. Both survive a restart, together
+and once the frames are safe: what is known here is on the disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+
+from maia.errors import BadInput
+from maia.events import Instant
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
+from maia.sealing import closed_frame
+from maia.wire.messages import LogPlace, Recorded, RecordedRun, Sealed, Unblinded
+
+KEPT_PROGRESS: Final = "catch-up"
+LOG_ID_BYTES: Final = 16
+RUNS_SENT: Final = 512
+PLACES_MAX: Final = 256
+
+_LIMITS: Final = MemoryLimits(streams_max=4096, numbers_per_stream_max=64, bytes_max=4 << 20)
+
+StreamKey: TypeAlias = tuple[bytes, bytes, bytes]
+"""A publisher, one of its streams, and who signed its frames; empty for plain ones."""
+
+
+class BadProgress(BadInput):
+    """What was kept of a broker's progress with the logs of others cannot be read."""
+
+    code = "INPUT-KEPT-CATCH-UP"
+
+
+@dataclass(slots=True)
+class Round:
+    """One comparison with the logs of other brokers, which may take several requests."""
+
+    until: Instant
+    """When it is given up, unless an answer comes."""
+    ask_at: Instant | None = None
+    request: bytes = b""
+    """The request that is not answered yet; empty while the disk is waited for."""
+    frames: list[Recorded] = field(default_factory=list, repr=False)
+    """What came in answer to it."""
+    places: dict[bytes, tuple[LogPlace, int]] = field(default_factory=dict)
+    """Up to where each broker has looked, and where its log ends."""
+    resumes_at: int = 0
+    """The position up to which the own log has to be safe before more is asked for."""
+    held: deque[Recorded] = field(default_factory=deque, repr=False)
+    """What arrived meanwhile by itself: it is recorded behind what was missed."""
+    held_bytes: int = 0
+    is_over: bool = False
+    """Whether something arrived for which there was no room: it is fetched with the next round."""
+    is_whole: bool = True
+    is_refused: bool = False
+    """Whether something came from a broker that may not send it now: its place stays where it was."""
+    is_repeated: bool = False
+    """Whether there is reason for another round as soon as this one ends."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a broker has recorded of one type, and how far it was with the logs of others."""
+
+    since: Instant
+    """When it began to record the type."""
+    recorded: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
+    places: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
+    """By broker."""
+    is_cut: bool = False
+    """Whether it was down, or a link of the type was, since the last round that was answered."""
+    has_hole: bool = False
+    """Whether a stream went on behind numbers that are missing."""
+    round: Round | None = None
+    next_at: Instant | None = None
+    pause_s: float = 0.0
+    gap_at: Instant | None = None
+    """When a gap was last a reason for a round."""
+
+    def note(self, frame: Recorded) -> bool:
+        """Take note of a frame that is recorded; say whether any of it is new."""
+        key, number, rows = identity_of(frame)
+        return self.note_numbers(key, number, rows)
+
+    def note_numbers(self, key: StreamKey, number: int, rows: RowSet = ALL_ROWS) -> bool:
+        """Take note of some rows of a frame; say whether any of them is new."""
+        publisher, stream, signer = key
+        return self.recorded.new_rows(publisher, stream, number, rows, signer) != 0
+
+    def follows_gap(self, frame: Recorded) -> bool:
+        """Say whether the number before a frame is missing."""
+        (publisher, stream, signer), number, _ = identity_of(frame)
+        return number > 0 and self.recorded.unseen_rows(publisher, stream, number - 1, 1, signer) != 0
+
+    def knows_stream(self, frame: Recorded) -> bool:
+        """Say whether anything of the stream of a frame is recorded."""
+        publisher, stream, signer = identity_of(frame)[0]
+        return self.recorded.knows(publisher, stream, signer)
+
+    def runs(self) -> list[RecordedRun]:
+        """Return what other brokers need not send."""
+        return [RecordedRun(*one) for one in self.recorded.newest_runs(RUNS_SENT)]
+
+
+def identity_of(frame: Recorded) -> tuple[StreamKey, int, RowSet]:
+    """Return by what a recorded frame is known: its stream, number and rows."""
+    if isinstance(frame, Unblinded):
+        return (frame.inner_publisher, frame.inner_stream, b""), frame.inner_sequence, ALL_ROWS
+    if not isinstance(frame, Sealed):
+        rows = row_set(frame.kept) if frame.kept else ALL_ROWS
+        return (frame.publisher, frame.stream, b""), frame.sequence, rows
+    is_whole = not frame.kept and not frame.blocks
+    rows = ALL_ROWS if is_whole else row_set(closed_frame(frame).row_numbers) or ALL_ROWS
+    return (frame.publisher, frame.stream, frame.signer), frame.sequence, rows
+
+
+# ------------------------------------------------------------ across restarts
+
+
+class _KeptType(msgspec.Struct, array_like=True, frozen=True):
+    type_id: bytes
+    since: int
+    places: list[LogPlace]
+    recorded: bytes
+
+
+class _Kept(msgspec.Struct, array_like=True, frozen=True):
+    log: bytes
+    types: list[_KeptType]
+
+
+def progress_to_bytes(log_id: bytes, progress: Mapping[bytes, Progress]) -> bytes:
+    """Return what must survive a restart."""
+    types = [
+        _KeptType(type_id, int(one.since), list(one.places.values()), one.recorded.exported())
+        for type_id, one in progress.items()
+    ]
+    return msgspec.msgpack.encode(_Kept(log_id, types))
+
+
+def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress]]:
+    """Read what `progress_to_bytes` wrote: the broker was down since, so it may have missed something."""
+    try:
+        kept = msgspec.msgpack.decode(data, type=_Kept)
+    except msgspec.MsgspecError as problem:
+        raise BadProgress("what was kept of catching up cannot be read") from problem
+    if len(kept.log) != LOG_ID_BYTES:
+        raise BadProgress("what was kept of catching up names no log")
+    found = {
+        one.type_id: Progress(
+            Instant(one.since),
+            DuplicateMemory.imported(one.recorded, _LIMITS),
+            {place.broker: place for place in one.places},
+            is_cut=True,
+        )
+        for one in kept.types
+    }
+    return kept.log, found
