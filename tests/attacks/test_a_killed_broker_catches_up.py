@@ -1,4 +1,4 @@
-"""A109: a publisher at one recording broker, a durable subscriber at another, and either is killed at any moment.
+"""A109: a publisher at one recording broker, a durable subscriber at another; either is killed at any moment.
 
 `MAIA_KILLS=200 pytest …` kills hundreds of times in place of a few (`make kills`).
 """
@@ -91,7 +91,7 @@ def test_what_was_acknowledged_reaches_the_archive_or_is_reported(brokers):
     archive = Archive(recording)
     archive.start()
     assert archive.began.wait(120), archive.problem
-    camera = Camera(publishing)
+    camera = Camera(publishing, pause_s=0.05)
     camera.start()
     camera.wait_for_more()
     for number in range(KILLS):
@@ -110,14 +110,15 @@ def test_what_was_acknowledged_reaches_the_archive_or_is_reported(brokers):
     camera.stops.set()
     camera.join(150)
     assert camera.problem is None, camera.problem
-    wait_until(lambda: len(set(archive.written)) >= len(set(camera.acknowledged)), 90)
+    wait_until(lambda: len(set(archive.written)) >= len(set(camera.acknowledged)), 150)
     archive.stops.set()
     archive.join(30)
     assert archive.problem is None, archive.problem
     missing = [plate for plate in camera.acknowledged if plate not in set(archive.written)]
     told = [str(one) for one in archive.missed]
-    print(f"{KILLS} kills, {len(camera.acknowledged)} acknowledged, {len(missing)} missing, told {told}")
-    assert not missing or told
+    found = f"{KILLS} kills, {len(camera.acknowledged)} acknowledged, {len(missing)} missing, told {told}"
+    (publishing.home / "story").write_text(found)
+    assert not missing or told, found
     assert len(missing) <= KILLS // 20  # what is fetched is not only reported
     first_shown = list(dict.fromkeys(archive.written))
     order = [int(plate[1:]) for plate in first_shown]

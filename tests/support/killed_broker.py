@@ -97,9 +97,9 @@ class Forker:
 class Camera(threading.Thread):
     """Publishes, waits for the answer, and remembers what was answered, until told to stop."""
 
-    def __init__(self, broker: Forker) -> None:
+    def __init__(self, broker: Forker, *, pause_s: float = 0.0) -> None:
         super().__init__(daemon=True)
-        self.broker, self.stops = broker, threading.Event()
+        self.broker, self.pause_s, self.stops = broker, pause_s, threading.Event()
         self.acknowledged: list[str] = []
         self.problem: BaseException | None = None
 
@@ -133,6 +133,7 @@ class Camera(threading.Thread):
                 publisher.publish_many([sighting(plate) for plate in plates])
                 publisher.flush(timeout_s=120)
                 self.acknowledged += plates
+                time.sleep(self.pause_s)
 
 
 def sighting(plate: str) -> dict[str, object]:

@@ -358,13 +358,15 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
 class LogFetched(AnyMessage, tag=115, frozen=True):
     """What one broker has recorded, as it travelled: looked through up to `place`; its log ends at `end`.
 
-    It is not whole if something behind the asker's place is not in the log any more.
+    It is not whole if something behind the asker's place is not in the log any more. It is cut if
+    there is more than the interests behind the link admit, on which it was asked for.
     """
 
     id: Token
     place: LogPlace
     end: Number
     is_whole: bool
+    is_cut: bool
     frames: Annotated[list[bytes], Meta(max_length=8192)]
 
 

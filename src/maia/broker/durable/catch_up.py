@@ -69,6 +69,8 @@ _KNOWN_MAX: Final = 4096
 _PUBLISHED_REMEMBERED: Final = 4096
 _GAP_EVERY_S: Final = 2.0
 _RETRY_S: Final = 2.0
+HOLD_S: Final = 30.0
+"""How long what arrives waits for what is missing before it, when no broker answers."""
 
 
 class NotFetched(ProtocolViolation):
@@ -97,8 +99,8 @@ class _Request:
 class CatchUps:
     """What is under way between this broker and others, whether it records or not."""
 
-    fresh: set[tuple[bytes, LinkId]] = field(default_factory=set)
-    """Types of which a neighbour was sent an interest for the first time."""
+    fresh: set[bytes] = field(default_factory=set)
+    """Types that a round is to begin for."""
     asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
     requests: dict[tuple[bytes, LinkId | None], _Request] = field(default_factory=dict)
     """By number and asker; None for this broker itself."""
@@ -115,8 +117,12 @@ class CatchUps:
         """Take note that a neighbour was sent an interest."""
         if (type_id, link) not in self.asked:
             self.asked.add((type_id, link))
-            self.fresh.add((type_id, link))
-            self.is_changed = True
+            self.look_for(type_id)
+
+    def look_for(self, type_id: bytes) -> None:
+        """Have a round begun for a type."""
+        self.fresh.add(type_id)
+        self.is_changed = True
 
 
 # ------------------------------------------------------------ what arrives by itself
@@ -129,19 +135,20 @@ def record_arrived(state: BrokerState, frame: Recorded, now: Instant) -> list[Ef
         return []
     progress = log.progress_of(frame.type_id, now)
     begun: list[Effect] = []
-    if progress.round is None and _follows_gap(log, progress, frame):
+    if progress.round is None and not progress.held and _follows_gap(log, progress, frame):
         begun = _begun_for_gap(state, frame, progress, now)
-    under_way = log.progress[frame.type_id].round
-    return [*begun, *(log.record(frame, now) if under_way is None else _hold(under_way, frame))]
+    is_held = log.progress[frame.type_id].round is not None or bool(progress.held)
+    return [*begun, *(_hold(progress, frame, now) if is_held else log.record(frame, now))]
 
 
-def _hold(under_way: Round, frame: Recorded) -> list[Effect]:
+def _hold(progress: Progress, frame: Recorded, now: Instant) -> list[Effect]:
     size = _size_of(frame)
-    if under_way.is_over or under_way.held_bytes + size > HELD_BYTES_MAX:
-        under_way.is_over = True
+    if progress.is_over or progress.held_bytes + size > HELD_BYTES_MAX:
+        progress.is_over = True
         return [Count("maia_catch_up_overflows_total")]
-    under_way.held.append(frame)
-    under_way.held_bytes += size
+    progress.held.append(frame)
+    progress.held_bytes += size
+    progress.held_since = progress.held_since or now
     return []
 
 
@@ -178,7 +185,7 @@ def begin_due_rounds(state: BrokerState, now: Instant) -> list[Effect]:
     log = state.recording
     if log is None:
         return []
-    types = sorted({type_id for type_id, _ in fresh} & _of_interest(log))
+    types = sorted(fresh & _of_interest(log))
     return [effect for type_id in types for effect in begin_round(state, type_id, now, is_fresh=True)]
 
 
@@ -209,20 +216,19 @@ def begin_round(state: BrokerState, type_id: bytes, now: Instant, *, is_fresh: b
         was_cut, progress.is_cut = progress.is_cut, False
         return report_missed(state, type_id, LogNotFetched(_BLINDED)) if was_cut else []
     if not _targets(state, type_id):
-        _due(state, progress, seconds_after(now, EVERY_S))
-        return []
-    wait_s = state.router.question_wait_s if is_fresh else 0.0
-    progress.round = Round(seconds_after(now, wait_s + ANSWERED_WITHIN_S))
-    if not wait_s:
-        return _ask(state, log, type_id, progress.round, now)
-    progress.round.ask_at = seconds_after(now, wait_s)
-    state.timers.add(FetchMissed(), progress.round.ask_at)
-    return []
+        effects = _recorded_behind(state, log, type_id, progress, now, is_patient=True)
+        _due(state, progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
+        return effects
+    progress.round = Round(seconds_after(now, ANSWERED_WITHIN_S))
+    if is_fresh and (wait_s := state.router.question_wait_s):
+        # Where interests take a while to spread, those that do not know of it yet are asked again.
+        progress.round.again_at = seconds_after(now, wait_s)
+    return _ask(state, log, type_id, progress.round, now)
 
 
 def _ask(state: BrokerState, log: Recording, type_id: bytes, under_way: Round, now: Instant) -> list[Effect]:
     progress, links = log.progress[type_id], _targets(state, type_id)
-    under_way.request, under_way.ask_at = state.random(16), None
+    under_way.request = state.random(16)
     under_way.frames, under_way.places = [], {}
     under_way.until = seconds_after(now, ANSWERED_WITHIN_S)
     places = list(progress.places.values())[-PLACES_MAX:]
@@ -305,28 +311,54 @@ def _ended(
     *,
     is_answered: bool,
 ) -> list[Effect]:
-    """Record what waited for a round, and report what no broker has."""
+    """Record what waited for a round, and report what no broker has; or let it wait for the next round."""
     under_way, progress.round = progress.round, None
     if under_way is None:
         return []
+    is_answered = is_answered and not under_way.is_refused
+    # A recorder that was there before, or any, has to answer before a gap counts as one.
+    is_silent = bool(progress.places.keys() - under_way.places.keys()) or not under_way.places
     effects: list[Effect] = []
-    for frame in under_way.held:
+    if is_answered:
+        if progress.is_cut and not under_way.is_whole and not progress.has_hole:
+            effects += report_missed(state, type_id, LogNotFetched(_UNRECORDED))
+        progress.is_cut = is_silent and bool(progress.places)
+    is_patient = not is_answered or (is_silent and _takes_all(log, type_id) and progress.holds_gap())
+    effects += _recorded_behind(state, log, type_id, progress, now, is_patient=is_patient)
+    if under_way.is_repeated or (progress.is_over and is_answered):
+        progress.is_over = False
+        return [*effects, *begin_round(state, type_id, now)]
+    is_done = is_answered and not progress.is_cut and not progress.held
+    progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))
+    pause_s = min(progress.pause_s, _RETRY_S) if progress.held else progress.pause_s
+    _due(state, progress, seconds_after(now, pause_s or EVERY_S))
+    if under_way.again_at is not None:
+        _due(state, progress, under_way.again_at)
+    return effects
+
+
+def _recorded_behind(
+    state: BrokerState,
+    log: Recording,
+    type_id: bytes,
+    progress: Progress,
+    now: Instant,
+    *,
+    is_patient: bool,
+) -> list[Effect]:
+    """Record what is held, unless something that is missing before it may still come."""
+    since, effects = progress.held_since, list[Effect]()
+    if is_patient and since is not None and now < seconds_after(since, HOLD_S):
+        return []
+    for frame in progress.held:
         if _follows_gap(log, progress, frame) and progress.knows_stream(frame):
             progress.has_hole = True
         effects += log.record(frame, now)
-    silent = progress.places.keys() - under_way.places.keys()
-    if is_answered and not under_way.is_refused:
-        if progress.has_hole:
-            effects += report_missed(state, type_id, LogGap(_HOLE))
-        elif progress.is_cut and not under_way.is_whole:
-            effects += report_missed(state, type_id, LogNotFetched(_UNRECORDED))
+    progress.held.clear()
+    progress.held_bytes, progress.held_since = 0, None
+    if progress.has_hole:
         progress.has_hole = False
-        progress.is_cut = bool(silent)
-    if under_way.is_over or under_way.is_repeated:
-        return [*effects, *begin_round(state, type_id, now)]
-    is_done = is_answered and not progress.is_cut and not under_way.is_refused
-    progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))
-    _due(state, progress, seconds_after(now, progress.pause_s or EVERY_S))
+        effects += report_missed(state, type_id, LogGap(_HOLE))
     return effects
 
 
@@ -351,8 +383,6 @@ def look_at_rounds(state: BrokerState, now: Instant) -> list[Effect]:
         if under_way is None:
             if progress.next_at is not None and progress.next_at <= now and type_id in of_interest:
                 effects += begin_round(state, type_id, now)
-        elif under_way.ask_at is not None and under_way.ask_at <= now:
-            effects += _ask(state, log, type_id, under_way, now)
         elif under_way.until <= now:
             _forget_request(state, (under_way.request, None))
             effects += _given_up(state, log, type_id, now)
@@ -362,7 +392,6 @@ def look_at_rounds(state: BrokerState, now: Instant) -> list[Effect]:
 def forget_fetches_of(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
     """Expect no answer from a link that is gone, and answer nothing to it."""
     catch_up, effects, log = state.catch_up, list[Effect](), state.recording
-    catch_up.fresh = {one for one in catch_up.fresh if one[1] != link}
     for type_id, asked in [one for one in catch_up.asked if one[1] == link]:
         catch_up.asked.discard((type_id, asked))
         if log is not None and type_id in log.progress:
@@ -445,8 +474,9 @@ def _read_for(
     request.since = oldest if place is not None else max(oldest, request.message.since)
     number, since = log.next_read(), INSTANT_MIN if place is not None else request.since
     log.fetches[number] = key
-    about = request.message.type_id, request.first, log.upto
-    return [ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, int(since))]
+    # What was published before the asker's interest came may be on its way to the disk.
+    about = request.message.type_id, request.first, log.next_position - 1
+    return log.once_safe(ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, int(since)))
 
 
 def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect]:
@@ -457,17 +487,23 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
     if log is None or key is None or request is None or not request.is_read:
         return []
     request.is_read = False
+    if not _is_wanted_behind(state, key[1], request.message.type_id):
+        return _answered_if_all_are(state, key, request, now)  # not any more
     work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
     state.broker_quota.owe(state.links[key[1]].peer, now, work)
     had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
     frames: list[bytes] = []
-    size, upto = 0, found.upto
+    size, upto, is_cut = 0, found.upto, False
     is_whole = found.problem is None and not (request.has_place and found.removed_upto >= request.first)
     for logged in found.frames:
         if logged.recorded_at < request.since:
             is_whole = is_whole and not request.has_place
             continue
-        data = _as_permitted(state, key[1], logged, had)
+        frame = _lacked(logged, had)
+        if frame is None:
+            continue
+        data, is_less = _permitted(state, key[1], frame)
+        is_cut = is_cut or is_less
         if data is None:
             continue
         if frames and size + len(data) > PAGE_BYTES:
@@ -477,40 +513,41 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
         size += len(data)
     end = upto if found.problem is not None else log.upto
     place = LogPlace(state.principal.key, log.id, upto)
-    answer = LogFetched(key[0], place, max(upto, end), is_whole, frames)
+    answer = LogFetched(key[0], place, max(upto, end), is_whole, is_cut, frames)
     served = Count("maia_catch_up_served_total", len(frames))
     return [Send(key[1], encode(answer)), served, *_answered_if_all_are(state, key, request, now)]
 
 
-def _as_permitted(
-    state: BrokerState, link: LinkId, logged: Logged, had: dict[StreamKey, RecordedRun]
-) -> bytes | None:
-    """Return a recorded frame as a neighbour may have it; None for what it has, or may not have."""
+def _lacked(logged: Logged, had: dict[StreamKey, RecordedRun]) -> Recorded | None:
+    """Return a recorded frame; None for what the asker has."""
     try:
         frame = decode_recorded(logged.data)
         stream, number, _ = identity_of(frame)
     except ProtocolViolation:
         return None  # of another version
     run = had.get(stream)
-    if run is not None and run.first <= number <= run.last:
-        return None
-    return _permitted(state, link, frame)
+    return None if run is not None and run.first <= number <= run.last else frame
 
 
-def _permitted(state: BrokerState, link: LinkId, frame: Recorded) -> bytes | None:
-    """Return what interests registered behind a link admit of a frame, as it travels; None for nothing."""
+def _permitted(state: BrokerState, link: LinkId, frame: Recorded) -> tuple[bytes | None, bool]:
+    """Return what interests registered behind a link admit of a frame, as it travels; and whether it is less.
+
+    It is None for nothing.
+    """
     routes = state.routes
     plain, sealed = book_keys(frame.type_id)
     if isinstance(frame, Sealed):
         is_wanted = any(routes.book.wanted(hop, sealed) for hop in _behind(state, link, sealed))
-        return encode_known(frame) if is_wanted and not isinstance(frame, Unblinded) else None
+        is_sent = is_wanted and not isinstance(frame, Unblinded)
+        return (encode_known(frame), False) if is_sent else (None, True)
     if state.types.sealing(frame.type_id) is not None:
-        return None
+        return None, True
     transit = from_carried(frame, {})
     targets = routes.book.targets_of_frame(plain, LOCAL, transit.matched)
     behind = set(_behind(state, link, plain))
     rows = sorted({row for hop, found in targets.items() if hop in behind for row in found})
-    return encode_known(transit.cut(rows).as_carried()) if rows else None
+    data = encode_known(transit.cut(rows).as_carried()) if rows else None
+    return data, len(rows) < transit.frame.rows
 
 
 def _behind(state: BrokerState, link: LinkId, key: bytes) -> Iterator[Hop]:
@@ -544,18 +581,22 @@ def receive_log_fetched(state: BrokerState, link: Link, message: LogFetched, now
     if asker is not None:
         if refused:
             request.is_whole = False
-        permitted = [data for frame in checked if (data := _permitted(state, asker, frame)) is not None]
-        if not is_expected:
+        if not is_expected or not _is_wanted_behind(state, asker, request.message.type_id):
             return refused
-        passed = LogFetched(message.id, message.place, message.end, message.is_whole, permitted)
+        permitted = [_permitted(state, asker, frame) for frame in checked]
+        data = [one for one, _ in permitted if one is not None]
+        is_cut = message.is_cut or any(is_less for _, is_less in permitted)
+        passed = LogFetched(message.id, message.place, message.end, message.is_whole, is_cut, data)
         return [*refused, Send(asker, encode(passed))]
-    progress = None if state.recording is None else state.recording.progress.get(request.message.type_id)
+    message_type = request.message.type_id
+    progress = None if state.recording is None else state.recording.progress.get(message_type)
     under_way = None if progress is None else progress.round
     if under_way is None or under_way.request != message.id:
         return []
     under_way.until = request.until
     under_way.is_whole = under_way.is_whole and message.is_whole and not (refused and is_expected)
-    under_way.is_refused = under_way.is_refused or not is_expected
+    is_less = message.is_cut and state.recording is not None and _takes_all(state.recording, message_type)
+    under_way.is_refused = under_way.is_refused or not is_expected or is_less
     under_way.frames += checked
     under_way.places[message.place.broker] = (message.place, message.end)
     return refused

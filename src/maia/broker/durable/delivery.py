@@ -91,6 +91,7 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
         key = state.random(CURSOR_KEY_BYTES)
         known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, key, log.upto)
         state.to_keep.append(kept(known))
+        state.catch_up.look_for(type_id)
     elif known.type_id != type_id:
         raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
     return known

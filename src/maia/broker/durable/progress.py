@@ -44,7 +44,8 @@ class Round:
 
     until: Instant
     """When it is given up, unless an answer comes."""
-    ask_at: Instant | None = None
+    again_at: Instant | None = None
+    """When there is reason for another round, if no other is due before."""
     request: bytes = b""
     """The request that is not answered yet; empty while the disk is waited for."""
     frames: list[Recorded] = field(default_factory=list, repr=False)
@@ -53,11 +54,6 @@ class Round:
     """Up to where each broker has looked, and where its log ends."""
     resumes_at: int = 0
     """The position up to which the own log has to be safe before more is asked for."""
-    held: deque[Recorded] = field(default_factory=deque, repr=False)
-    """What arrived meanwhile by itself: it is recorded behind what was missed."""
-    held_bytes: int = 0
-    is_over: bool = False
-    """Whether something arrived for which there was no room: it is fetched with the next round."""
     is_whole: bool = True
     is_refused: bool = False
     """Whether something came from a broker that may not send it now: its place stays where it was."""
@@ -79,6 +75,12 @@ class Progress:
     has_hole: bool = False
     """Whether a stream went on behind numbers that are missing."""
     round: Round | None = None
+    held: deque[Recorded] = field(default_factory=deque, repr=False)
+    """What arrived by itself and is recorded behind what was missed."""
+    held_bytes: int = 0
+    held_since: Instant | None = None
+    is_over: bool = False
+    """Whether something arrived for which there was no room: it is fetched with the next round."""
     next_at: Instant | None = None
     pause_s: float = 0.0
     gap_at: Instant | None = None
@@ -103,6 +105,14 @@ class Progress:
         """Say whether anything of the stream of a frame is recorded."""
         publisher, stream, signer = identity_of(frame)[0]
         return self.recorded.knows(publisher, stream, signer)
+
+    def holds_gap(self) -> bool:
+        """Say whether something is missing before what is held."""
+        numbers = {identity_of(frame)[:2] for frame in self.held}
+        return any(
+            self.follows_gap(frame) and ((found := identity_of(frame))[0], found[1] - 1) not in numbers
+            for frame in self.held
+        )
 
     def runs(self) -> list[RecordedRun]:
         """Return what other brokers need not send."""

@@ -491,6 +491,8 @@ def _placed(
         ref, OWN_LINK, right.basis, right.filter, key, Instant(INSTANT_MAX), *without_filter(proof, ALWAYS)
     )
     log.link.subscriptions[ref] = entry
+    if before is None:
+        state.catch_up.look_for(version.type_id)
     if before is not None and before.view_class == key:
         return []
     audience, effects = state.audience(version.type_id), list[Effect]()
