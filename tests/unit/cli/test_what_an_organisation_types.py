@@ -138,7 +138,7 @@ MISTAKES = {
     ),
     "nothing to revoke": (
         ("revoke", "labb", *IN_HOSPITAL),
-        "there is no grant, certificate or member `labb`; did you mean `lab`? [INPUT-FILE]",
+        "there is no grant, certificate, member or organisation `labb`; did you mean `lab`? [INPUT-FILE]",
     ),
     "a grant of another to revoke": (
         ("revoke", "clinic.grant", "--org", "institute"),
