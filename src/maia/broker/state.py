@@ -17,7 +17,7 @@ import msgspec
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.catch_up import CatchUps
+from maia.broker.durable.progress import CatchUps
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures

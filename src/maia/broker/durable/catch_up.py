@@ -15,24 +15,25 @@ See `docs/decisions/catching-up.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from maia.bounded_map import BoundedMap
 from maia.broker.durable.cursors import kept
-from maia.broker.durable.progress import PLACES_MAX, Progress, Round, StreamKey, identity_of
+from maia.broker.durable.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamKey, identity_of
 from maia.broker.durable.recording import FetchKey, Recording
 from maia.broker.publication.authors import check_signature
 from maia.broker.publication.retained import book_keys
 from maia.broker.publication.transit import from_carried
 from maia.broker.refusals import FrameUnasked, LogGap, LogNotFetched, PlainOfSealed, SealedTooWeakly
+from maia.broker.routing.outbox import Proof
+from maia.broker.routing.proofs import proved_filter
+from maia.broker.sessions.links import Link
+from maia.broker.state import BrokerState
 from maia.broker.timers import FetchMissed
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant, seconds_after
-from maia.predicates import ALWAYS
-from maia.routing.table.hops import LOCAL, Hop
+from maia.predicates import ALWAYS, Predicate, verdict
 from maia.sealing import closed_frame, verify_frame
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
@@ -50,10 +51,6 @@ from maia.wire.messages import (
     Unblinded,
 )
 
-if TYPE_CHECKING:
-    from maia.broker.sessions.links import Link
-    from maia.broker.state import BrokerState
-
 ANSWERED_WITHIN_S: Final = 5.0
 EVERY_S: Final = 60.0
 """How often a broker compares its log with others without a reason."""
@@ -65,10 +62,9 @@ _READ_FRAMES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 HELD_BYTES_MAX: Final = 16 << 20
 _REQUESTS_OF_A_LINK: Final = 1024
-_KNOWN_MAX: Final = 4096
-_PUBLISHED_REMEMBERED: Final = 4096
 _GAP_EVERY_S: Final = 2.0
 _RETRY_S: Final = 2.0
+_INTERESTS_MAX: Final = 256
 HOLD_S: Final = 30.0
 """How long what arrives waits for what is missing before it, when no broker answers."""
 
@@ -77,52 +73,6 @@ class NotFetched(ProtocolViolation):
     """A peer answered a request for recorded frames with something else, or with more than it may send."""
 
     code = "PROTOCOL-CATCH-UP"
-
-
-@dataclass(slots=True)
-class _Request:
-    """One `FetchLog` that is not answered yet: this broker's own, or that of a neighbour."""
-
-    message: FetchLog
-    waits_for: set[LinkId]
-    until: Instant
-    is_read: bool = False
-    """Whether this broker's own log is being read for it."""
-    is_whole: bool = True
-    size: int = 0
-    first: int = 1
-    since: int = INSTANT_MIN
-    has_place: bool = False
-
-
-@dataclass(slots=True)
-class CatchUps:
-    """What is under way between this broker and others, whether it records or not."""
-
-    fresh: set[bytes] = field(default_factory=set)
-    """Types that a round is to begin for."""
-    asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
-    requests: dict[tuple[bytes, LinkId | None], _Request] = field(default_factory=dict)
-    """By number and asker; None for this broker itself."""
-    passed_on: dict[bytes, LinkId | None] = field(default_factory=dict)
-    """Which asker the answers to a request that was passed on are for."""
-    known: BoundedMap[bytes, bool] = field(default_factory=lambda: BoundedMap(_KNOWN_MAX))
-    """Requests that were passed on, and whether this broker has read its log for them."""
-    published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_PUBLISHED_REMEMBERED))
-    """Types that were advertised here."""
-    is_changed: bool = False
-    """Whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
-
-    def interest_sent(self, type_id: bytes, link: LinkId) -> None:
-        """Take note that a neighbour was sent an interest."""
-        if (type_id, link) not in self.asked:
-            self.asked.add((type_id, link))
-            self.look_for(type_id)
-
-    def look_for(self, type_id: bytes) -> None:
-        """Have a round begun for a type."""
-        self.fresh.add(type_id)
-        self.is_changed = True
 
 
 # ------------------------------------------------------------ what arrives by itself
@@ -233,7 +183,7 @@ def _ask(state: BrokerState, log: Recording, type_id: bytes, under_way: Round, n
     under_way.until = seconds_after(now, ANSWERED_WITHIN_S)
     places = list(progress.places.values())[-PLACES_MAX:]
     message = FetchLog(under_way.request, type_id, int(progress.since), places, progress.runs())
-    request = _Request(message, set(links), under_way.until)
+    request = FetchRequest(message, set(links), under_way.until)
     state.catch_up.requests[message.id, None] = request
     state.catch_up.passed_on[message.id] = None
     state.timers.add(FetchMissed(), under_way.until)
@@ -260,7 +210,7 @@ def go_on_with_rounds(state: BrokerState, now: Instant) -> list[Effect]:
 
 
 def _page_ended(
-    state: BrokerState, log: Recording, type_id: bytes, request: _Request, now: Instant
+    state: BrokerState, log: Recording, type_id: bytes, request: FetchRequest, now: Instant
 ) -> list[Effect]:
     """Record what came in answer to one request, and ask for more if there is more."""
     progress = log.progress[type_id]
@@ -448,7 +398,9 @@ def receive_fetch_log(state: BrokerState, link: Link, message: FetchLog, now: In
         return [Send(link.id, encode(LogAnswered(message.id, is_whole=False)))]
     is_first = message.id not in catch_up.known
     links = _targets(state, message.type_id, besides=link.id) if is_first else []
-    request = catch_up.requests[key] = _Request(message, set(links), seconds_after(now, ANSWERED_WITHIN_S))
+    request = catch_up.requests[key] = FetchRequest(
+        message, set(links), seconds_after(now, ANSWERED_WITHIN_S)
+    )
     if is_first:
         catch_up.passed_on[message.id] = link.id
         catch_up.known.put(message.id, False)
@@ -457,14 +409,14 @@ def receive_fetch_log(state: BrokerState, link: Link, message: FetchLog, now: In
     log, type_id = state.recording, message.type_id
     if log is None or not log.records(type_id):
         request.is_whole = type_id not in catch_up.published
-    elif not catch_up.known.get(message.id) and _is_wanted_behind(state, link.id, type_id):
+    elif not catch_up.known.get(message.id) and _interests_behind(state, link.id, type_id, now):
         catch_up.known.put(message.id, True)
         effects += _read_for(state, log, key, request, now)
     return [*effects, *_answered_if_all_are(state, key, request, now)]
 
 
 def _read_for(
-    state: BrokerState, log: Recording, key: FetchKey, request: _Request, now: Instant
+    state: BrokerState, log: Recording, key: FetchKey, request: FetchRequest, now: Instant
 ) -> list[Effect]:
     own = (one for one in request.message.places if one.broker == state.principal.key)
     place = next((one for one in own if one.log == log.id), None)
@@ -487,7 +439,8 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
     if log is None or key is None or request is None or not request.is_read:
         return []
     request.is_read = False
-    if not _is_wanted_behind(state, key[1], request.message.type_id):
+    interests = _interests_behind(state, key[1], request.message.type_id, now)
+    if interests is None:
         return _answered_if_all_are(state, key, request, now)  # not any more
     work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
     state.broker_quota.owe(state.links[key[1]].peer, now, work)
@@ -502,7 +455,7 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
         frame = _lacked(logged, had)
         if frame is None:
             continue
-        data, is_less = _permitted(state, key[1], frame)
+        data, is_less = _permitted(state, frame, interests)
         is_cut = is_cut or is_less
         if data is None:
             continue
@@ -529,36 +482,54 @@ def _lacked(logged: Logged, had: dict[StreamKey, RecordedRun]) -> Recorded | Non
     return None if run is not None and run.first <= number <= run.last else frame
 
 
-def _permitted(state: BrokerState, link: LinkId, frame: Recorded) -> tuple[bytes | None, bool]:
-    """Return what interests registered behind a link admit of a frame, as it travels; and whether it is less.
-
-    It is None for nothing.
-    """
-    routes = state.routes
-    plain, sealed = book_keys(frame.type_id)
+def _permitted(
+    state: BrokerState, frame: Recorded, interests: Sequence[Predicate]
+) -> tuple[bytes | None, bool]:
+    """Return what interests admit of a frame, as it travels, None for nothing; and whether it is less."""
     if isinstance(frame, Sealed):
-        is_wanted = any(routes.book.wanted(hop, sealed) for hop in _behind(state, link, sealed))
-        is_sent = is_wanted and not isinstance(frame, Unblinded)
-        return (encode_known(frame), False) if is_sent else (None, True)
+        return (None, True) if isinstance(frame, Unblinded) else (encode_known(frame), False)
     if state.types.sealing(frame.type_id) is not None:
         return None, True
+    if ALWAYS in interests:
+        return encode_known(frame), False
     transit = from_carried(frame, {})
-    targets = routes.book.targets_of_frame(plain, LOCAL, transit.matched)
-    behind = set(_behind(state, link, plain))
-    rows = sorted({row for hop, found in targets.items() if hop in behind for row in found})
+    events = enumerate(transit.matched.events())
+    rows = [row for row, event in events if any(verdict(one, event) is True for one in interests)]
     data = encode_known(transit.cut(rows).as_carried()) if rows else None
     return data, len(rows) < transit.frame.rows
 
 
-def _behind(state: BrokerState, link: LinkId, key: bytes) -> Iterator[Hop]:
-    """Yield the hops of a type to which the way begins with a link."""
+def _interests_behind(
+    state: BrokerState, link: LinkId, type_id: bytes, now: Instant
+) -> list[Predicate] | None:
+    """Return what is wanted of a type behind a link, as far as it is proved at this moment; None for nothing.
+
+    Sealed frames are for whoever has their keys, so an interest in these is not limited.
+    """
     routes = state.routes
-    return (hop for hop in routes.book.hops(key) if routes.link_to(hop) == link)
-
-
-def _is_wanted_behind(state: BrokerState, link: LinkId, type_id: bytes) -> bool:
-    book = state.routes.book
-    return any(book.wanted(hop, key) for key in book_keys(type_id) for hop in _behind(state, link, key))
+    plain, sealed = book_keys(type_id)
+    found: list[Predicate] = []
+    entries = [
+        entry
+        for hop in routes.book.hops(plain)
+        if routes.link_to(hop) == link
+        for entry in routes.book.entries(hop, plain)
+    ]
+    for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
+        wanted = entry.predicate
+        if isinstance(entry.baggage, Proof):
+            try:
+                wanted = proved_filter(state, type_id, entry.baggage, wanted, now).filter
+            except MaiaError:
+                continue  # its right has ended, and the neighbour has not taken it back yet (A109)
+        found.append(wanted)
+        if wanted == ALWAYS:
+            break
+    if any(
+        routes.book.wanted(hop, sealed) for hop in routes.book.hops(sealed) if routes.link_to(hop) == link
+    ):
+        found.append(ALWAYS)
+    return found or None
 
 
 # ------------------------------------------------------------ answers
@@ -581,9 +552,10 @@ def receive_log_fetched(state: BrokerState, link: Link, message: LogFetched, now
     if asker is not None:
         if refused:
             request.is_whole = False
-        if not is_expected or not _is_wanted_behind(state, asker, request.message.type_id):
+        interests = _interests_behind(state, asker, request.message.type_id, now)
+        if not is_expected or interests is None:
             return refused
-        permitted = [_permitted(state, asker, frame) for frame in checked]
+        permitted = [_permitted(state, frame, interests) for frame in checked]
         data = [one for one, _ in permitted if one is not None]
         is_cut = message.is_cut or any(is_less for _, is_less in permitted)
         passed = LogFetched(message.id, message.place, message.end, message.is_whole, is_cut, data)
@@ -656,7 +628,7 @@ def receive_log_answered(state: BrokerState, link: Link, message: LogAnswered, n
 
 
 def _answered_if_all_are(
-    state: BrokerState, key: tuple[bytes, LinkId | None], request: _Request, now: Instant
+    state: BrokerState, key: tuple[bytes, LinkId | None], request: FetchRequest, now: Instant
 ) -> list[Effect]:
     if request.waits_for or request.is_read:
         return []

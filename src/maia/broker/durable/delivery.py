@@ -152,8 +152,8 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     log, entry = state.recording, _holder(state, cursor)
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
         return []
-    told = _gaps_before(entry, cursor, cursor.next)
-    return [*told, *_advanced(state, log, cursor, entry, now)]
+    effects = _advanced(state, log, cursor, entry, now)
+    return [*effects, *_gaps_before(entry, cursor, cursor.next)]
 
 
 def tell_gaps(state: BrokerState, now: Instant) -> list[Effect]:

@@ -15,16 +15,20 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from maia.bounded_map import BoundedMap
 from maia.errors import BadInput
-from maia.events import Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
 from maia.sealing import closed_frame
-from maia.wire.messages import LogPlace, Recorded, RecordedRun, Sealed, Unblinded
+from maia.wire.effects import LinkId
+from maia.wire.messages import FetchLog, LogPlace, Recorded, RecordedRun, Sealed, Unblinded
 
 KEPT_PROGRESS: Final = "catch-up"
 LOG_ID_BYTES: Final = 16
 RUNS_SENT: Final = 512
 PLACES_MAX: Final = 256
+_KNOWN_MAX: Final = 4096
+_PUBLISHED_REMEMBERED: Final = 4096
 
 _LIMITS: Final = MemoryLimits(streams_max=4096, numbers_per_stream_max=64, bytes_max=4 << 20)
 
@@ -129,6 +133,55 @@ def identity_of(frame: Recorded) -> tuple[StreamKey, int, RowSet]:
     is_whole = not frame.kept and not frame.blocks
     rows = ALL_ROWS if is_whole else row_set(closed_frame(frame).row_numbers) or ALL_ROWS
     return (frame.publisher, frame.stream, frame.signer), frame.sequence, rows
+
+
+# ------------------------------------------------------------ requests under way
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """One `FetchLog` that is not answered yet: this broker's own, or that of a neighbour."""
+
+    message: FetchLog
+    waits_for: set[LinkId]
+    until: Instant
+    is_read: bool = False
+    """Whether this broker's own log is being read for it."""
+    is_whole: bool = True
+    size: int = 0
+    first: int = 1
+    since: int = INSTANT_MIN
+    has_place: bool = False
+
+
+@dataclass(slots=True)
+class CatchUps:
+    """What is under way between this broker and others, whether it records or not."""
+
+    fresh: set[bytes] = field(default_factory=set)
+    """Types that a round is to begin for."""
+    asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
+    requests: dict[tuple[bytes, LinkId | None], FetchRequest] = field(default_factory=dict)
+    """By number and asker; None for this broker itself."""
+    passed_on: dict[bytes, LinkId | None] = field(default_factory=dict)
+    """Which asker the answers to a request that was passed on are for."""
+    known: BoundedMap[bytes, bool] = field(default_factory=lambda: BoundedMap(_KNOWN_MAX))
+    """Requests that were passed on, and whether this broker has read its log for them."""
+    published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_PUBLISHED_REMEMBERED))
+    """Types that were advertised here."""
+    is_changed: bool = False
+    """Whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
+
+    def interest_sent(self, type_id: bytes, link: LinkId) -> None:
+        """Take note that a neighbour was sent an interest."""
+        if (type_id, link) not in self.asked:
+            self.asked.add((type_id, link))
+            self.look_for(type_id)
+
+    def look_for(self, type_id: bytes) -> None:
+        """Have a round begun for a type."""
+        self.fresh.add(type_id)
+        self.is_changed = True
 
 
 # ------------------------------------------------------------ across restarts
