@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from maia.cli.output import own_folder, use_folder
+from maia.cli.output import use_folder
 from maia.errors import Refusal
+from maia.private_files import own_folder
 
 if TYPE_CHECKING:
     from maia.profile import Profile
@@ -123,14 +124,20 @@ def explaining(context: typer.Context, type_name: str, action: str, where: str =
     try:
         yield
     except Refusal as problem:
+        from maia.client.errors import ConnectionRefused
+
         profile = context.obj
         if not problem.code.startswith("POLICY-"):
             raise
-        wanted = f"you may not {action}{' to' if action == 'subscribe' else ''} `{type_name}`"
-        problem.args = (f"{wanted}: {problem.message}", *problem.args[1:])
+        about: tuple[str, ...] = (type_name,)
+        if isinstance(problem, ConnectionRefused):
+            about, action = (), "connect"
+        else:
+            wanted = f"you may not {action}{' to' if action == 'subscribe' else ''} `{type_name}`"
+            problem.args = (f"{wanted}: {problem.message}", *problem.args[1:])
         if profile is not None:
-            words = ["maia", "explain", type_name, "--as", str(profile.path), "--action", action]
-            words += [] if where == "true" else ["--where", where]
+            words = ["maia", "explain", *about, "--as", str(profile.path), "--action", action]
+            words += ["--where", where] if about and where != "true" else []
             problem.add_note(f"`{shlex.join(words)}` says why")
         raise
 

@@ -143,7 +143,7 @@ class LedgerFiles:
 
 def read_ledger(folder: Path, reader: LedgerReader) -> Iterator[Disclosure]:
     """Yield as `disclosures_in`; the `reader` knows afterwards what recipients may read by themselves."""
-    for _head, entry in _entries(_files(folder)):
+    for _head, entry in _entries(_begun(folder)):
         yield from reader.read(records_from_bytes(entry))
 
 
@@ -161,7 +161,7 @@ def verify_ledger(folder: Path, earlier: bytes | None = None) -> LedgerVerificat
     """Read every entry and compare every check, and look for an `earlier` head; raise if a check is wrong."""
     last, deliveries, reader = LedgerHead(0, _NOTHING_BEFORE), 0, LedgerReader()
     found = last if earlier == last.check else None
-    for head, entry in _entries(_files(folder)):
+    for head, entry in _entries(_begun(folder) if earlier is None else _files(folder)):
         last, deliveries = head, deliveries + sum(1 for _ in reader.read(records_from_bytes(entry)))
         if head.check == earlier:
             found = head
@@ -197,6 +197,17 @@ def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise BadLedger(f"there is no ledger in `{folder}`")
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.stem.isdecimal())
+
+
+def _begun(folder: Path) -> list[Path]:
+    """Return the files of a ledger with at least one: an account of nothing is not one that is whole."""
+    files = _files(folder)
+    if not files:
+        raise BadLedger(
+            f"there is no ledger in `{folder}`: it has no `*{SUFFIX}` file, which a broker with "
+            "`ledger.folder` begins with its first delivery"
+        )
+    return files
 
 
 def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[tuple[LedgerHead, bytes]]:

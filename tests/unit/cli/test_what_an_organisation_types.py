@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from maia.net.addresses import bind
+from maia.net.process import own_folder
 from support.ports import free_ports
 from support.processes import maia
 
@@ -26,6 +29,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("grant", "clinic/clinic.pub", *may_subscribe, "-o", "clinic.grant"),
         ("org", "join", "institute.grant", "--org", "institute"),
         ("org", "join", "clinic.grant", "--org", "clinic"),
+        ("org", "new", "elsewhere"),
+        ("type", "define", "LabResult", "patient:string", "--org", "elsewhere"),
+        (
+            "grant",
+            "clinic/clinic.pub",
+            "--org",
+            "elsewhere",
+            "--may",
+            "subscribe:LabResult",
+            "-o",
+            "other.grant",
+        ),
+        ("type", "define", "LabResult", "patient:string", "--org", "clinic"),
     ):
         answer = maia(*words, cwd=folder)
         assert answer.returncode == 0, answer.stderr
@@ -53,7 +69,7 @@ MISTAKES = {
     ),
     "several organisations": (
         ("member", "add", "lab"),
-        "(clinic, hospital, institute): say which with `--org`",
+        "(clinic, elsewhere, hospital, institute): say which with `--org`",
     ),
     "an organisation twice": (("org", "new", "hospital"), "`hospital` is already there"),
     "a name that is a path": (
@@ -136,6 +152,31 @@ MISTAKES = {
         ("org", "join", "hospital/organisation.toml", "--org", "institute"),
         "`hospital/organisation.toml` is no grant of `maia grant`",
     ),
+    "a grant of another network": (
+        ("org", "join", "other.grant", "--org", "clinic"),
+        "to join is to leave that, which ends what was granted there (LabResult), the connection to its "
+        "brokers; `--leave` does so [REFUSED-LEAVES-NETWORK]",
+    ),
+    "a network to leave that was not joined": (
+        ("network", "leave", "--org", "hospital"),
+        "`hospital` has joined no network: it is in its own [INPUT-ORGANISATION]",
+    ),
+    "an invitation by an organisation that may not": (
+        ("network", "invite", "institute/institute.key", "--org", "hospital", "-o", "x.invite"),
+        "`institute/institute.key` is a secret key; a public key was expected [INPUT-FILE]",
+    ),
+    "the membership of an organisation that was not invited": (
+        ("network", "revoke", "elsewhere", "--org", "hospital"),
+        "`hospital` has not invited `elsewhere` (ed25519:",
+    ),
+    "a name that means two types": (
+        ("member", "add", "x", "--may", "subscribe:LabResult", "--org", "clinic"),
+        "`LabResult` means 2 types here: say which of LabResult@clinic, LabResult@hospital [INPUT-TYPE-NAME]",
+    ),
+    "an owner by a wrong name": (
+        ("member", "add", "x", "--may", "subscribe:LabResult@hospitl", "--org", "clinic"),
+        "there is no type `LabResult@hospitl`; there are LabResult@clinic, LabResult@hospital",
+    ),
     "nothing to revoke": (
         ("revoke", "labb", *IN_HOSPITAL),
         "there is no grant, certificate, member or organisation `labb`; did you mean `lab`? [INPUT-FILE]",
@@ -189,7 +230,7 @@ def test_a_mistake_is_answered_in_one_sentence_with_what_to_do(home: Path, case:
     words, sentence = MISTAKES[case]
     answer = maia(*words, cwd=home)
     assert sentence in answer.stderr
-    assert answer.returncode == 2
+    assert answer.returncode == (3 if "[REFUSED-" in sentence else 2)
     assert "Traceback" not in answer.stderr
     assert not (home / "hospital" / "x.maia").exists()
     for secret in home.glob("*/*.key"):
@@ -341,6 +382,11 @@ MORE_MISTAKES = {
         6,
         "no broker runs with the data folder `empty`",
     ),
+    "a folder that is no ledger": (
+        ("ledger", "verify", "empty"),
+        2,
+        "there is no ledger in `empty`: it has no `*.ledger` file, which a broker with",
+    ),
     "a folder that is no log": (("log", "list", "empty"), 2, "`empty` is no event log: it has no manifest"),
     "a type by name for a pipeline, before anything is recorded": (
         ("pipeline", "run", "billing", "--as", "office", "-d", "LabResult"),
@@ -374,7 +420,7 @@ def test_a_mistake_is_found_before_anything_is_dialled(home: Path, monkeypatch: 
 
 REFUSED = {
     "a right that is not held": ("publish:LabResult", "institute"),
-    "a right that may not be passed on": ("subscribe:LabResult", "clinic"),
+    "a right that may not be passed on": ("subscribe:LabResult@hospital", "clinic"),
 }
 
 
@@ -382,7 +428,10 @@ REFUSED = {
 def test_an_organisation_grants_no_more_than_it_holds(home: Path, case: str) -> None:
     right, org = REFUSED[case]
     answer = maia("member", "add", "reader", "--may", right, "--org", org, cwd=home)
-    assert f"`{org}` cannot grant `{right}`, which it does not hold or may not pass on" in answer.stderr
+    assert (
+        f"`{org}` cannot grant `{right.partition('@')[0]}`, which it does not hold or may not pass on"
+        in answer.stderr
+    )
     assert answer.returncode == 3
     assert not list((home / org / "reader.maia" / "certs").glob("*.cert"))
 
@@ -442,3 +491,29 @@ def test_an_option_is_stronger_than_a_profile_and_a_profile_than_the_environment
     assert len({tuple(brokers) for _, brokers in seen}) == 1
     assert main(["profile", "use", "--none"]) == 0
     assert not (home / "maia" / "profile").exists()
+
+
+SERVERS = {"broker": ("broker", "--config"), "domain": ("domain", "serve", "--config")}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_check_says_that_address_or_folder_are_in_use(home: Path, server: str) -> None:
+    settings = home / "hospital" / f"{server}.toml"
+    generated = settings.with_name(f"{server}.generated.toml").read_text()
+    found = re.search(r'^listen = "(.*)"', generated, re.M)
+    assert found is not None
+    words = (*SERVERS[server], settings, "--check")
+    assert "can run with this configuration" in maia(*words, cwd=home).stdout
+    listening, _ = bind(found[1])
+    with listening:
+        taken = maia(*words, cwd=home)
+    assert taken.stderr == (
+        f"maia: cannot listen at `{found[1]}`: another process listens there [UNAVAILABLE-ADDRESS]\n"
+    )
+    assert taken.returncode == 6
+    data = home / "hospital" / f"{server}-data"
+    data.mkdir(mode=0o700, exist_ok=True)
+    with own_folder(data):
+        runs = maia(*words, cwd=home)
+    assert f"a process runs with `{data}`, so a start would fail" in runs.stdout
+    assert runs.returncode == 0

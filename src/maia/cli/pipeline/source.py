@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -326,7 +326,7 @@ def network_of(signed: SignedCertificate) -> NetworkName | None:
 
 def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution, ...]) -> list[VerifiedType]:
     """Return every version that was named, each verified after those before it; or all of a name."""
-    if len(definitions) == 1 and not definitions[0].exists() and not definitions[0].suffix:
+    if len(definitions) == 1 and not definitions[0].exists() and definitions[0].suffix != ".type":
         from maia.profile.profile import types_named
 
         name = str(definitions[0])
@@ -349,15 +349,20 @@ MemoryMib: TypeAlias = Annotated[
 ]
 
 
+@contextmanager
 def spark_for(
     name: str, *, cores: int = 2, memory_mib: int = 2048, long_running: bool = True
-) -> AbstractContextManager[SparkSession]:
+) -> Iterator[SparkSession]:
     """Start Spark, here or on the cluster that the environment names, while a body runs."""
+    from maia.spark.errors import told_by_spark
     from maia.spark.session import session
 
-    return session.spark_session(
-        name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=session.cluster_of()
+    where = session.cluster_of()
+    running = session.spark_session(
+        name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=where
     )
+    with running as spark, told_by_spark():
+        yield spark
 
 
 def print_rows(

@@ -13,7 +13,7 @@ import typer
 from maia.cli.inputs import AsJson, BadFile, command_group, read_principal
 from maia.cli.organisation import RightOptions, opened, shown_rights
 from maia.cli.output import answer
-from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, run_server
+from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked_line, run_server
 from maia.cli.trust.key import KeyFile, open_key
 from maia.config.settings import Defaults
 
@@ -141,7 +141,9 @@ def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool
         raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:
         rows = [f"{row.mqtt:<24} {row.event_type.name.name}" for row in prepared.table.rows]
-        lines = [*rows, "checked      the gateway can run with this configuration"]
+        own = prepared.config
+        listens = (own.listen if mqtt else None, own.http_listen, own.status)
+        lines = [*rows, checked_line("gateway", own.data, *listens)]
         answer(lines, {"topics": len(rows), "checked": True}, as_json=as_json)
         return
     run_server(prepared, prepared.config, partial(serve, mqtt=mqtt), as_json=as_json)
