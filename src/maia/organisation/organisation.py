@@ -177,6 +177,10 @@ class Organisation:
         self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
         checked_profile_name(self._settings.name)
 
+    def __repr__(self) -> str:
+        """Return its name, and where its folder is."""
+        return f"<Organisation {self._settings.name}: {self.folder}>"
+
     @classmethod
     def create(cls, folder: str | Path, *, host: str = "127.0.0.1", processes: int = 1) -> Organisation:
         """Make an organisation with a key of its own, and a network that it owns, in a new folder.
