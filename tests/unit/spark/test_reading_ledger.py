@@ -95,7 +95,7 @@ def test_a_table_without_spark_is_on_record_in_the_same_way(spark, tmp_path):
         ArrowTable(governed_read(**asked), log=str(log.folder))
     table = ArrowTable(governed_read(**asked), log=str(log.folder), ledger=tmp_path / "of-arrow")
     assert table.schema.names == [one.name for one in ATTRIBUTES]
-    assert sum(batch.num_rows for batch in table.batches()) == 72
+    assert sum(batch.num_rows for batch in table.batches()) == 60  # the early ones, by their speed
 
     def found(folder):
         return {

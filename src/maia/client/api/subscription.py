@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,7 +82,7 @@ def _shown(value: Value) -> str:
     return str(value) if isinstance(value, Instant) else repr(value)
 
 
-class AskedSubscription(Awaitable["Subscription"]):
+class AskedSubscription(Coroutine[Any, Any, "Subscription"]):
     """A subscription that is asked for when it is awaited, or when a loop over its events begins.
 
         subscription = await client.subscribe("LabResult")
@@ -94,6 +94,24 @@ class AskedSubscription(Awaitable["Subscription"]):
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, Subscription]]) -> None:
         """Ask for nothing yet."""
         self._ask = ask
+        self._asked: Coroutine[Any, Any, Subscription] | None = None
+
+    # Any: what a coroutine takes and yields is the business of its event loop.
+    def send(self, value: Any) -> Any:
+        """Go on, as a task does."""
+        self._asked = self._asked or self._ask()
+        return self._asked.send(value)
+
+    # Any: as above, and what is thrown has several forms.
+    def throw(self, *problem: Any) -> Any:
+        """Go on with an exception, as a task that is cancelled does."""
+        self._asked = self._asked or self._ask()
+        return self._asked.throw(*problem)
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._asked is not None:
+            self._asked.close()
 
     def __await__(self) -> Generator[Any, Any, Subscription]:
         """Ask, and wait for the answer."""
