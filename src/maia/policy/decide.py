@@ -68,6 +68,7 @@ from maia.policy.grants import (
     names_of,
     needed,
     opening_of,
+    unread_terms,
     usable_kinds,
 )
 from maia.policy.restrictions import forced_values, unmeetable, with_super_topics
@@ -343,6 +344,7 @@ def _why(opening: Opening, request: Request) -> Explanation:
 def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
     """Yield, for the owner, what each certificate of a grant adds to its terms."""
     names = names_of(request)
+    unread = list(unread_terms(grant, request.action))
     for identifier, part in authorities_in(grant):
         if part.attributes is not ALL_ATTRIBUTES:
             listed = _listed(sorted(part.attributes), names)
@@ -352,6 +354,9 @@ def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
             sentence = f"events are restricted to `{format_predicate(part.restriction, names)}`"
             only = spoken[0] if len(spoken) == 1 else None
             yield Reason("restriction", sentence, identifier, "authority.restriction", only)
+        for uid in (uid for by, uid in unread if by == identifier):
+            sentence = f"its issuer may not {_verb(request)} `{names.get(uid, uid)}`, which is missing for it"
+            yield Reason("unread", sentence, identifier, "authority.restriction", uid)
         for step in part.transformations:
             rules = "; ".join(format_rule(rule, names) for rule in step.rules)
             if step.summary is not None:
