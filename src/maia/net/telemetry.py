@@ -105,6 +105,7 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_log_farthest_behind": "frames that the slowest durable subscription has not acknowledged",
         "maia_log_bytes": "bytes of the event log on disk",
         "maia_log_waiting_bytes": "bytes that wait to be written to it",
+        "maia_log_is_full": "1 while the disk of the event log has no room",
     },
     "Domain servers": {
         "maia_members": "connected members of key groups",
@@ -141,7 +142,17 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 _WORTH_A_WARNING: Final = frozenset(
-    {"refused", "closing", "kept-dropped", "failed", "impaired", "expiring", "metrics-open"}
+    {
+        "refused",
+        "closing",
+        "kept-dropped",
+        "failed",
+        "impaired",
+        "expiring",
+        "metrics-open",
+        "log-full",
+        "log-failed",
+    }  # fmt: skip
 )
 
 
