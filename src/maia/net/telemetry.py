@@ -157,7 +157,7 @@ _WORTH_A_WARNING: Final = frozenset(
         "metrics-open",
         "log-full",
         "log-failed",
-    }  # fmt: skip
+    }
 )
 
 
