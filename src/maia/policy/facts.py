@@ -96,8 +96,9 @@ def window_in(condition: Predicate) -> tuple[str, frozenset[int], int, int] | No
                 end = minute
             case Membership(_, values) if not days:
                 days = frozenset(value for value in values if isinstance(value, int))
-    is_one = zone is not None and condition == during(zone, days=days, start=start, end=end)
-    return (zone, days, start, end) if is_one and zone is not None else None
+    if zone is None or not days or condition != during(zone, days=days, start=start, end=end):
+        return None
+    return zone, days, start, end
 
 
 def check_clock_facts(condition: Predicate) -> None:
