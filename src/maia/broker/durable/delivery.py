@@ -283,6 +283,7 @@ def _delivered(
         DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
     cursor.delivered(logged.position, len(data))
+    state.delivered.rows += seen.rows
     return [Send(entry.link, data)]
 
 

@@ -138,6 +138,11 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
         return replace(self.basis, interest=self.interest)
 
     @property
+    def subscribers(self) -> int:
+        """Return how many subscriptions are in it."""
+        return 1 if self.others is None else sum(map(len, self.others.values()))
+
+    @property
     def event_type(self) -> VerifiedType:
         """Return the version that its members speak."""
         return self.sort.event_type
