@@ -23,6 +23,7 @@ from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import offer_of
 from maia.broker.routing.aggregation import withdraw
 from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
+from maia.broker.sealed.answers import hear_answers
 from maia.broker.sealed.entries import (
     LocalInterest,
     Placed,
@@ -254,6 +255,7 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
 
     What is wanted and offered here follows at once or in the next steps.
     """
+    hear_answers(state, type_id)
     shown = [effect for name in state.blinded.refresh(type_id) for effect in _retired(state, name)]
     for name in state.blinded.ids(type_id):
         ring = state.sealed.ring_of(name)
