@@ -50,7 +50,7 @@ Answers = Mapping[AttributeUid, Predicate]
 
 
 def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Predicate | None:
-    """Return what a window asks of attributes that its holder cannot read, in its one form; None for nothing."""
+    """Return what a window asks of attributes that its holder cannot read, in one form; None for nothing."""
     terms = _hidden(window, readable)
     if not terms or window.transformations:
         return None
@@ -74,7 +74,7 @@ def is_askable(chain: VerifiedChain) -> bool:
 
 
 def answered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> View:
-    """Return a View that asks answers in place of what cannot be read, where there are answers for all of that.
+    """Return a View that asks answers in place of what cannot be read, where all of that is answered.
 
     A window shows no more by that: an answer takes the place of exactly the terms that it is about.
     """
@@ -126,7 +126,7 @@ def spelt_out(predicate: Predicate, answers: Answers) -> Predicate:
 
 
 def asked_about(uids: Iterable[AttributeUid], answers: Answers) -> frozenset[AttributeUid]:
-    """Return all attributes of which a frame with these columns says something: an answer is about several."""
+    """Return all attributes of which a frame with these columns says something: answers speak of several."""
     named = frozenset(uids)
     return named.union(*(attributes_of(answers[uid]) for uid in named if uid in answers))
 

@@ -191,7 +191,7 @@ def _answers(
     readable: frozenset[AttributeUid],
     restricted_by: frozenset[Predicate],
 ) -> set[GroupId]:
-    """Return the groups of answers: of restrictions on what is readable anyway, and of the principal's own."""
+    """Return the groups of answers: to restrictions on what is readable, and to the principal's own."""
     own = {uid for one in restricted_by if (uid := answers.uid_of(one)) is not None}
     known = {uid for uid, said in answers.known.items() if attributes_of(said) <= readable}
     return {GroupId(type_id, uid) for uid in own | known}
@@ -278,7 +278,7 @@ class RightHistory:
 def _opened(
     claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
 ) -> tuple[set[GroupId], Validity, Reason | None, tuple[Window, ...]]:
-    """Return the groups that one action opens, for how long, what a limit left out, and restricted windows."""
+    """Return the groups that an action opens, for how long, what a limit left out, and restricted windows."""
     request = Request(claim.principal, action, version.name, version)
     evidence = evidence_for(request, claim, grounds, at)
     decision = decide(request, evidence, NO_FACTS, at)

@@ -2,7 +2,8 @@
 
 For each group that is open to the member: the secrets it may hold, each with
 the epoch that it is new in and the one that replaced it, and its place in the
-group's key tree; for the group of an answer, the restriction that it is about. The signed epochs travel beside the parcel. A member that unpacks
+group's key tree; for the group of an answer, the restriction that it is about.
+The signed epochs travel beside the parcel. A member that unpacks
 checks every secret against the commitment in its epoch.
 """
 

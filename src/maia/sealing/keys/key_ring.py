@@ -220,6 +220,16 @@ class KeyRing:
         known = self._epochs.get(epoch)
         return None if known is None else known.secrets.get(group)
 
+    def copy(self) -> KeyRing:
+        """Return a ring with the same keys, which stay when this one lets go of its own."""
+        made = KeyRing(self.type_id, self._terms)
+        made.answers = dict(self.answers)
+        for number, epoch in sorted(self._epochs.items()):
+            made.learn(number, since=epoch.since)
+            for group, secret in epoch.secrets.items():
+                made.hold(group, number, Secret.from_bytes(secret.reveal()))
+        return made
+
     # -------------------------------------------------------- forgetting
 
     def forget_before(self, now: Instant) -> None:

@@ -526,6 +526,14 @@ class Recorded:
         # Named by the manifest: nothing there was joined to anything else.
         return self.spark.read.schema(schema).parquet(*chosen) if chosen else self._nothing(schema)
 
+    def has_any(self, since: Instant, until: Instant) -> bool:
+        """Say whether the log may hold frames that were published in a period."""
+        try:
+            found = LogFolder(self._place).of_type(self.type_id)
+        except BadLogPlace:
+            return False
+        return any(one.published_until >= since and one.published_from <= until for one in found.stretches)
+
     @property
     def _place(self) -> str:
         """Return where the log is for processes that run elsewhere on this machine, or on others."""

@@ -14,6 +14,7 @@ with the log.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -45,6 +46,7 @@ from maia.ledger.records import (
 )
 from maia.net.process import own_folder
 from maia.policy import Request, gather_evidence
+from maia.policy.answers import Answers, answered, unanswered
 from maia.policy.view import View, Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.private_files import make_private_folder
@@ -53,11 +55,14 @@ from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
 from maia.spark.governed.reader import (
     PERIODS_MAX,
     FrameRequirements,
+    KeysBeginLater,
     NameTaken,
     NoKeys,
     NoSuchColumn,
     Reader,
     ReadingNotOnRecord,
+    RestrictionUnanswered,
+    RowsWithheld,
     ShownAsAnother,
     Signers,
     Slice,
@@ -70,8 +75,8 @@ from maia.spark.governed.reader import (
 )
 from maia.spark.governed.recorded_log import BYTES_AT_ONCE, Recorded, between
 from maia.spark.governed.right_watch import HeldRight, Watch
-from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
-from maia.types import VerifiedType
+from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeysBegin, KeySource
+from maia.types import SealingLevel, VerifiedType
 from maia.types.definition import strongest
 from maia.views.plan import spark_type
 from maia.views.to_spark import SparkView, TransformationKeySource, to_spark, to_spark_summary
@@ -259,6 +264,10 @@ class Keys:
     desk: KeyDesk = field(repr=False)
     signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
     """The brokers that sign frames of the type, with the certificates by which they publish."""
+    answers: Answers = field(default_factory=dict, repr=False)
+    """The answers in its frames to what restricts the reader by attributes that it may not read."""
+    begins: tuple[KeysBegin, ...] = ()
+    """Since when keys are held, where that is known: a table warns of what it cannot show."""
 
 
 def governed(  # noqa: PLR0913 - every one is named at the call
@@ -320,7 +329,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
         spark, event_type, tuple(versions), reader, keys, with_meta, requirements, transformation_keys
     )
     delivered = _delivered(named, columns, with_meta=with_meta)
-    plans = [table.planned(one, delivered) for one in slices]
+    plans = [table.planned(table.asking(one), delivered) for one in slices]
     recorded = Recorded(spark, log, event_type.type_id, *_outer(slices))
     uids = sorted({uid for plan in plans for uid in plan.kinds})
     if is_stream:
@@ -331,9 +340,10 @@ def governed(  # noqa: PLR0913 - every one is named at the call
         rows = table.of_all(frames, plans, delivered)
     else:
         rows = reduce(DataFrame.unionAll, [table.of(frames, plan, delivered) for plan in plans])
+    table.warn_of_gaps(recorded, plans)
     if ledger is not None:
         shown, marked = _delivered(named, columns, with_meta=True), replace(table, with_meta=True)
-        parts = [(plan.slice, marked.of(frames, plan, shown)) for plan in plans]
+        parts = [(one, marked.of(frames, plan, shown)) for one, plan in zip(slices, plans, strict=True)]
         put_on_record(Path(ledger), parts, shown, request=request, reader=reader, now=system_now())
     if watch is not None:
         watch.begin(table.held(request, slices, since=since, until=until))
@@ -418,13 +428,58 @@ class _Table:
         if self.keys is None:
             return Signers({}, frozenset())
         versions = (*self.versions, self.event_type)
-        return accepted_signers(self.keys.signers, versions, grounds=reader, since=one.since, until=one.until)
+        found = accepted_signers(
+            self.keys.signers, versions, grounds=reader, since=one.since, until=one.until
+        )
+        return replace(found, about={uid: attributes_of(said) for uid, said in self.keys.answers.items()})
 
     def _pass(self, kinds: Mapping[AttributeUid, Kind]) -> KeyPass | None:
         if self.keys is None:
             return None
         self.passes.append(self.keys.desk.open(self.keys.source, frozenset({None, *kinds})))
         return self.passes[-1]
+
+    def asking(self, one: Slice) -> Slice:
+        """Return a period whose View asks answers for what the reader may not read."""
+        answers = {} if self.keys is None else self.keys.answers
+        return replace(one, view=answered(one.view, answers, self._readable(one))) if answers else one
+
+    def _readable(self, one: Slice) -> frozenset[AttributeUid]:
+        """Return the attributes that a reader has keys of, if the type is sealed attribute by attribute."""
+        versions = (*self.versions, self.event_type)
+        known = {uid for version in versions for uid in version.kinds}
+        return frozenset(uid for uid in known if any(keeps(window, uid) for window in one.view.windows))
+
+    def warn_of_gaps(self, recorded: Recorded, plans: Sequence[_Plan]) -> None:
+        """Warn of recorded events that the reader's right covers and its keys do not open."""
+        if self.keys is None or not self.keys.begins:
+            return
+        name = self.event_type.name.name
+        for plan in plans:
+            hidden = unanswered(plan.slice.view, {}, self._readable(plan.slice)) - self.keys.answers.keys()
+            if hidden and self._level is SealingLevel.ATTRIBUTE:
+                warnings.warn(
+                    f"a part of your right to `{name}` shows no row: it is restricted by attributes that "
+                    f"you may not read, and no broker answers for them [{RestrictionUnanswered.code}]",
+                    RowsWithheld,
+                    stacklevel=3,
+                )
+            held = [one.since for one in self.keys.begins if plan.asks - hidden <= one.uids]
+            begins = min(held, default=None)
+            end = plan.slice.until if begins is None else Instant(min(begins - 1, plan.slice.until))
+            if plan.slice.since <= end and recorded.has_any(plan.slice.since, end):
+                since = "" if begins is None else f"; events published from {begins} on are shown"
+                warnings.warn(
+                    f"your right to `{name}` begins before your keys: what was published in an epoch that "
+                    f"had begun before your right is not shown{since} [{KeysBeginLater.code}]",
+                    RowsWithheld,
+                    stacklevel=3,
+                )
+
+    @property
+    def _level(self) -> SealingLevel | None:
+        sealing = strongest(version.sealing for version in (*self.versions, self.event_type))
+        return None if sealing is None else sealing.level
 
     def planned(self, one: Slice, delivered: tuple[Attribute, ...]) -> _Plan:
         """Return what is needed for one period."""
@@ -473,6 +528,7 @@ class _Table:
 
     def _kinds(self, uids: Collection[AttributeUid]) -> dict[AttributeUid, Kind]:
         known = {uid: kind for one in (*self.versions, self.event_type) for uid, kind in one.kinds.items()}
+        known |= {} if self.keys is None else dict.fromkeys(self.keys.answers, Kind.BOOL)
         if not known.keys() >= set(uids):
             # Read as missing, it could make a restriction true that is not.
             raise UnknownTerms(
