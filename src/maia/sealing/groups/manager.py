@@ -84,7 +84,7 @@ class GroupManager:
 
     @grounds.setter
     def grounds(self, grounds: Grounds) -> None:
-        self._grounds = replace(grounds, answers=AnsweredRestrictions(self._answered, self._names.uid_of))
+        self._grounds = replace(grounds, answers=AnsweredRestrictions(self._answered, self._answer_to))
 
     def refresh_together(self, together: bool) -> None:
         """Refresh at the moments at which other types are refreshed, or a period after the last time."""
@@ -267,6 +267,8 @@ class GroupManager:
 
     def tick(self, now: Instant) -> list[Outcome]:
         """Look at every right that has ended or begun, at the timer, and at keys that are to be destroyed."""
+        if len(self._answered) >= ANSWERS_MAX:
+            self._forget_answers(now)
         due = self._groups.timer(now)
         shut: list[Outcome] = []
         gained: list[tuple[GroupMember, RightHistory]] = []
@@ -295,12 +297,11 @@ class GroupManager:
         All that may read what the restriction asks about are let into the group of the answer: publishers
         among them, whose brokers answer. They are handed its key once it is made.
         """
-        names = {self._names.uid_of(one): one for one in found.restricted_by}
-        new = {uid: one for uid, one in names.items() if uid not in self._answered}
-        if len(self._answered) + len(new) > ANSWERS_MAX:
-            self._forget_answers(now)
-        new = dict(list(new.items())[: max(0, ANSWERS_MAX - len(self._answered))])
-        self._answered |= new
+        new: dict[AttributeUid, Predicate] = {}
+        for said in found.restricted_by:
+            uid = self._answer_to(said)
+            if uid is not None and uid not in self._answered:
+                new[uid] = self._answered[uid] = said
         asked = [attributes_of(said) for said in new.values()]
         shut: list[Outcome] = []
         gained: list[tuple[GroupMember, RightHistory]] = []
@@ -315,6 +316,13 @@ class GroupManager:
             *shut,
             *(self._delivery(one, history, None) for one, history in gained if one.is_here),
         ]
+
+    def _answer_to(self, restriction: Predicate) -> AttributeUid | None:
+        """Return the uid of the answer to a restriction; None if there is no room for one more."""
+        uid = self._names.uid_of(restriction)
+        has_room = len(self._answered) < ANSWERS_MAX
+        is_known = uid in self._answered or self._groups.get(GroupId(self.type_id, uid)) is not None
+        return uid if has_room or is_known else None
 
     def _forget_answers(self, now: Instant) -> None:
         """Let go of restrictions by which no member is restricted any more."""
