@@ -1,7 +1,7 @@
 """A broker without keys looks for a blinded type in its memory, disk, log, messages and answers (A100).
 
 It knows the type's name and the keys of its owner and publishers, and finds none
-of them. What it does find is stated in `docs/limitations.md`, and
+of them. What it does find is stated in `docs/limitations/sealed.md`, and
 `bench/observer.py` measures what that is worth.
 """
 

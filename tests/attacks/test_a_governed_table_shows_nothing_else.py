@@ -286,7 +286,7 @@ def test_a_peer_that_was_put_out_reads_nothing_of_the_past_either(spark, tmp_pat
             keys=log.keys(desk),
             **known,
         )
-    assert cached.count() == 3  # what was handed over cannot be taken back: docs/limitations.md
+    assert cached.count() == 3  # what was handed over cannot be taken back: docs/limitations/servers.md
     cached.unpersist()
 
 

@@ -12,8 +12,8 @@ from maia.credentials import Action
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log.format.segments import row_of, table_of
 from maia.spark.governed.frame_reader import FrameOpener
+from maia.spark.governed.log_folder import columns_to_read
 from maia.spark.governed.reader import accepted_signers
-from maia.spark.governed.recorded_log import columns_to_read
 from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import RingKeys
 from maia.types import SealingLevel

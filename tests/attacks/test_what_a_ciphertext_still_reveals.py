@@ -18,7 +18,9 @@ from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from support.sealing import LEVELS, NOON, TYPE_ID, Publishing, keys, plates, sealer, secret
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limitations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limitations" / "sealed.md").read_text(
+    encoding="utf-8"
+)
 NOTE = AttributeUid("note")
 ABOUT = Publishing()
 BY = ABOUT.by

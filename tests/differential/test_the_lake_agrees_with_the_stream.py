@@ -1,8 +1,8 @@
 """D10: what subscribers received live is what the pipeline shows them of the recorded log.
 
 Random types, versions, certificates, filters, keys and events; plain, sealed
-as events, by attribute, and blinded; sub-types and trees of topics; tables and
-streams. Row by row, attribute by attribute, each value beside its kind. `make
+as events, by attribute, and blinded; sub-types and trees of topics; tables, of Spark
+and of Arrow alone, and streams. Row by row, attribute by attribute, each value beside its kind. `make
 agreement CASES=2000` tries many worlds in place of a few; `MAIA_WORLD=48113`
 repeats one.
 """
@@ -14,13 +14,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Instant, Kind
 from maia.policy import PolicyRefusal
+from maia.spark.governed.arrow_table import ArrowTable
+from maia.spark.governed.plan import governed_read
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
@@ -93,25 +97,50 @@ def _read(kind: Kind, value: object) -> object:
     return bytes(value) if kind is Kind.BYTES else Instant(value) if kind is Kind.TIMESTAMP else value
 
 
+def asked_of(case: Case, desk: JobDesk) -> dict[str, Any]:
+    """Return what a reader asks, of Spark or of Arrow."""
+    world, one = case
+    return {
+        "event_type": one.version,
+        "reader": world.reader_of(one),
+        "keys": world.keys(desk),
+        "filter": one.filter,
+        "requires": world.identities.of_publishers(one.number),
+        "columns": one.columns,
+        "versions": world.versions,
+        "with_meta": True,
+    }
+
+
 def table_of(spark, case: Case, log: Path, desk: JobDesk, *, is_stream: bool = False) -> DataFrame | None:
     """Return what the pipeline shows a reader; None if it refuses."""
-    world, one = case
     try:
-        return governed(
-            spark,
-            log=str(log),
-            event_type=one.version,
-            reader=world.reader_of(one),
-            keys=world.keys(desk),
-            filter=one.filter,
-            requires=world.identities.of_publishers(one.number),
-            columns=one.columns,
-            versions=world.versions,
-            with_meta=True,
-            is_stream=is_stream,
-        )
+        return governed(spark, log=str(log), is_stream=is_stream, **asked_of(case, desk))
     except PolicyRefusal:
         return None
+
+
+def without_spark(cases: dict[str, Case], folder: Path, desk: JobDesk) -> dict[str, list[Seen]]:
+    """Return what each case sees in an Arrow table, in the order of publication."""
+    rows = []
+    for name, case in cases.items():
+        try:
+            read = governed_read(**asked_of(case, desk))
+        except PolicyRefusal:
+            continue
+        kinds = {one.name: one.kind for one in read.delivered}
+        for row in plain_rows(ArrowTable(read, log=str(folder / str(case[0].seed))).read()):
+            maps = {kind.name: {n: row[n] for n, of in kinds.items() if of is kind} for kind in Kind}
+            rows.append({**{n: v for n, v in row.items() if n not in kinds}, **maps, "case": name})
+    return unpacked(rows, cases)
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, object]]:
+    """Moments go as numbers, as above."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
+    return table.to_pylist()
 
 
 def cases_of(worlds: Iterable[World]) -> dict[str, Case]:
@@ -174,6 +203,7 @@ def test_a_table_shows_what_a_subscriber_received(spark, tmp_path, desk):
         cases = cases_of(worlds)
         found = unpacked(union(spark, cases, tmp_path, desk).collect(), cases)
         assert_same(found, cases)
+        assert_same(without_spark(cases, tmp_path, desk), cases)
         rows += sum(map(len, found.values()))
     assert rows > len(chosen) or len(chosen) == 1
 
@@ -188,25 +218,30 @@ def test_a_table_shows_the_summaries_that_a_subscriber_received(spark, tmp_path,
         world.write_log(tmp_path / str(seed))
         cases = cases_of([world])
         assert_same(unpacked(union(spark, cases, tmp_path, desk).collect(), cases), cases)
+        assert_same(without_spark(cases, tmp_path, desk), cases)
         if world.level is SealingLevel.ATTRIBUTE and world.held != frozenset(world.kinds):
             continue  # its broker cannot read all of what is to be counted
-        table = governed(
-            spark,
-            log=str(tmp_path / str(seed)),
-            event_type=world.versions[0],
-            reader=world.summary_reader,
-            keys=world.keys(desk),
-            filter=world.wanted,
-            versions=world.versions,
-            shown_as=world.shown_as,
+        log, asked = (
+            str(tmp_path / str(seed)),
+            {
+                "event_type": world.versions[0],
+                "reader": world.summary_reader,
+                "keys": world.keys(desk),
+                "filter": world.wanted,
+                "versions": world.versions,
+                "shown_as": world.shown_as,
+            },
         )
+        table = governed(spark, log=log, **asked)
         names = {one.name: one for one in world.shown_as.attributes}
         columns = [_plain(one.kind, one.name).alias(one.name) for one in names.values()]
-        found = [
-            tuple((one.name, one.kind.name, _read(one.kind, row[one.name])) for one in names.values())
-            for row in table.select(*columns).collect()
-        ]
-        assert sorted(map(repr, found)) == sorted(map(repr, world.summaries)), f"MAIA_WORLD={seed}"
+        of_arrow = plain_rows(ArrowTable(governed_read(**asked), log=log).read())
+        for rows in (table.select(*columns).collect(), of_arrow):
+            found = [
+                tuple((one.name, one.kind.name, _read(one.kind, row[one.name])) for one in names.values())
+                for row in rows
+            ]
+            assert sorted(map(repr, found)) == sorted(map(repr, world.summaries)), f"MAIA_WORLD={seed}"
         shown += len(found)
     assert shown or len(chosen) == 1
 

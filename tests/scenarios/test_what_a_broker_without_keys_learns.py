@@ -1,7 +1,7 @@
 """What does a broker of a third domain learn of a sealed type that it carries?
 
 Measured, not claimed: everything that reached the broker is checked, and
-the table in `docs/limitations.md` has to name exactly what was found there.
+the table in `docs/limitations/sealed.md` has to name exactly what was found there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.broker import sighting
 from support.sealed_net import EVERYTHING
 from support.sealed_publications import the_three
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "limitations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "limitations" / "sealed.md"
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
 AT_VICTORIA = Comparison(LOCATION, Operator.EQ, "Victoria")
 HARMLESS = Comparison(NUMBERPLATE, Operator.EQ, "LC04 ABC")

@@ -77,7 +77,7 @@ def run(seed: int, *, withholds: bool) -> tuple[Listening, Listening]:
     office = city.office("detective", via=via, restriction=Comparison(NUMBERPLATE, Operator.EQ, SUSPECT))
     archive = Listening(city, city.office("archive", via=via))
     office.client.subscribe(city.known, durable="mine")
-    # What is last on a topic is the state of it, seen or not: docs/limitations.md.
+    # What is last on a topic is the state of it, seen or not: docs/limitations/rights.md.
     office.client.subscribe(city.known, state=not city.has_topics)
     listening = Listening(city, office)
     city.settle()

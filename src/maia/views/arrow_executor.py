@@ -60,7 +60,8 @@ TestBatch: TypeAlias = Callable[[pa.RecordBatch], pa.BooleanArray]
 Answer: TypeAlias = Any
 Columns: TypeAlias = Mapping[AttributeUid, Any]
 Ask: TypeAlias = Callable[[Columns], Answer]
-SeenOf: TypeAlias = Callable[[tuple[int, dict[AttributeUid, Any]]], tuple[int, dict[AttributeUid, Any]]]
+SeenOf: TypeAlias = Callable[[tuple[int, dict[AttributeUid, Any]]], tuple[Any, dict[AttributeUid, Any]]]
+"""From the rows and columns of a batch to the numbers of the rows that are admitted, and what is seen."""
 
 _KERNELS: Final = {
     Operator.EQ: pc.equal,
@@ -85,6 +86,17 @@ def to_arrow(
     order; what is hidden or not stored is null. Without it
     the result has the shown columns, still by uid.
     """
+    see_rows = to_arrow_rows(view, stored, delivered, keys)
+    return lambda batch: see_rows(batch)[0]
+
+
+def to_arrow_rows(
+    view: View,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...] | None = None,
+    keys: TransformationKeys = NO_KEYS,
+) -> Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array]]:
+    """Return a function as `to_arrow` does, which also says which rows of the batch these are."""
     seen_of, kinds = _transformed(view, stored, keys) if transforms(view) else _screened(view, stored)
     given = kinds if transforms(view) else stored
     interest = None if view.interest == ALWAYS else _asked(view.interest, kinds)
@@ -92,16 +104,17 @@ def to_arrow(
     schema = pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind, _ in fields])
     expected = arrow_schema(stored)
 
-    def see_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows, seen = seen_of(_columns(batch, expected))
+    def see_rows(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        numbers, seen = seen_of(_columns(batch, expected))
         if interest is not None:
-            wanted = _mask(interest(seen), rows)
+            wanted = _mask(interest(seen), len(numbers))
             seen = {uid: column.filter(wanted) for uid, column in seen.items()}
-            rows = pc.sum(wanted).as_py() or 0
+            numbers = numbers.filter(wanted)
+        rows = len(numbers)
         arrays = [pa.nulls(rows, ARROW_TYPES[kind]) if uid is None else seen[uid] for _, kind, uid in fields]
-        return _batch(arrays, schema, rows)
+        return _batch(arrays, schema, rows), numbers
 
-    return see_batch
+    return see_rows
 
 
 def _screened(view: View, stored: Kinds) -> tuple[SeenOf, Kinds]:
@@ -113,32 +126,14 @@ def _screened(view: View, stored: Kinds) -> tuple[SeenOf, Kinds]:
 def _transformed(view: View, stored: Kinds, keys: TransformationKeys) -> tuple[SeenOf, Kinds]:
     found = transformed(view, stored, _ArrowAlgebra(keys))
 
-    def seen_of(given: tuple[int, dict[AttributeUid, Any]]) -> tuple[int, dict[AttributeUid, Any]]:
+    def seen_of(given: tuple[int, dict[AttributeUid, Any]]) -> tuple[pa.Array, dict[AttributeUid, Any]]:
         rows, columns = given
         admitted = _mask(found.admits(columns), rows)
         kept = {uid: column.filter(admitted) for uid, column in columns.items()}
-        count = pc.sum(admitted).as_py() or 0
-        return count, {uid: _array(value(kept), count) for uid, (_, value) in found.seen.items()}
+        numbers = pc.indices_nonzero(admitted)
+        return numbers, {uid: _array(value(kept), len(numbers)) for uid, (_, value) in found.seen.items()}
 
     return seen_of, {uid: kind for uid, (kind, _) in found.seen.items()}
-
-
-def to_arrow_rows(
-    view: View, stored: Kinds, keys: TransformationKeys
-) -> Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array]]:
-    """Return a function to what a View that transforms shows, by uid, and to the numbers of these rows."""
-    found, expected = transformed(view, stored, _ArrowAlgebra(keys)), arrow_schema(stored)
-    schema = arrow_schema({uid: kind for uid, (kind, _) in found.seen.items()})
-
-    def see_rows(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-        rows, columns = _columns(batch, expected)
-        admitted = _mask(found.admits(columns), rows)
-        kept = {uid: column.filter(admitted) for uid, column in columns.items()}
-        numbers = pc.indices_nonzero(admitted)
-        arrays = [_array(value(kept), len(numbers)) for _, value in found.seen.values()]
-        return _batch(arrays, schema, len(numbers)), numbers
-
-    return see_rows
 
 
 def _array(value: Answer, rows: int) -> Any:
@@ -180,21 +175,21 @@ def _columns(batch: pa.RecordBatch, expected: pa.Schema) -> tuple[int, dict[Attr
 
 def _seen(
     resolved: ViewPlan, windows: Sequence[Ask], given: tuple[int, dict[AttributeUid, Any]]
-) -> tuple[int, dict[AttributeUid, Any]]:
+) -> tuple[Any, dict[AttributeUid, Any]]:
     """Return the admitted rows with hidden columns left out and hidden values null."""
     rows, columns = given
     opened = [_mask(window(columns), rows) for window in windows]
     admitted = _either(opened, rows)
-    kept = pc.sum(admitted).as_py() or 0
+    numbers = pc.indices_nonzero(admitted)
     cut = [mask.filter(admitted) for mask in opened] if len(opened) > 1 else []
     seen = {}
     for uid, showing in resolved.shown_by.items():
         column = columns[uid].filter(admitted)
         if not resolved.is_always_shown(uid):
-            shown = _either([cut[i] for i in showing], kept)
+            shown = _either([cut[i] for i in showing], len(numbers))
             column = pc.if_else(shown, column, pa.scalar(None, column.type))
         seen[uid] = column
-    return kept, seen
+    return numbers, seen
 
 
 def _mask(answer: Answer, rows: int) -> Any:
@@ -386,7 +381,7 @@ def to_arrow_summary(
     """Return a function from a batch of `stored` columns to what the View shows, by name."""
     parts = split(view)
     summary = parts.summary
-    front = to_arrow_rows(parts.front, stored, keys)
+    front = to_arrow_rows(parts.front, stored, None, keys)
     behind = to_arrow(parts.behind, summary.kinds, delivered, keys)
     schema = arrow_schema(summary.kinds)
     every_us = summary.every_s * SECOND

@@ -16,8 +16,9 @@ from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log import Keep, LogDamaged, Retention
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.spark.errors import SparkProblem
-from maia.spark.governed import recorded_log
-from maia.spark.governed.recorded_log import BadLogPlace, LogFolder, LogStreamReader, Wanted
+from maia.spark.governed import log_folder, recorded_log
+from maia.spark.governed.log_folder import BadLogPlace, LogFolder, Wanted
+from maia.spark.governed.recorded_log import LogStreamReader
 from maia.spark.governed.table import governed
 from maia.types import SealingLevel
 from maia.wire.codec import encode
@@ -328,7 +329,7 @@ def test_a_large_segment_is_divided_and_small_ones_are_read_together(tmp_path, m
     monkeypatch.setattr(recorded_log, "PARTITION_BYTES", log.files[0].stat().st_size // 3)
     assert len(one.partitions(start, end)) >= 12
     assert read(one, start, end) == whole
-    monkeypatch.setattr(recorded_log, "_BATCH_BYTES", 1)
+    monkeypatch.setattr(log_folder, "_BATCH_BYTES", 1)
     (first, *_) = one.partitions(start, end)
     assert {batch.num_rows for batch in one.read(first)} == {1}
     assert len(whole) == 20

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from maia.clock import system_now
 from maia.credentials import (
@@ -34,10 +34,11 @@ from maia.sealing.keys.history_client import HistoryAsker, ManagerUnreachable
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import Challenged, KeysRefused, MemberSettings
-from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity
-from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch
+from maia.spark.governed.plan import Keys
+from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity, slices_of
+from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch, waited_for
 from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, PastKeys, SeveralSources
-from maia.spark.keys.key_server import JobDesk, job_desk
+from maia.spark.keys.key_server import job_desk
 from maia.types import VerifiedType
 from maia.validity.revalidation import AskingTesters, Revalidator
 
@@ -82,66 +83,92 @@ class LogReader:
 Table = Callable[..., "DataFrame"]
 
 
-@contextmanager
-def opened_log(reader: LogReader) -> Iterator[Table]:
-    """Open a log while the body runs: `table(spark, …)` takes what `governed` takes besides."""
-    from maia.spark.session.session import cluster_of
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """A log that is open for one reader: what opens it, and the watch over the reader's right."""
 
-    cluster = cluster_of()
+    opened_for: LogReader
+    reader: Reader = field(repr=False)
+    keys: Keys = field(repr=False)
+    watch: RightWatch = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """Return where the log is, for every process of this machine."""
+        return str(self.opened_for.log.resolve())
+
+    def asked(self) -> _Asked:
+        """Return what `governed` and `governed_read` are asked with, whatever is asked besides."""
+        *others, event_type = self.opened_for.versions
+        return {
+            "event_type": event_type,
+            "versions": tuple(others),
+            "reader": self.reader,
+            "keys": self.keys,
+            "watch": self.watch,
+        }
+
+    def hinted(self, work: Callable[[], _Result]) -> _Result:
+        """Do something that needs a right; give a hint where a statement is missing."""
+        return _hinted(self.watch, self.opened_for.hint, work)
+
+
+class _Asked(TypedDict):
+    event_type: VerifiedType
+    versions: tuple[VerifiedType, ...]
+    reader: Reader
+    keys: Keys
+    watch: RightWatch
+
+
+@contextmanager
+def opened_for(reader: LogReader, host: str = "127.0.0.1") -> Iterator[OpenedLog]:
+    """Open a log while the body runs; what reads it asks the desk at `host` for keys."""
     heard = read_statements((*reader.folders, *reader.statements))
     # The testers that are asked are those in the reader's own certificates, and no others.
     asking = Asking(reader.key, (*reader.credentials, *reader.signers))
-    # Executors ask the desk, and reach it where they reach the driver.
     with (
-        job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk,
+        job_desk(host) as desk,
         right_watch(desk, heard, folders=list(reader.folders), asking=asking) as watch,
-        _end_of_right(watch),
     ):
-        yield _table(reader, desk, watch)
-
-
-def _table(reader: LogReader, desk: JobDesk, watch: RightWatch) -> Table:
-    from maia.spark.governed.table import Keys, governed
-
-    event_type = reader.versions[-1]
-    who = Reader(
-        reader.key.principal, reader.credentials, constitutions=reader.constitutions, identity=reader.identity
-    )
-    _check_right(watch, who, event_type, reader.hint)
-    keys = Keys(None, desk, {})
-    if any(version.sealing is not None for version in reader.versions):
-        found = _reading_keys(reader, who, watch)
-        signers = {**found.signers, **_signers(reader.signers)}
-        keys = Keys(found.source, desk, signers, found.answers, found.begins)
-
-    # Any: what `governed` takes by name.
-    def table(spark: SparkSession, **named: Any) -> DataFrame:
-        return _hinted(
-            watch,
-            reader.hint,
-            lambda: governed(
-                spark,
-                log=str(reader.log.resolve()),
-                event_type=event_type,
-                versions=reader.versions[:-1],
-                reader=who,
-                keys=keys,
-                watch=watch,
-                **named,
-            ),
+        who = Reader(
+            reader.key.principal,
+            reader.credentials,
+            constitutions=reader.constitutions,
+            identity=reader.identity,
         )
+        _check_right(watch, who, reader.versions[-1], reader.hint)
+        keys = Keys(None, desk, {})
+        if any(version.sealing is not None for version in reader.versions):
+            found = _reading_keys(reader, who, watch)
+            signers = {**found.signers, **_signers(reader.signers)}
+            keys = Keys(found.source, desk, signers, found.answers, found.begins)
+        yield OpenedLog(reader, who, keys, watch)
 
-    return table
+
+@contextmanager
+def opened_log(reader: LogReader) -> Iterator[Table]:
+    """Open a log for Spark while the body runs: `table(spark, …)` takes what `governed` takes besides."""
+    from maia.spark.session.session import cluster_of
+
+    cluster = cluster_of()
+    # Executors ask the desk, and reach it where they reach the driver.
+    host = "127.0.0.1" if cluster is None else cluster.driver_host
+    with opened_for(reader, host) as log, _end_of_right(log.watch):
+        from maia.spark.governed.table import governed
+
+        # Any: what `governed` takes by name.
+        def table(spark: SparkSession, **named: Any) -> DataFrame:
+            return log.hinted(lambda: governed(spark, log=log.place, **log.asked(), **named))
+
+        yield table
 
 
 def _reading_keys(reader: LogReader, who: Reader, watch: RightWatch) -> ReadingKeys:
-    from maia.sealing.member.settings import MemberSettings
-    from maia.spark.governed.opened_log import fetch_reading_keys
-
     settings = MemberSettings(
         reader.network(), who.credentials, addresses=reader.keys_at, constitutions=who.constitutions
     )
-    return asyncio.run(
+    return waited_for(
         fetch_reading_keys(
             reader.key, settings, list(reader.versions), credentials=who.credentials, standing=watch.standing
         )
@@ -166,8 +193,6 @@ def _end_of_right(watch: RightWatch) -> Iterator[None]:
 
 def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType, hint: str) -> None:
     """Refuse, before any other process is asked, a reader without any right to the type."""
-    from maia.spark.governed.reader import slices_of
-
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
     tested = watch.tested(reader, request)
     _hinted(watch, hint, lambda: slices_of(request, tested))

@@ -184,7 +184,7 @@ class Asking:
 
     def statements(self, now: Instant) -> tuple[SignedStatement, ...]:
         """Return what the testers say now; those that do not answer say nothing."""
-        return _waited_for(ask_testers(self.certificates, now=now)).statements
+        return waited_for(ask_testers(self.certificates, now=now)).statements
 
     def once(self, reader: Reader, request: Request, clock: Callable[[], Instant]) -> Answers:
         """Ask about every certificate of this request that demands a one-time test."""
@@ -192,7 +192,7 @@ class Asking:
         demanded = self._demanded(reader, request, now)
         if not demanded:
             return Answers(None)
-        return _waited_for(self._asked(demanded, request_digest(request), clock))
+        return waited_for(self._asked(demanded, request_digest(request), clock))
 
     def is_half_over(self, answered: AnsweredOnce, now: Instant) -> bool:
         """Say whether it is time to ask again, so that an answer comes before the last one is over."""
@@ -244,7 +244,7 @@ class Asking:
         return Answers(AnsweredOnce(frozenset(once), until), problems)
 
 
-def _waited_for(asked: Coroutine[Any, Any, _Result]) -> _Result:
+def waited_for(asked: Coroutine[Any, Any, _Result]) -> _Result:
     # Any: what a coroutine takes and yields between is asyncio's business.
     """Wait for an answer, also where the caller's thread has an event loop that runs, as notebooks do."""
     with ThreadPoolExecutor(1) as other:

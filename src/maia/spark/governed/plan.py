@@ -1,0 +1,334 @@
+"""What does a reader see of the recorded events of a type, and what of each frame is opened for it?
+
+Tables ask, those of Spark (`table.py`) and those of Arrow (`arrow_table.py`): certificates are verified
+and a View is decided here, for each period in which the same ones were valid, and nowhere else. What
+comes of it is a value: openers that turn frames into rows, and the Views that these rows go through.
+Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from maia.credentials import Action, Principal, SignedCertificate
+from maia.credentials.requirements import NO_REQUIREMENT
+from maia.errors import Unavailable
+from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.policy import Request
+from maia.policy.answers import ANSWER_PREFIX, Answers, answered
+from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
+from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
+from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.spark.governed.frame_reader import META, FrameOpener
+from maia.spark.governed.log_folder import BadLogPlace, LogFolder
+from maia.spark.governed.reader import (
+    PERIODS_MAX,
+    FrameRequirements,
+    KeysBeginLater,
+    NameTaken,
+    NoKeys,
+    NoSuchColumn,
+    Reader,
+    ReadingNotOnRecord,
+    RestrictionUnanswered,
+    RowsWithheld,
+    ShownAsAnother,
+    Signers,
+    Slice,
+    SummaryOfFrames,
+    TooManyPeriods,
+    UnknownTerms,
+    accepted_signers,
+    frame_requirements,
+    slices_of,
+)
+from maia.spark.governed.right_watch import HeldRight, Watch
+from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeysBegin, KeySource
+from maia.types import SealingLevel, VerifiedType
+from maia.types.definition import strongest
+
+__all__ = [
+    "GovernedRead",
+    "Keys",
+    "Plan",
+    "check_on_record",
+    "governed_read",
+    "steady_spans",
+    "summary_of_frames",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What opens the frames of a sealed type: where keys come from, where they lie, whose frames count."""
+
+    source: KeySource | None = field(repr=False)
+    """None for a type that is not sealed: its executors only check whether the grant is open."""
+    desk: KeyDesk = field(repr=False)
+    signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
+    """The brokers that sign frames of the type, with the certificates by which they publish."""
+    answers: Answers = field(default_factory=dict, repr=False)
+    """The answers in its frames to what restricts the reader by attributes that it may not read."""
+    begins: tuple[KeysBegin, ...] = ()
+    """Since when keys are held, where that is known: a table warns of what it cannot show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one period needs of each frame, and what of it decides."""
+
+    slice: Slice
+    kinds: Mapping[AttributeUid, Kind]
+    asks: frozenset[AttributeUid]
+
+
+@dataclass(frozen=True, slots=True)
+class GovernedRead:
+    """What one reader sees of one type: a plan for each period, oldest first, and what they share."""
+
+    request: Request
+    reader: Reader = field(repr=False)
+    versions: tuple[VerifiedType, ...]
+    """The type, after the versions whose attributes a right may name."""
+    slices: tuple[Slice, ...]
+    plans: tuple[Plan, ...]
+    delivered: tuple[Attribute, ...]
+    keys: Keys | None
+    requirements: FrameRequirements
+    period: tuple[Instant | None, Instant | None]
+    """The moments that were asked for."""
+    with_meta: bool = False
+    passes: list[KeyPass] = field(default_factory=list, repr=False)
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version that was asked for."""
+        return self.versions[-1]
+
+    @property
+    def is_summary(self) -> bool:
+        """Say whether the right shows summaries, in any period."""
+        return any(is_summarised(one.view) for one in self.slices)
+
+    @property
+    def uids(self) -> list[AttributeUid]:
+        """Return the attributes that are read, for any period."""
+        return sorted({uid for plan in self.plans for uid in plan.kinds})
+
+    @property
+    def outer(self) -> tuple[Instant, Instant]:
+        """Return the first and the last moment of which anything is shown."""
+        return min(one.since for one in self.slices), max(one.until for one in self.slices)
+
+    def with_frames(self) -> GovernedRead:
+        """Return the same with the columns that say which row of which frame an event is."""
+        if taken := [one.name for one in self.delivered if one.name.lower() in META]:
+            raise NameTaken(f"attribute `{taken[0]}` has the name of a column about the event itself")
+        return replace(self, with_meta=True)
+
+    def opener(self, plan: Plan) -> FrameOpener:
+        """Return what opens the frames of one period."""
+        sealing = strongest(version.sealing for version in self.versions)
+        if sealing is not None and (self.keys is None or self.keys.source is None):
+            raise NoKeys("events of this type are sealed: say where their keys come from")
+        one = plan.slice
+        return FrameOpener(
+            type_id=self.event_type.type_id,
+            kinds=dict(plan.kinds),
+            asks=plan.asks,
+            least_level=0 if sealing is None else LEVEL_NUMBERS[sealing.level],
+            signers=self._signers(one, self.reader),
+            since=int(one.since),
+            until=int(one.until),
+            keys=self._pass(plan.kinds),
+            with_meta=self.with_meta,
+            spans=tuple((int(first), int(last)) for first, last in one.spans),
+            requirements=self.requirements,
+        )
+
+    def held(self) -> HeldRight:
+        """Return what the table depends on, and how to recheck it."""
+        since, until = self.period
+
+        def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[Signers]]:
+            found = slices_of(self.request, reader, since=since, until=until)
+            return found, [self._signers(one, reader) for one in found]
+
+        shown = {} if self.keys is None else self.keys.signers
+        certificates = (*self.reader.credentials, *(one for pool in shown.values() for one in pool))
+        decided = (self.slices, [self._signers(one, self.reader) for one in self.slices])
+        return HeldRight(self.reader, certificates, decided, decide, tuple(self.passes), self.request)
+
+    def _signers(self, one: Slice, reader: Reader) -> Signers:
+        if self.keys is None:
+            return Signers({}, frozenset())
+        found = accepted_signers(
+            self.keys.signers, self.versions, grounds=reader, since=one.since, until=one.until
+        )
+        return replace(found, about={uid: attributes_of(said) for uid, said in self.keys.answers.items()})
+
+    def warn_of_gaps(self, log: str) -> None:
+        """Warn of recorded events that the reader's right covers, and that its keys do not open."""
+        begins = () if self.keys is None else self.keys.begins
+        sealing = strongest(version.sealing for version in self.versions)
+        if not begins or sealing is None:
+            return
+        ever = frozenset[AttributeUid | None]().union(*(one.uids for one in begins))
+        what, by_attribute = self.event_type.name.name, sealing.level is SealingLevel.ATTRIBUTE
+        for plan in self.plans:
+            needs = frozenset({None, *(plan.asks if by_attribute else ())})
+            first = min((one.since for one in begins if needs <= one.uids), default=None)
+            if any(uid is not None and not uid.startswith(ANSWER_PREFIX) for uid in needs - ever):
+                why: Unavailable = RestrictionUnanswered(
+                    f"a part of your right to `{what}` shows no row: it is restricted by attributes that "
+                    "you may not read, and no broker answers for them; ask its issuer to show these too"
+                )
+            elif first is None or _holds_any(log, self.event_type.type_id, plan.slice.since, first):
+                shown = "nothing is" if first is None else f"what was published before {first} is not"
+                why = KeysBeginLater(f"your right to `{what}` begins before your keys: {shown} shown")
+            else:
+                continue
+            warnings.warn(f"{why.message} [{why.code}]", RowsWithheld, stacklevel=3)
+
+    def _pass(self, kinds: Mapping[AttributeUid, Kind]) -> KeyPass | None:
+        if self.keys is None:
+            return None
+        self.passes.append(self.keys.desk.open(self.keys.source, frozenset({None, *kinds})))
+        return self.passes[-1]
+
+
+def governed_read(  # noqa: PLR0913 - every one is named at the call
+    *,
+    event_type: VerifiedType,
+    reader: Reader,
+    keys: Keys | None = None,
+    filter: Predicate | str = ALWAYS,  # noqa: A002 - it is called so in requests and in the client
+    requires: Predicate | str = NO_REQUIREMENT,
+    columns: Collection[str] | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    versions: Sequence[VerifiedType] = (),
+    with_meta: bool = False,
+    watch: Watch | None = None,
+    shown_as: VerifiedType | None = None,
+) -> GovernedRead:
+    """Decide what a reader sees; `governed` says what is asked. Raises the refusal of the kernel."""
+    named = event_type if shown_as is None else shown_as
+    wanted = parse_predicate(filter, named.vocabulary) if isinstance(filter, str) else filter
+    request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
+    reader = reader if watch is None else watch.tested(reader, request)
+    slices = slices_of(request, reader, since=since, until=until)
+    _check_result(slices, shown_as)
+    is_summary = any(is_summarised(one.view) for one in slices)
+    if is_summary and with_meta:
+        raise summary_of_frames()
+    delivered, every = _delivered(named, columns), (*versions, event_type)
+    read = GovernedRead(
+        request,
+        reader,
+        every,
+        slices,
+        tuple(_planned(_asking(one, keys, every), delivered, every) for one in slices),
+        delivered,
+        keys,
+        replace(frame_requirements(reader, requires), for_all_alone=is_summary),
+        (since, until),
+    )
+    return read.with_frames() if with_meta else read
+
+
+def check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stream: bool = False) -> None:
+    """Refuse to read events whose owner demands a record, where none would be made."""
+    is_demanded = any(one.definition.ledger for one in versions)
+    if is_demanded and ledger is None:
+        raise ReadingNotOnRecord(
+            "what is read of this type has to be on record: say where your ledger is (`ledger`, --record)"
+        )
+    if is_stream and (is_demanded or ledger is not None):
+        raise ReadingNotOnRecord(
+            "a stream shows what is recorded later, which is on no record before: read it as a table"
+        )
+
+
+def summary_of_frames() -> SummaryOfFrames:
+    """Return the refusal of a stream, or of frames, where a right shows summaries."""
+    return SummaryOfFrames("your right shows summaries: they are a table that does not grow, without frames")
+
+
+def steady_spans(one: Slice) -> Sequence[tuple[Instant, Instant]]:
+    """Return the spans in which a summary's periods may lie; raise if they are too many."""
+    if len(one.spans) > PERIODS_MAX:
+        raise TooManyPeriods(f"your right is interrupted more than {PERIODS_MAX} times in the time asked for")
+    return one.spans or ((one.since, one.until),)
+
+
+def _check_result(slices: Sequence[Slice], shown_as: VerifiedType | None) -> None:
+    """Refuse to show events under the names of another type than the one that they become."""
+    becomes = {converts_to(window) for one in slices for window in one.view.windows}
+    for result in becomes:
+        if result != (None if shown_as is None else shown_as.name):
+            named = "its own" if result is None else f"`{result.name}`"
+            raise ShownAsAnother(f"your right shows events of this type as {named}: name that one")
+
+
+def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tuple[Attribute, ...]:
+    if columns is not None and (unknown := [name for name in columns if name not in event_type.vocabulary]):
+        shown = ascii(str(unknown[0])[:64])[1:-1]
+        raise NoSuchColumn(f"`{shown}` is no attribute of `{event_type.name.name}`")
+    return tuple(one for one in event_type.attributes if columns is None or one.name in columns)
+
+
+def _holds_any(log: str, type_id: bytes, since: Instant, until: Instant) -> bool:
+    """Say whether a log may hold frames that were published from one moment up to another."""
+    try:
+        found = LogFolder(log).of_type(type_id)
+    except BadLogPlace:
+        return False
+    return since < until and any(
+        one.published_until >= since and one.published_from < until for one in found.stretches
+    )
+
+
+def _asking(one: Slice, keys: Keys | None, versions: Sequence[VerifiedType]) -> Slice:
+    """Return a period whose View asks answers for what the reader may not read."""
+    if keys is None or not keys.answers:
+        return one
+    known = {uid for version in versions for uid in version.kinds}
+    readable = frozenset(uid for uid in known if any(keeps(window, uid) for window in one.view.windows))
+    return replace(one, view=answered(one.view, keys.answers, readable))
+
+
+def _planned(one: Slice, delivered: Sequence[Attribute], versions: Sequence[VerifiedType]) -> Plan:
+    view = split(one.view).front if is_summarised(one.view) else one.view
+    windows, names = view.windows, {attribute.uid for attribute in delivered}
+    interest = attributes_of(view.interest)
+    transforms = [window for window in windows if window.transformations]
+    asks = frozenset().union(*map(asks_of, windows))
+    if transforms:
+        known = {uid for version in versions for uid in version.kinds}
+        interest = frozenset(uid for uid in interest & known if any(keeps(w, uid) for w in windows))
+        names |= known & interest
+        asks = frozenset(uid for uid in asks if uid in known or uid not in _assigned(transforms))
+    # What a transformation shows it has made of what it reads, which is among what is asked.
+    shown = {
+        uid
+        for uid in names
+        for window in windows
+        if (shows(window, uid) if not window.transformations else keeps(window, uid))
+    }
+    return Plan(one, _kinds(asks | interest | shown, versions), asks | interest)
+
+
+def _kinds(uids: Collection[AttributeUid], versions: Sequence[VerifiedType]) -> dict[AttributeUid, Kind]:
+    known = {uid: kind for one in versions for uid, kind in one.kinds.items()}
+    known |= {uid: Kind.BOOL for uid in uids if uid.startswith(ANSWER_PREFIX)}
+    if not known.keys() >= set(uids):
+        # Read as missing, it could make a restriction true that is not.
+        raise UnknownTerms("your right depends on an attribute of another version: hand that version over")
+    return {uid: known[uid] for uid in sorted(uids)}
+
+
+def _assigned(windows: Sequence[Window]) -> frozenset[AttributeUid]:
+    return frozenset(rule.uid for window in windows for step in window.transformations for rule in step.rules)
