@@ -32,12 +32,15 @@ from maia.credentials import (
     Validity,
     issue,
 )
+from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import NamePattern
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
-from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
-from maia.predicates import ALWAYS, Predicate, parse_predicate
-from maia.types import VerifiedType, check_predicate
+from maia.policy import NO_FACTS, Audience, Denial, Permit, Request, View, decide, gather_evidence
+from maia.policy.answers import hidden_restriction, is_askable
+from maia.policy.view import keeps
+from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
+from maia.types import SealingLevel, VerifiedType, check_predicate
 
 _ACTIONS: Final = {"publish": Action.PUBLISH, "subscribe": Action.SUBSCRIBE}
 
@@ -52,6 +55,12 @@ class NotHeld(Refusal):
     """The organisation cannot grant what it does not hold itself, or may not pass on."""
 
     code = "REFUSED-NOT-HELD"
+
+
+class RestrictionHidden(BadInput):
+    """A right to a sealed type is restricted by an attribute that its issuer may not read itself."""
+
+    code = "INPUT-RESTRICTION-HIDDEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,23 @@ def check_held(
         why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
         what = f"{right.action.value}:{right.event_type.name.name}"
         raise NotHeld(f"`{issuer}` cannot grant `{what}`, which it does not hold or may not pass on: {why}")
+    if isinstance(decision, Permit):
+        _check_answered(right, decision.view, evidence.chains, issuer=issuer)
+
+
+def _check_answered(right: Right, view: View, chains: Sequence[VerifiedChain], *, issuer: str) -> None:
+    """Refuse to restrict a right to a sealed type by attributes that neither side may read."""
+    sealing, kinds = right.event_type.sealing, right.event_type.kinds
+    if sealing is None or sealing.level is not SealingLevel.ATTRIBUTE or right.action is not Action.SUBSCRIBE:
+        return
+    readable = {uid for uid in kinds if any(keeps(window, uid) for window in view.windows)}
+    if any(hidden_restriction(one, readable) for one in view.windows) and not all(map(is_askable, chains)):
+        names = {one.uid: one.name for one in right.event_type.attributes}
+        asked = ", ".join(f"`{names.get(uid, uid)}`" for uid in sorted(attributes_of(right.restriction)))
+        raise RestrictionHidden(
+            f"`{issuer}` may not read all of {asked}, and nothing would ever be delivered: a restriction on "
+            "sealed events is answered only for issuers that may read what it asks about; restrict by others"
+        )
 
 
 def reaches_network(

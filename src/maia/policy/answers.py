@@ -20,6 +20,7 @@ from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, both_attributes
 from maia.credentials.certificate import AuthorisationCertificate
 from maia.credentials.chains.chain import VerifiedChain
+from maia.errors import Unavailable
 from maia.events import AttributeUid, Frame
 from maia.policy.grants import conjoined
 from maia.policy.view import View, Window, is_among
@@ -44,6 +45,13 @@ RESTRICTION_BYTES_MAX: Final = 1 << 15
 _LIMITS: Final = Limits(
     size_max=RESTRICTION_BYTES_MAX, depth_max=DEPTH_MAX + 3, atom_max=RESTRICTION_BYTES_MAX
 )
+
+
+class RestrictionUnanswered(Unavailable):
+    """A right is restricted by attributes that its holder's broker may not read, and no broker answers."""
+
+    code = "UNAVAILABLE-RESTRICTION-UNANSWERED"
+
 
 Answers = Mapping[AttributeUid, Predicate]
 """The restrictions that are answered, by the uid of the answer."""

@@ -17,7 +17,7 @@ from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import Unavailable
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
-from maia.policy.answers import ANSWER_PREFIX, Answers, answered
+from maia.policy.answers import ANSWER_PREFIX, Answers, RestrictionUnanswered, answered
 from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing.frames.content import LEVEL_NUMBERS
@@ -32,7 +32,6 @@ from maia.spark.governed.reader import (
     NoSuchColumn,
     Reader,
     ReadingNotOnRecord,
-    RestrictionUnanswered,
     RowsWithheld,
     ShownAsAnother,
     Signers,

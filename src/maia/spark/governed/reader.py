@@ -190,12 +190,6 @@ class RowsWithheld(UserWarning):
     """The log has events within the reader's right that the table cannot show; the sentence says which."""
 
 
-class RestrictionUnanswered(Unavailable):
-    """A right is restricted by attributes that its holder may not read, and no broker answers for them."""
-
-    code = "UNAVAILABLE-RESTRICTION-UNANSWERED"
-
-
 class KeysBeginLater(Unavailable):
     """A reader's keys begin later than its right, which does not open the epoch that it begins in."""
 
