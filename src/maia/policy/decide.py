@@ -408,7 +408,7 @@ def _answered_by_others(view: View, openings: Sequence[Opening], request: Reques
         return for_both(Reason("sealed", sentence))
     sentence = (
         "events are restricted by attributes that stay hidden: publishers' brokers answer for them, from the "
-        "moment on at which the key server first knows of this right, and what was recorded before is not shown"
+        "moment on at which the key server knows of this right, and what was recorded before is not shown"
     )
     return for_both(Reason("sealed", sentence))
 

@@ -161,10 +161,11 @@ def _placed_under(state: BrokerState, name: bytes, view_class: SubscriberGroup) 
         return []
     before = state.sealed.placed.get((name, view_class.key))
     groups = ring.groups(epoch)
-    if before is not None and (before.epoch, before.groups) == (epoch, groups):
+    sealed = epoch, groups, view_class.routed
+    if before is not None and (before.epoch, before.groups, before.filter) == sealed:
         return []
     entry = _sealed_entry(state, name, view_class, ring, epoch)
-    state.sealed.placed[name, view_class.key] = Placed(entry.id, epoch, groups)
+    state.sealed.placed[name, view_class.key] = Placed(entry.id, *sealed)
     book, key = state.routes.book, book_key_of_sealed(name)
     updates = book.local_entry(key, entry)
     return route_messages(
