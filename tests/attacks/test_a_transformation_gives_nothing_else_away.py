@@ -78,6 +78,22 @@ def shown(view: View, keys: TransformationKeys = SECRETS, **values: object) -> d
     return None if seen is None else dict(from_transit(seen, PRESCRIBED))
 
 
+def test_a92_a_holder_that_delegates_to_many_keys_of_its_own_averages_nothing() -> None:
+    """A92: noise goes by the subject of the certificate that has it, whatever key it is passed on to."""
+    right = transforming('dose := perturb(dose, 5.0, "recipient")')
+    granted = issue(
+        AuthorisationCertificate(HOSPITAL.principal, AUDITOR.principal, True, right, UNBOUNDED), HOSPITAL
+    )
+    plain = Authority(TYPE, SUBSCRIBE)
+    seen = set()
+    for key in keys_of("averaging", *map(str, range(20))):
+        passed = AuthorisationCertificate(AUDITOR.principal, key.principal, False, plain, UNBOUNDED)
+        seen.add(str(shown(view_of(key, granted, issue(passed, AUDITOR)), patient="Ann", dose=20.0)))
+    assert len(seen) == 1
+    other = view_of(PHARMACY, issued(PHARMACY, right))
+    assert str(shown(other, patient="Ann", dose=20.0)) not in seen
+
+
 def test_a92_asking_again_or_together_averages_and_links_nothing() -> None:
     """A92: noise depends on the value and not on who asks, when or where; pseudonyms depend on who asks."""
     right = transforming("dose := perturb(dose, 5.0)", "patient := pseudonym(patient)")

@@ -18,7 +18,17 @@ from maia.credentials.names import TypeName
 from maia.events import AttributeUid, Event, Instant, Kinds, kind_of
 from maia.policy import Bound, BoundRule, Facts
 from maia.predicates.meaning import verdict
-from maia.predicates.syntax import AllOf, AnyOf, Comparison, Membership, Operator, Predicate, attributes_of
+from maia.predicates.syntax import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    Predicate,
+    attributes_of,
+)
 from reference import miklos
 
 Path = Sequence[SignedCertificate]
@@ -69,6 +79,7 @@ class World:
             and all(about(one.authority, self.resource) for one in grants)
             and all(self.holds(one.authority.condition, one.issuer) for one in grants)
             and self.common_attributes(path) != frozenset()
+            and not is_hopeless(path)
         )
 
     def holds(self, condition: Predicate, issuer: Principal) -> bool:
@@ -218,7 +229,43 @@ def shows(authority: Authority, uid: AttributeUid) -> bool:
 
 
 def satisfies(path: Path, event: Event) -> bool:
-    return all(verdict(part.restriction, event) is True for part in authorities(path))
+    """Every restriction holds, asked of what the certificates before its own show (A104)."""
+    left = dict(event)
+    for part in authorities(path):
+        if verdict(part.restriction, left) is not True:
+            return False
+        left = {uid: value for uid, value in left.items() if shows(part, uid)}
+    return True
+
+
+def is_hopeless(path: Path) -> bool:
+    """A restriction holds of no event whatever, because its issuer does not see what it asks for."""
+    parts = list(authorities(path))
+    return any(
+        not may_be(
+            part.restriction, lambda uid, before=parts[:place]: all(shows(one, uid) for one in before)
+        )[0]
+        for place, part in enumerate(parts)
+    )
+
+
+def may_be(predicate: Predicate, is_seen) -> tuple[bool, bool]:
+    """Whether a predicate may be true, and may be false, where what is not seen is missing."""
+    match predicate:
+        case Not(inner):
+            return may_be(inner, is_seen)[::-1]
+        case AllOf(parts):
+            found = [may_be(part, is_seen) for part in parts]
+            return all(true for true, _ in found), any(false for _, false in found)
+        case AnyOf(parts):
+            found = [may_be(part, is_seen) for part in parts]
+            return any(true for true, _ in found), all(false for _, false in found)
+        case atom if is_seen(atom.uid):
+            return True, True
+        case Exists():
+            return False, True
+        case _:
+            return False, False
 
 
 def constraints(conjunction: Predicate) -> tuple[Predicate, ...]:

@@ -189,3 +189,23 @@ def test_a_broker_that_should_have_a_link_to_the_network_and_has_none_warns(home
         assert why in answer.stderr
         until(lambda: (home / "heard").read_text() == '{"plate": "AE05"}\n')
     assert "UNAVAILABLE-CUT-OFF" in [line.get("code") for line in log_of(home) if line["event"] == "impaired"]
+
+
+def test_a_broker_and_a_client_that_are_refused_say_so_and_why(home: Path) -> None:
+    """The broker at `join` is of another network; the client has no certificate to connect."""
+    issue(home, "outsider", "connect", "--owner", "pito.pub", "--network", "Elsewhere", name="elsewhere")
+    other_network = config("outsider").replace(NETWORK, "Elsewhere")
+    with (
+        node(home, "elsewhere", "outsider", other_network, "broker") as other,
+        broker(home, f'join = ["{other}"]\n') as address,
+    ):
+        until(lambda: any(line.get("code") == "UNAVAILABLE-CUT-OFF" for line in log_of(home)))
+        (cut_off,) = [line["message"] for line in log_of(home) if line.get("code") == "UNAVAILABLE-CUT-OFF"]
+        assert f"there is none with `{other}` (" in cut_off
+        assert "no broker answers" not in cut_off
+        asked = words("reader", "subscribe", address)
+        asked[asked.index("--credentials") + 1] = "reader-certs/subscribe.cert"
+        refused = maia(*asked, cwd=home)
+    assert refused.stderr.startswith(f"maia: you may not connect to the network `{NETWORK}`: no certificates")
+    assert "[POLICY-NO-CHAIN]" in refused.stderr
+    assert refused.returncode == 3

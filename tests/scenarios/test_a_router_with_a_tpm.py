@@ -21,8 +21,7 @@ from maia.credentials.attestation import (
     verify_endorsement,
     verify_quote,
 )
-from maia.credentials.identity import identity_from_text
-from maia.domain.access.attestations import TPM_ATTRIBUTE
+from maia.credentials.identity import TPM_ATTRIBUTE, identity_from_text
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import BrokenCredential
 from maia.keystore.key_files import create_key_file

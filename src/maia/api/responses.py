@@ -209,6 +209,8 @@ class HolderAnswer(msgspec.Struct, frozen=True):
     chains: list[list[str]]
     is_conditional: bool
     """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
+    transformations: list[str] = []
+    """What becomes of attributes before they are seen: `place := first(place, 3)`."""
 
 
 class HolderPage(Page[HolderAnswer], frozen=True):

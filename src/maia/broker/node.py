@@ -325,7 +325,8 @@ class Broker:
     def _said(self, link: Link, message: Message | Established, now: Instant, size: int) -> list[Effect]:
         if isinstance(message, Bye):
             fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}
-            return [Note("bye", fields), Close(link.id, message.code), *forget_link(self._state, link, now)]
+            gone = forget_link(self._state, link, now, f"it says: {message.message} [{message.code}]")
+            return [Note("bye", fields), Close(link.id, message.code), *gone]
         if isinstance(message, Established):
             return self._sessions.ready(link, now)
         return answer(self._state, link, message, now, size)

@@ -225,6 +225,12 @@ class KeyServerAway(Unavailable):
     code = "UNAVAILABLE-KEY-SERVER"
 
 
+class NoSecret(Unavailable):
+    """A right shows a pseudonym, noise or a lookup, and this broker lacks its issuer's secret or table."""
+
+    code = "UNAVAILABLE-NO-SECRET"
+
+
 class CutOff(Unavailable):
     """This broker has no link to any other broker of its network, and should have one."""
 

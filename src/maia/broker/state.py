@@ -89,8 +89,8 @@ class Impairments:
     """What the log has said of each type."""
     awaited: dict[bytes, Instant] = field(default_factory=dict)
     """Up to when keys that are on their way are waited for without a warning."""
-    silent_seeds: set[str] = field(default_factory=set)
-    """Where no broker has answered since there was last a neighbour."""
+    silent_seeds: dict[str, str] = field(default_factory=dict)
+    """Where no broker has become a neighbour since there was one last, and why, if it answered."""
 
 
 @dataclass(slots=True)

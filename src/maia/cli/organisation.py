@@ -6,6 +6,8 @@ back; run its servers; show a participant's profile, and choose the one that com
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -15,18 +17,23 @@ from maia.cli.domain.calls import HINTS, ReasonText, record_of, revoked_lines
 from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import answer, named, use_folder
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
+from maia.cli.trust.grants import right_lines, right_record, shown_subject
 from maia.cli.trust.key import Force
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
+    from maia.credentials import SignedCertificate
     from maia.organisation import Organisation
+    from maia.organisation.losses import Loss
+    from maia.organisation.rights import Terms
     from maia.profile import Profile
 
 
 EXAMPLES: Final = {
     "grant": "Example: maia grant institute.pub --may subscribe:LabResult --only ward,value "
     '--where \'ward in ("3", "4")\' --delegable --days 90 -o institute.grant',
-    "revoke": "Examples: maia revoke institute.grant; maia revoke lab --reason 'left us'",
+    "revoke": "Examples: maia revoke lab --reason 'left us'; maia revoke institute --dry-run; "
+    "maia revoke institute.grant",
     "up": "Examples: maia up; maia up --org hospital",
 }
 
@@ -42,18 +49,73 @@ Org: TypeAlias = Annotated[
         help="The organisation's folder; default: the one around here, or the only one below.",
     ),
 ]
-May: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--may", metavar="ACTION:TYPE", help="publish:TYPE or subscribe:TYPE; may be repeated."),
+Days: TypeAlias = Annotated[
+    int | None, typer.Option("--days", min=1, max=3650, help="How long the rights hold; default: 90.")
 ]
-Only: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="NAMES", help="Only these attributes: ward,value. Default: all."),
-]
-Where: TypeAlias = Annotated[
-    str | None, typer.Option("--where", help="Only events that this admits, in the filter language.")
-]
-Days: TypeAlias = Annotated[int, typer.Option("--days", min=1, max=3650, help="How long the rights hold.")]
+
+
+@dataclass(frozen=True, slots=True)
+class RightOptions:
+    """What may be done, with how much of a type, until when: of `maia grant` and `maia member add`."""
+
+    may: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--may", metavar="ACTION:TYPE",
+            help="publish:TYPE, subscribe:TYPE or subscribe:/topic; may be repeated.",
+        ),
+    ] = None  # fmt: skip
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAMES", help="Only these attributes: ward,value. Default: all."),
+    ] = None
+    where: Annotated[
+        str | None, typer.Option("--where", help="Only events that this admits, in the filter language.")
+    ] = None
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
+        ),
+    ] = None
+    shown_as: Annotated[
+        str | None,
+        typer.Option("--shown-as", metavar="TYPE", help="Show events as this type; it has what is --set."),
+    ] = None
+    every: Annotated[
+        str | None, typer.Option(help="Show what events come to in each period: '5 minutes at least 5'.")
+    ] = None
+    per: Annotated[
+        list[str] | None, typer.Option(help="Group them by a value: 'area := first(place, 3)'; repeatable.")
+    ] = None
+    condition: Annotated[
+        str | None,
+        typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
+    ] = None
+    during: Annotated[
+        str | None,
+        typer.Option(help="When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."),
+    ] = None
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only these topics, such as '/news/uk/#'; repeatable.")
+    ] = None
+    days: Days = None
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="How long, instead of --days: the end of a day, or a moment."),
+    ] = None
+
+    @property
+    def terms(self) -> Terms:
+        """Return how far the rights reach."""
+        if self.days is not None and self.until is not None:
+            raise typer.BadParameter("give --days or --until")
+        return {
+            "only": _names(self.only), "where": self.where, "set": self.assignments or (),
+            "shown_as": self.shown_as, "every": self.every, "per": self.per or (),
+            "condition": self.condition, "during": self.during, "topic": self.topic or (),
+            "days": self.days or 90, "until": self.until,
+        }  # fmt: skip
 
 
 def opened(folder: Path | None) -> Organisation:
@@ -120,7 +182,7 @@ def join(
 
 @org_app.command("show", epilog="Examples: maia org show; maia org show --org hospital")
 def show_org(org: Org = None, as_json: AsJson = False) -> None:
-    """Print the organisation's key, network, addresses, types and members."""
+    """Print the organisation's key, network, addresses, types and members, and who granted what to whom."""
     ours = opened(org)
     record: dict[str, object] = {
         "name": ours.name,
@@ -131,7 +193,13 @@ def show_org(org: Org = None, as_json: AsJson = False) -> None:
         "types": sorted({one.definition.name.name for one in ours.definitions()}),
         "members": [one.name for one in ours.members()],
     }
-    answer(_lines(record), record, as_json=as_json, whole=True)
+    held = [one for one in ours.held() if one.certificate.subject == ours.principal]
+    lines = [*_lines(record), *map(named, shown_rights(held, by=True))]
+    for to, given in _by_subject(ours.issued()).items():
+        lines += [named(f"granted to   {to}"), *(f"  {named(line)}" for line in shown_rights(given))]
+    record["holds"] = _right_records(held)
+    record["granted"] = [{"to": str(one.certificate.subject), **right_record(one)} for one in ours.issued()]
+    answer(lines, record, as_json=as_json, whole=True)
 
 
 def up(org: Org = None, as_json: AsJson = False) -> None:
@@ -164,78 +232,120 @@ def _lines(record: dict[str, object]) -> list[str]:
 )
 def add(
     name: Annotated[str, typer.Argument(help="The member: letters, digits, - and _.")],
-    may: May = None,
-    only: Only = None,
-    where: Where = None,
-    days: Days = 90,
+    rights: RightOptions,
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a member with a key and a profile, or give a member more rights; its broker gets them, too."""
     ours = opened(org)
-    made = ours.add_member(name, may=may or (), only=_names(only), where=where, days=days)
+    before = {one.id for one in ours.issued()}
+    made = ours.add_member(name, may=rights.may or (), **rights.terms)
+    given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
     lines = [
         f"member       {name} of {ours.name}",
         f"profile      {made.path} (only you can read it; `--as {name}`)",
-        *(f"may          {one}" for one in may or ()),
+        *shown_rights(given),
     ]
-    record = {"member": name, "profile": str(made.path), "may": may or []}
+    record = {
+        "member": name, "profile": str(made.path), "may": rights.may or [], "rights": _right_records(given),
+    }  # fmt: skip
     answer(lines, record, as_json=as_json)
 
 
 @member_app.command("list", epilog="Examples: maia member list; maia member list --org hospital")
 def list_members(org: Org = None, as_json: AsJson = False) -> None:
-    """List the members of an organisation, and their profiles."""
-    found = opened(org).members()
-    record = {"members": [{"member": one.name, "profile": str(one.path)} for one in found]}
-    answer([f"{one.name:<12} {one.path}" for one in found] or ["no members"], record, as_json=as_json)
+    """List the members of an organisation, their profiles, and what it has granted them."""
+    ours = opened(org)
+    lines, records = list[str](), list[dict[str, object]]()
+    for one in ours.members():
+        given = ours.issued_to(one.principal())
+        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in shown_rights(given, by=True))]
+        records.append({"member": one.name, "profile": str(one.path), "rights": _right_records(given)})
+    answer(lines or ["no members"], {"members": records}, as_json=as_json)
 
 
 def grant(
     subject: Annotated[str, typer.Argument(help="To whom: a .pub file or a key.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to hand to the other organisation.")],
-    may: May = None,
-    only: Only = None,
-    where: Where = None,
+    rights: RightOptions,
     delegable: Annotated[
         bool, typer.Option("--delegable", help="It may pass the rights on, to its members and its broker.")
     ] = False,
-    days: Days = 90,
     org: Org = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Grant rights to another organisation: certificates, types and addresses in one file; no secrets."""
-    made = opened(org).grant(
-        subject, may=may or (), only=_names(only), where=where, delegable=delegable, days=days
-    )
+    ours = opened(org)
+    made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.terms)
     made.save(out, overwrite=force)
+    given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
     lines = [
         f"granted to   {made.subject}",
-        *(f"may          {one}" for one in may or ()),
-        f"for          {days} days{', and may pass it on' if delegable else ''}",
+        *shown_rights(given),
         f"written to   {out}   (revoke it with `maia revoke {out}`)",
     ]
-    record = {"subject": str(made.subject), "may": may or [], "file": str(out), "days": days}
+    record: dict[str, object] = {"subject": str(made.subject), "may": rights.may or [], "file": str(out)}
+    record["rights"] = _right_records(given)
     answer(lines, record, as_json=as_json)
 
 
 def revoke(
-    what: Annotated[str, typer.Argument(help="A grant, a certificate, or a member's name.")],
+    what: Annotated[
+        str, typer.Argument(help="A member or an organisation by its name or key; a grant; a certificate.")
+    ],
     reason: ReasonText = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show who would lose what, and change nothing.")
+    ] = False,
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
     """Revoke rights at the organisation's own server, which `maia up` runs; open streams end."""
+    ours = opened(org)
+    losses = ours.losses(what)
+    lines = [line for one in losses.lost for line in _loss_lines(one)]
+    record: dict[str, object] = {
+        "loses": [{"principal": str(one.subject), **right_record(one.signed)} for one in losses.lost]
+    }
+    if losses.kept:
+        kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
+        lines.append(f"stays        {', '.join(kept)}")
+        record["stays"] = kept
+    if dry_run:
+        unknown = [] if losses.is_complete else ["unknown      what it passed on: the server does not answer"]
+        answer([*lines, *unknown, "dry run      nothing was revoked"], record, as_json=as_json)
+        return
     try:
-        found = opened(org).revoke(what, reason=reason)
+        found = ours.revoke(what, reason=reason)
     except MaiaError as problem:
         if problem.code == "UNAVAILABLE-DOMAIN":
             problem.add_note("`maia up` runs the organisation's server")
         elif problem.code in HINTS:
             problem.add_note(HINTS[problem.code])
         raise
-    answer(revoked_lines(found), record_of(found), as_json=as_json)
+    answer([*lines, *revoked_lines(found)], record_of(found) | record, as_json=as_json)
+
+
+def _loss_lines(one: Loss) -> list[str]:
+    passed_on = f", passed on by {one.signed.certificate.issuer}" if one.is_passed_on else ""
+    return [f"loses        {one.subject}{passed_on}", *(f"  {line}" for line in right_lines(one.signed))]
+
+
+def shown_rights(given: Iterable[SignedCertificate], *, by: bool = False) -> list[str]:
+    """Return what certificates grant, in lines; with `by`, also who granted it."""
+    return [line for one in given for line in right_lines(one, by=by)]
+
+
+def _by_subject(given: Iterable[SignedCertificate]) -> dict[str, list[SignedCertificate]]:
+    found: dict[str, list[SignedCertificate]] = {}
+    for one in given:
+        found.setdefault(shown_subject(one.certificate.subject), []).append(one)
+    return found
+
+
+def _right_records(given: Iterable[SignedCertificate]) -> list[dict[str, object]]:
+    return [right_record(one) for one in given]
 
 
 def _names(words: list[str] | None) -> list[str]:

@@ -71,11 +71,16 @@ def book() -> AddressBook:
     return _Used.book
 
 
-def type_places() -> list[Path]:
-    """Return where types are found by name: in the profile in use, or else in the organisation here."""
+def name_places() -> list[Path]:
+    """Return the folders whose names count: of the profile in use, and of the organisations here."""
     from maia.profile.address_book import own_places
 
-    folders = (one / "types" for one in own_places(_Used.folder, Path.cwd()))
+    return own_places(_Used.folder, Path.cwd())
+
+
+def type_places() -> list[Path]:
+    """Return where types are found by name: in the profile in use, or else in the organisation here."""
+    folders = (one / "types" for one in name_places())
     return [one for one in folders if one.is_dir()][:1]
 
 

@@ -6,15 +6,17 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import ANSWER_NO, answer
+from maia.cli.output import ANSWER_NO, answer, use_folder
 from maia.cli.servers.server_command import LogFormat, LogLevel
 from maia.cli.trust.key import open_key
+from maia.config.settings import Defaults
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
@@ -31,9 +33,42 @@ app = command_group(
 views_app = command_group("Show tables of a PostgreSQL database through the Views of principals.")
 app.add_typer(views_app, name="views")
 
-ConfigFile: TypeAlias = Annotated[
-    Path, typer.Option("--config", "-c", help="A TOML file; MAIA_POSTGRES_… wins over it.")
-]
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFile:
+    """The settings of a connector: the operator's file, and what it need not say of a participant."""
+
+    config: Annotated[Path, typer.Option("--config", "-c", help="A TOML file; MAIA_POSTGRES_… wins over it.")]
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="PROFILE",
+            help="Take key, certificates, network and broker from this profile, unless the file says others.",
+        ),
+    ] = None  # fmt: skip
+
+    def defaults(self) -> Defaults | None:
+        """Return what the profile says of the connector."""
+        from maia.profile import find_profile
+
+        if self.profile is None:
+            return None
+        found = find_profile(self.profile)
+        use_folder(found.path)
+        given = found.settings
+        said: dict[str, object] = {
+            "key": given.key, "network": given.network, "coordinator": given.coordinator,
+            "credentials": given.credentials, "broker": given.brokers[0] if given.brokers else None,
+            "data": found.path / "postgres-data",
+        }  # fmt: skip
+        words = {
+            name: [str(one) for one in value] if isinstance(value, tuple) else str(value)
+            for name, value in said.items()
+            if value
+        }
+        return Defaults(f"`{found.path}`", words)
+
+
 DatabaseWord: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -56,12 +91,12 @@ class NoChoice(BadInput):
     code = "INPUT-POSTGRES-CHOICE"
 
 
-def _prepared(config: Path, **flags: object) -> PreparedConnector:
+def _prepared(file: ConnectorFile, **flags: object) -> PreparedConnector:
     from maia.clock import system_now
     from maia.postgres.config import prepare, read_config
 
     environment = {name: value for name, value in os.environ.items() if name != "MAIA_POSTGRES_ADMIN"}
-    settings = read_config(config, flags=flags, environment=environment)
+    settings = read_config(file.config, flags=flags, environment=environment, defaults=file.defaults())
     return prepare(settings, now=system_now(), open_key=open_key)
 
 
@@ -87,11 +122,11 @@ def _in_database(url: str, work: Callable[[Connection], Awaitable[_Found]]) -> _
     epilog="Examples: maia postgres install -c connector.toml; "
     "maia postgres install -c connector.toml --admin postgresql://owner@/clinic"
 )
-def install(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
+def install(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
     """Put into the database what the file declares; run it again after a change of the file."""
     from maia.postgres import schema
 
-    prepared = _prepared(config)
+    prepared = _prepared(file)
     url = prepared.config.database
 
     async def role_of(connection: Connection) -> str:
@@ -110,10 +145,10 @@ def install(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = 
 
 
 @app.command(
-    epilog="Examples: maia postgres run -c connector.toml; maia postgres run -c connector.toml --json"
+    epilog="Examples: maia postgres run -c connector.toml; maia postgres run -c connector.toml --as clinic"
 )
 def run(
-    config: ConfigFile, log_format: LogFormat = None, log_level: LogLevel = None, as_json: AsJson = False
+    file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel = None, as_json: AsJson = False
 ) -> None:
     """Store and release until Ctrl-C or SIGTERM; one line says when the connector is ready."""
     import asyncio
@@ -121,7 +156,7 @@ def run(
     from maia.net.telemetry import Telemetry
     from maia.postgres.process import serve
 
-    prepared = _prepared(config, log_format=log_format, log_level=log_level)
+    prepared = _prepared(file, log_format=log_format, log_level=log_level)
     settings = prepared.config
     telemetry = Telemetry(sys.stderr, log_format=settings.log_format, level=settings.log_level)
 
@@ -143,11 +178,11 @@ def run(
 @app.command(
     epilog="Examples: maia postgres check -c connector.toml; maia postgres check -c connector.toml --json"
 )
-def check(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
+def check(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
     """Explain what is installed, what differs from the file, and how far stores and releases have come."""
     from maia.postgres.check import check as compare
 
-    prepared = _prepared(config)
+    prepared = _prepared(file)
     found = _in_database(
         as_role or prepared.config.database, lambda connection: compare(connection, prepared)
     )
@@ -185,7 +220,7 @@ def check(config: ConfigFile, as_role: DatabaseWord = None, as_json: AsJson = Fa
     "maia postgres accept -c connector.toml --publish"
 )
 def accept(
-    config: ConfigFile,
+    file: ConnectorFile,
     discard: Annotated[
         bool, typer.Option("--discard", help="Rows that wait may have been published: drop them.")
     ] = False,
@@ -202,7 +237,7 @@ def accept(
 
     if discard == publish:
         raise NoChoice("say what becomes of rows that wait: `--discard` or `--publish`")
-    prepared = _prepared(config)
+    prepared = _prepared(file)
     settings = prepared.config
     with own_folder(settings.data):
         positions = Positions(settings.data)
@@ -227,7 +262,7 @@ def accept(
     epilog="Examples: maia postgres remove -c connector.toml; maia postgres remove -c connector.toml --force"
 )
 def remove(
-    config: ConfigFile,
+    file: ConnectorFile,
     force: Annotated[bool, typer.Option("--force", help="Lose rows that wait to be published.")] = False,
     as_role: DatabaseWord = None,
     as_json: AsJson = False,
@@ -235,7 +270,7 @@ def remove(
     """Take the connector's schema and triggers out of the database; tables with stored events stay."""
     from maia.postgres import schema
 
-    prepared = _prepared(config)
+    prepared = _prepared(file)
     gone = _in_database(
         as_role or prepared.config.database,
         lambda connection: schema.remove(connection, prepared.config.schema, force=force),

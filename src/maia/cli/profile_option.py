@@ -115,18 +115,28 @@ def _option(chosen: Callable[[typer.Context, str | None], None]) -> object:
 
 
 @contextmanager
-def explaining(context: typer.Context, type_name: str, action: str) -> Iterator[None]:
-    """Let a refusal by policy end with the command that says why, if a profile is in use."""
+def explaining(context: typer.Context, type_name: str, action: str, where: str = "true") -> Iterator[None]:
+    """Let a refusal by policy end with the command that says why, if a profile is in use.
+
+    It asks for the same: with the filter that was refused.
+    """
     try:
         yield
     except Refusal as problem:
+        from maia.client.errors import ConnectionRefused
+
         profile = context.obj
         if not problem.code.startswith("POLICY-"):
             raise
-        wanted = f"you may not {action}{' to' if action == 'subscribe' else ''} `{type_name}`"
-        problem.args = (f"{wanted}: {problem.message}", *problem.args[1:])
+        about: tuple[str, ...] = (type_name,)
+        if isinstance(problem, ConnectionRefused):
+            about, action = (), "connect"
+        else:
+            wanted = f"you may not {action}{' to' if action == 'subscribe' else ''} `{type_name}`"
+            problem.args = (f"{wanted}: {problem.message}", *problem.args[1:])
         if profile is not None:
-            words = ("maia", "explain", type_name, "--as", str(profile.path), "--action", action)
+            words = ["maia", "explain", *about, "--as", str(profile.path), "--action", action]
+            words += ["--where", where] if about and where != "true" else []
             problem.add_note(f"`{shlex.join(words)}` says why")
         raise
 

@@ -16,6 +16,7 @@ from maia.back_off import doubled, jittered
 from maia.client.errors import (
     BrokerNotTrusted,
     ClientClosed,
+    ConnectionRefused,
     ElsewhereServed,
     NotConnected,
     WrongBroker,
@@ -276,6 +277,10 @@ class Connection(Endpoint[Session]):
 
     def _left(self, problem: MaiaError, now: Instant) -> list[Effect]:
         """Leave a broker, saying why if it did something wrong."""
+        if not self.is_ready and isinstance(problem, Refusal) and problem.code.startswith("POLICY-"):
+            network = self._settings.network.name
+            said = f"you may not connect to the network `{network}`: {problem.message}"
+            problem = ConnectionRefused(problem.code, said)
         sentence = "the client leaves" if isinstance(problem, ProtocolViolation) else None
         return [*self._hung_up(problem.code, sentence, problem.code), *self.lost(problem, now)]
 

@@ -16,6 +16,7 @@ __all__ = [
     "BrokerNotTrusted",
     "BrokerUnavailable",
     "ClientClosed",
+    "ConnectionRefused",
     "NotConnected",
     "QuestionNotOurs",
     "RefusedByBroker",
@@ -44,6 +45,12 @@ class RefusedByBroker(Refusal):
         super().__init__(message)
         # On the object, where it hides the code of the class.
         self.__dict__["code"] = code
+
+
+class ConnectionRefused(RefusedByBroker):
+    """The certificates that a client showed, or has, do not let it connect; `code` is the reason's own."""
+
+    code = "REFUSED-CONNECTION"
 
 
 class BrokerUnavailable(Unavailable):

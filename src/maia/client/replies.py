@@ -91,7 +91,7 @@ class Answering:
             case AcceptedMessage(id=number, until=until):
                 return self._accepted(number, until)
             case Failed(id=number, code=code, message=sentence):
-                return self._failed(number, told_by_broker(code, sentence), now)
+                return self._failed(number, told_by_broker(code, self._with_names(number, sentence)), now)
             case EndedMessage(refs=refs, code=code, message=sentence):
                 # A problem for each: it may be raised to several callers, and grows a trace of each.
                 ended = [self._ended(ref, told_by_broker(code, sentence), now) for ref in refs]
@@ -190,6 +190,13 @@ class Answering:
             return []
         entry = self._wanted.find(number)
         return [] if entry is None else self._refused(entry, problem, now)
+
+    def _with_names(self, number: int, sentence: str) -> str:
+        """Return a refusal with names of attributes: a broker does not say which uids have one (A52)."""
+        entry = self._wanted.find(number)
+        for one in () if entry is None else entry.known.event_type.attributes:
+            sentence = sentence.replace(f"attribute {one.uid})", f"attribute {one.name})")
+        return sentence
 
     def _sent_elsewhere(self, number: int, problem: ElsewhereServed) -> None:
         """Have the application ask another process of the broker."""

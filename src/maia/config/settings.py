@@ -218,6 +218,18 @@ class Setting:
         return BadConfig(f"{self.origin}: `{name}` {problem}")
 
 
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What an organisation or a profile says of settings that the operator has not written."""
+
+    origin: str
+    values: Mapping[str, object]
+
+    def settings(self) -> dict[str, Setting]:
+        """Return them as settings; paths in them are whole."""
+        return {name: Setting(value, self.origin, Path()) for name, value in self.values.items()}
+
+
 def gather(
     known: Collection[str],
     *,
@@ -225,9 +237,11 @@ def gather(
     environment: Mapping[str, str],
     prefix: str,
     flags: Mapping[str, object],
+    defaults: Defaults | None = None,
 ) -> dict[str, Setting]:
-    """Put the three sources together; refuse a name that is not a setting."""
-    found = {} if file is None else from_file(file, known)
+    """Put the three sources together; refuse a name that is not a setting. `defaults` are weaker than all."""
+    found = {} if defaults is None else defaults.settings()
+    found |= {} if file is None else from_file(file, known)
     return found | _from_environment(environment, known, prefix) | _from_flags(flags)
 
 

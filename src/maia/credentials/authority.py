@@ -40,7 +40,16 @@ from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
 from maia.expressions.summaries import Summary, summary_size
 from maia.expressions.syntax import Rule, Scope, rules_are_keyed, rules_size
-from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size, size_of
+from maia.predicates.syntax import (
+    ALWAYS,
+    AllOf,
+    Predicate,
+    PredicateTooLarge,
+    attributes_of,
+    checked_size,
+    size_of,
+    with_missing,
+)
 
 
 class Action(Enum):
@@ -128,6 +137,8 @@ class Transformation:
     restriction: Predicate = ALWAYS
     result: TypeName | None = None
     summary: Summary | None = None
+    holder: bytes = b""
+    """Whom its certificate names, where noise is its own; keys that it is passed on to share it."""
 
     def is_keyed(self, scope: Scope | None = None) -> bool:
         """Say whether a secret is needed to apply it; with a `scope`, a key of that scope."""
@@ -204,20 +215,21 @@ def actions_from_words(words: Iterable[str]) -> frozenset[Action]:
 def composed(first: Authority, second: Authority) -> Authority | None:
     """Return what a link of a chain leaves of the links before it, or None where that is nothing.
 
-    Without transformations this is `intersect`. What `second` says is about the outcome of the
-    transformations of `first`. On publication it is the other way round: what its holder writes passes
-    through the transformation of `second`, then through those of `first`, and the terms of both are about
-    what is published.
+    What `second` says is about what `first` shows: an attribute that its issuer may not read, or write, is
+    missing for its restriction (A104), and behind transformations everything is about their outcome. On
+    publication what its holder writes passes through the transformation of `second`, then through those of
+    `first`, and the terms of both are about what is published.
     """
     if not first.transformations and not second.transformations:
-        return intersect(first, second)
+        return intersect(first, _about_shown(first.attributes, second))
     if _PUBLISH_ALONE in (first.actions, second.actions):
-        plain = intersect(replace(first, transformations=()), replace(second, transformations=()))
+        later = _about_shown(first.attributes, second)
+        plain = intersect(replace(first, transformations=()), replace(later, transformations=()))
         both = (*second.transformations, *first.transformations)
         # What is for subscribers says nothing about publishing: then no action is left.
         return None if plain is None else replace(plain, transformations=_checked_steps(both))
     if not first.transformations:
-        plain = intersect(first, replace(second, transformations=()))
+        plain = intersect(first, replace(_about_shown(first.attributes, second), transformations=()))
         return None if plain is None else replace(plain, transformations=second.transformations)
     about_outcome = replace(second, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, transformations=())
     common = intersect(replace(first, transformations=()), about_outcome)
@@ -229,12 +241,21 @@ def composed(first: Authority, second: Authority) -> Authority | None:
         if last.rules or last.result is not None or last.summary is not None:
             steps.append(Transformation(last.by, (), second.attributes, second.restriction))
         else:
-            attributes = both_attributes(last.attributes, second.attributes)
+            later = _about_shown(last.attributes, second)
+            attributes = both_attributes(last.attributes, later.attributes)
             steps[-1] = Transformation(
-                last.by, (), attributes, _both_terms(last.restriction, second.restriction)
+                last.by, (), attributes, _both_terms(last.restriction, later.restriction)
             )
     steps += second.transformations
     return replace(common, transformations=_checked_steps(tuple(steps)))
+
+
+def _about_shown(shown: AttributeSet, later: Authority) -> Authority:
+    """Return what a later link says where every attribute that is not shown to its issuer is missing."""
+    restriction = later.restriction
+    if shown is ALL_ATTRIBUTES or attributes_of(restriction) <= shown:
+        return later
+    return replace(later, restriction=with_missing(restriction, shown))
 
 
 def _checked_steps(steps: tuple[Transformation, ...]) -> tuple[Transformation, ...]:

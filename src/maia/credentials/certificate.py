@@ -15,15 +15,24 @@ may demand tests, which `validity/validity_state.py` makes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.credentials.authority import Authority
-from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, Principal, SignedKind, Subject
+from maia.credentials.keys import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    LocalName,
+    Principal,
+    SignedKind,
+    Subject,
+    Threshold,
+)
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.expressions.syntax import Scope
 
 # Whom must a verifier ask whether a certificate still holds?
 
@@ -176,12 +185,27 @@ class AuthorisationCertificate:
     comment: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a transformation under another issuer's secret: only that issuer makes its pseudonyms."""
-        for step in self.authority.transformations:
+        """Refuse a transformation under another issuer's secret; name the holder where noise is its own."""
+        steps = self.authority.transformations
+        for step in steps:
             if step.by != self.issuer:
                 raise NotTheTransformer(
                     "a certificate transforms events in the name of its own issuer, and of no other"
                 )
+        if any(step.is_keyed(Scope.RECIPIENT) for step in steps):
+            held = tuple(replace(step, holder=_holder_of(self.subject)) for step in steps)
+            object.__setattr__(self, "authority", replace(self.authority, transformations=held))
+
+
+def _holder_of(subject: Subject) -> bytes:
+    """Return whose noise a subject shares: of a group, its owner's, who says who is in it."""
+    match subject:
+        case Threshold():
+            return b"".join(sorted(map(_holder_of, subject.members)))
+        case LocalName():
+            return subject.space.key
+        case _:
+            return subject.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ from maia.predicates import Predicate, admits
 IDENTITY_BYTES_MAX: Final = 1 << 14
 IDENTIFIER_BYTES_MAX: Final = 256
 IDENTITY_ATTRIBUTES_MAX: Final = 64
+PROVIDER_ATTRIBUTE: Final = AttributeUid("identity-provider")
+TPM_ATTRIBUTE: Final = AttributeUid("tpm-integrity")
+RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
+"""Attributes that a provider gives after a check of its own, and never on the word of another one."""
 
 _LIMITS: Final = Limits(size_max=IDENTITY_BYTES_MAX, depth_max=8, atom_max=4096)
 _PACKED: Final = struct.Struct(">32s32s64sqq?BH")
@@ -231,6 +235,7 @@ class IdentityTrust:
 def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: Instant) -> SignedIdentity:
     """Issue the content of a home statement again, for a guest, at most as long as it holds itself.
 
+    Without what the home provider has checked itself: under our signature it would be our word (A96).
     The caller has verified the statement against the providers that it trusts directly.
     """
     statement = verified.statement
@@ -242,7 +247,8 @@ def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: I
     if key.principal == statement.issuer:
         raise GuestOfGuest("the subject is registered here, and is no guest")
     ends = min(not_after, statement.not_after)
-    return issue_identity(replace(statement, issuer=key.principal, not_after=ends), key)
+    told = {uid: one for uid, one in statement.attributes.items() if uid not in RESERVED_ATTRIBUTES}
+    return issue_identity(replace(statement, issuer=key.principal, attributes=told, not_after=ends), key)
 
 
 def meets_requirement(requirement: Predicate, statement: Identity) -> bool:

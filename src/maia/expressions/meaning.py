@@ -84,19 +84,25 @@ class LookupTable:
 class KeyView:
     """The keys and tables for one transformation and one recipient; any may be missing. Prints none."""
 
-    __slots__ = ("_by_scope", "_tables")
+    __slots__ = ("_by_scope", "_noise", "_tables")
 
-    def __init__(self, by_scope: Mapping[Scope, bytes], tables: Mapping[str, Lookup] = _NO_TABLES) -> None:
-        """Keep a key for each scope, and tables by name."""
+    def __init__(
+        self,
+        by_scope: Mapping[Scope, bytes],
+        tables: Mapping[str, Lookup] = _NO_TABLES,
+        noise: Mapping[Scope, bytes] | None = None,
+    ) -> None:
+        """Keep a key for each scope, other keys of noise, and tables by name."""
         self._by_scope, self._tables = dict(by_scope), tables
+        self._noise = self._by_scope if noise is None else dict(noise)
 
     def table(self, name: str) -> Lookup | None:
         """Return a table, if it is at hand."""
         return self._tables.get(name)
 
-    def key(self, scope: Scope) -> bytes | None:
-        """Return the key of a scope, if it is at hand."""
-        return self._by_scope.get(scope)
+    def key(self, function: Function, scope: Scope) -> bytes | None:
+        """Return the key of a function in a scope, if it is at hand."""
+        return (self._noise if function is Function.PERTURB else self._by_scope).get(scope)
 
 
 class TransformationKeys:
@@ -139,17 +145,23 @@ class TransformationKeys:
         """Return the same secrets beside some tables."""
         return TransformationKeys(self._secrets, tables)
 
-    def of(self, issuer: bytes, recipient: bytes) -> KeyView:
-        """Return the keys and tables for an issuer's rules and one recipient."""
+    def of(self, issuer: bytes, recipient: bytes, holder: bytes = b"") -> KeyView:
+        """Return the keys and tables for an issuer's rules and one recipient.
+
+        Noise goes by the `holder` of the certificate with the rules, and not by the key that asks: a holder
+        that delegates to many keys of its own would average it away (A92).
+        """
         secret, tables = self._secrets.get(issuer), self._tables.get(issuer, _NO_TABLES)
         if secret is None:
             return KeyView({}, tables) if tables else NO_KEY_VIEW
+        domain, by_recipient = (
+            _mac(secret, b"maia/1/transformation/domain"),
+            b"maia/1/transformation/recipient\x00",
+        )
         return KeyView(
-            {
-                Scope.DOMAIN: _mac(secret, b"maia/1/transformation/domain"),
-                Scope.RECIPIENT: _mac(secret, b"maia/1/transformation/recipient\x00" + recipient),
-            },
+            {Scope.DOMAIN: domain, Scope.RECIPIENT: _mac(secret, by_recipient + recipient)},
             tables,
+            {Scope.DOMAIN: domain, Scope.RECIPIENT: _mac(secret, by_recipient + (holder or recipient))},
         )
 
 
@@ -315,7 +327,7 @@ def keyed_result(call: Call, value: PresentValue, keys: KeyView) -> Value:
     if call.function is Function.LOOKUP:
         table = keys.table(str(call.operands[0]))
         return None if table is None else table.find(value, call.kind)
-    key = keys.key(call.scope)
+    key = keys.key(call.function, call.scope)
     if key is None:
         return None
     if call.function is Function.PSEUDONYM:

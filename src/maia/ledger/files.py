@@ -11,6 +11,7 @@ them. Then entries: their length in four bytes, their bytes, their check in 32.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -66,10 +67,10 @@ class LedgerFiles:
             exposed = exposure(folder)
             if exposed is not None:
                 raise LedgerUnavailable(f"no ledger can be kept: {exposed}")
-            files = _files(folder)
-            if files:
+            if files := _files(folder):
                 _cut_off_unfinished(files[-1])
-            self.head = _last_head(_files(folder))
+            files = _files(folder)  # the last one is gone if not even its header was whole
+            self.head = _last_head(files)
         except OSError as problem:
             raise _unavailable(folder, problem) from problem
         self._number = int(files[-1].stem) if files else 0
@@ -99,8 +100,7 @@ class LedgerFiles:
 
     def _append(self, data: bytearray, head: LedgerHead) -> None:
         if data and self._file is not None:
-            if os.write(self._file, data) != len(data):
-                raise LedgerUnavailable(f"the disk under `{self._folder}` is full")
+            _write_whole(self._file, data)
             self.head, self._is_synced = head, False
 
     def sync(self) -> None:
@@ -123,22 +123,27 @@ class LedgerFiles:
     def closed(self) -> list[Path]:
         """Return the files to which nothing is added any more; each start begins another one."""
         number = self._number if self._file is None else self._number - 1
-        return _files(self._folder)[:number]
+        return [path for path in _files(self._folder) if int(path.stem) <= number]
 
     def _begin_file(self) -> None:
         self.close()
-        self._number += 1
-        path = self._folder / f"{self._number:08d}{SUFFIX}"
+        path = self._folder / f"{self._number + 1:08d}{SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = os.open(path, flags, 0o600)
-        os.write(self._file, _header(self.head))
-        os.fsync(self._file)
-        sync_folder(self._folder)
+        file = os.open(path, flags, 0o600)
+        try:
+            _write_whole(file, _header(self.head))
+            os.fsync(file)
+            sync_folder(self._folder)
+        except OSError:  # a file without a whole header is no part of the ledger
+            os.close(file)
+            path.unlink()
+            raise
+        self._file, self._number = file, self._number + 1
 
 
 def read_ledger(folder: Path, reader: LedgerReader) -> Iterator[Disclosure]:
     """Yield as `disclosures_in`; the `reader` knows afterwards what recipients may read by themselves."""
-    for _head, entry in _entries(_files(folder)):
+    for _head, entry in _entries(_begun(folder)):
         yield from reader.read(records_from_bytes(entry))
 
 
@@ -156,7 +161,7 @@ def verify_ledger(folder: Path, earlier: bytes | None = None) -> LedgerVerificat
     """Read every entry and compare every check, and look for an `earlier` head; raise if a check is wrong."""
     last, deliveries, reader = LedgerHead(0, _NOTHING_BEFORE), 0, LedgerReader()
     found = last if earlier == last.check else None
-    for head, entry in _entries(_files(folder)):
+    for head, entry in _entries(_begun(folder) if earlier is None else _files(folder)):
         last, deliveries = head, deliveries + sum(1 for _ in reader.read(records_from_bytes(entry)))
         if head.check == earlier:
             found = head
@@ -191,11 +196,18 @@ def disclosures_of(path: Path) -> Iterator[Disclosure]:
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise BadLedger(f"there is no ledger in `{folder}`")
-    found = sorted(folder.glob(f"*{SUFFIX}"))
-    for number, path in enumerate(found, 1):
-        if path.stem != f"{number:08d}":
-            raise BadLedger(f"`{folder}` has no file {number:08d}{SUFFIX}: a part of the ledger is missing")
-    return found
+    return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.stem.isdecimal())
+
+
+def _begun(folder: Path) -> list[Path]:
+    """Return the files of a ledger with at least one: an account of nothing is not one that is whole."""
+    files = _files(folder)
+    if not files:
+        raise BadLedger(
+            f"there is no ledger in `{folder}`: it has no `*{SUFFIX}` file, which a broker with "
+            "`ledger.folder` begins with its first delivery"
+        )
+    return files
 
 
 def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[tuple[LedgerHead, bytes]]:
@@ -203,8 +215,11 @@ def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[
     head = head or LedgerHead(0, _NOTHING_BEFORE)
     for path in files:
         with path.open("rb") as file:
-            if file.read(_HEADER_BYTES) != _header(head):
-                raise BadLedger(f"`{path.name}` does not follow the file before it")
+            header, expected = file.read(_HEADER_BYTES), _header(head)
+            if header != expected:
+                if path == files[-1] and expected.startswith(header):
+                    return  # its writer is at work, or was killed before it wrote anything
+                raise BadLedger(f"`{path.name}` does not follow the file before it: a part is missing or new")
             while length := file.read(_LENGTH_BYTES):
                 size = int.from_bytes(length, "big")
                 if size > ENTRY_BYTES_MAX:
@@ -218,6 +233,17 @@ def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[
                 if check != head.check:
                     raise BadLedger(f"entry {head.entries}, in `{path.name}`, is not as it was written")
                 yield head, entry
+
+
+def _write_whole(file: int, data: bytes | bytearray) -> None:
+    """Append all of some bytes or none of them: what comes later must not stand behind a part."""
+    size = os.fstat(file).st_size
+    try:
+        if os.write(file, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(file, size)
+        raise
 
 
 def _header(before: LedgerHead) -> bytes:

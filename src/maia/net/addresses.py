@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import Final
 
@@ -44,7 +45,8 @@ def bind(address: str) -> tuple[socket.socket, str]:
     try:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as problem:
-        raise AddressInUse(f"cannot listen at `{address}`: {problem.strerror}") from problem
+        taken = "another process listens there" if problem.errno == errno.EADDRINUSE else problem.strerror
+        raise AddressInUse(f"cannot listen at `{address}`: {taken}") from problem
     listening.setblocking(False)
     bound = listening.getsockname()[1]
     return listening, f"[{host}]:{bound}" if family == socket.AF_INET6 else f"{host}:{bound}"

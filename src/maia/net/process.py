@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maia.errors import MaiaError, Unavailable
+from maia.net.addresses import bind
 
 STOP_WITH_INPUT: Final = "MAIA_STOP_WITH_INPUT"
 """Set by `maia up`, which holds the other end of its servers' standard input: it closes however that ends."""
@@ -203,6 +204,23 @@ def own_folder(data: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_free(data: Path | None, *addresses: str | None) -> bool:
+    """Say whether no process runs with a data folder; then its addresses have to be free, too.
+
+    A process that runs with the folder is taken to be this server, which has the addresses then.
+    """
+    if data is not None and (data / _LOCK).exists():
+        try:
+            with own_folder(data):
+                pass
+        except DataFolderInUse:
+            return False
+    for address in addresses:
+        if address not in {None, "off"}:
+            bind(str(address))[0].close()
+    return True
 
 
 def one_of(group: ExceptionGroup[Exception]) -> Exception:

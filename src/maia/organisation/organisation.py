@@ -5,7 +5,8 @@
     hospital/types/*.type          event types, its own and those that it was granted
     hospital/certs/*.cert          what others granted to the organisation
     hospital/broker.key, broker-certs/, broker.toml, domain.toml    its servers
-    hospital/issued/*.cert         what it granted to others, for `maia revoke`
+    hospital/issued/*.cert         what it granted to others; its server's register follows this folder
+    hospital/revoked/*.cert        what it granted once and `maia revoke` has ended
     hospital/lab.maia/             the profile of a member
 
 Commands and programs change an organisation through this class. A broker gets
@@ -23,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -40,6 +41,7 @@ from maia.config.settings import (
     from_file,
     settings_of,
 )
+from maia.config.type_folder import in_order_of_making
 from maia.credentials import (
     FIRST_VERSION,
     Action,
@@ -63,7 +65,8 @@ from maia.keystore.key_files import (
     public_half,
 )
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
-from maia.organisation.rights import Right, Signing, check_held, narrowed, parse_right, reaches_network
+from maia.organisation.losses import Loss, Losses, is_membership, passed_on
+from maia.organisation.rights import Right, Signing, Terms, check_held, end_of, reaches_network, read_right
 from maia.private_files import create_private, exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
 from maia.profile.profile import (
@@ -91,12 +94,12 @@ from maia.types import (
 )
 
 if TYPE_CHECKING:
+    from maia.api.client import DomainClient
     from maia.api.responses import RevokedAnswer
     from maia.credentials import SigningKey
 
 __all__ = ["NoOrganisation", "Organisation", "find_organisation"]
 
-MEMBER_DAYS: Final = 90
 SERVER_DAYS: Final = 365
 _DAY: Final = 86_400 * SECOND
 _ROLL_S: Final = 10
@@ -234,6 +237,25 @@ class Organisation:
         """Return the definitions of its types and of those that it was granted; nothing is verified yet."""
         return read_definitions([self.folder / "types"])
 
+    def held(self) -> list[SignedCertificate]:
+        """Return what others granted to the organisation, with the certificates that lead to it."""
+        return read_certificates([self.folder / "certs"])
+
+    def issued(self) -> list[SignedCertificate]:
+        """Return what the organisation has granted, and what is not over; some of it may be revoked."""
+        found, now = read_certificates([self.folder / "issued"]), system_now()
+        return [one for one in found if one.certificate.validity.contains(now)]
+
+    def issued_to(self, principal: Principal | str) -> list[SignedCertificate]:
+        """Return what it has granted to one principal, by its key."""
+        return [one for one in self.issued() if str(one.certificate.subject) == str(principal)]
+
+    def type_files(self) -> list[tuple[Path, SignedDefinition]]:
+        """Return the files of its types, every version after those that it was made from."""
+        found = [(one, read_definitions([one])[0]) for one in (self.folder / "types").glob("*.type")]
+        files = {signed.id: file for file, signed in found}
+        return [(files[one.id], one) for one in in_order_of_making([signed for _, signed in found])]
+
     def event_type(self, name: str) -> VerifiedType:
         """Return a type by its name, verified."""
         return self._lineage(name)[-1]
@@ -254,6 +276,12 @@ class Organisation:
         )
         if not shape:
             raise BadAttribute(f"`{name[:64]}` has no attributes: say `name:kind`, as in `patient:string`")
+        return self.define_shape(name, shape, sealed=sealed, level=level)
+
+    def define_shape(
+        self, name: str, shape: tuple[Attribute, ...], *, sealed: bool = False, level: str = "attribute"
+    ) -> SignedDefinition:
+        """Define an event type, or a tree of topics, whose attributes are known."""
         sealing = None
         if sealed:
             sealing = Sealing(SealingLevel(level), self.principal, (self._settings.keys,))
@@ -273,12 +301,12 @@ class Organisation:
         return signed
 
     def _register(self, signed: SignedDefinition) -> None:
-        from maia.api.client import DomainClient, new_once
+        from maia.api.client import new_once
         from maia.api.requests import TypeBody
         from maia.api.responses import TypeAnswer
 
         body = TypeBody(definition_to_bytes(signed))
-        with DomainClient(self._settings.server, domain=self.principal, key=self._key()) as client:
+        with self._server() as client:
             client.call("POST", "/v1/types", body, answer=TypeAnswer, once=new_once())
 
     def keep_definition(self, signed: SignedDefinition, *, is_new: bool = False) -> Path:
@@ -303,59 +331,56 @@ class Organisation:
         name: str,
         *,
         may: str | Iterable[str] = (),
-        only: Sequence[str] = (),
-        where: str | None = None,
-        days: int = MEMBER_DAYS,
+        **terms: Unpack[Terms],
     ) -> Profile:
         """Make a member with a key and a profile of its own, or give a member more rights."""
         folder = self.folder / f"{checked_profile_name(name)}{PROFILE_SUFFIX}"
-        rights = self._rights(may, only, where)  # before anything is made: a wrong one leaves no trace
+        rights = self.rights(may, **terms)  # before anything is made: a wrong one leaves no trace
         for inner in ("certs", "types"):
             make_private_folder(folder / inner)
         if not (folder / f"{name}.key").exists():
             _new_key(folder / f"{name}.key")
-        subject = public_half(folder / f"{name}.key")
-        signing = self._signing()
-        given = [signing.right(right, subject, days=days) for right in rights]
-        for right in rights:
-            check_held(right, subject, [*self._held(), *given], issuer=self.name, now=signing.now)
-        self._keep(folder / "certs", [*self._held(), *given])
-        self._keep(self.folder / "issued", given)
-        for right in rights:
-            self._let_broker(right, signing)
-            for version in self._lineage(right.event_type.name.name):
-                _write(folder / "types" / f"{version.id.hex()[:24]}.type", definition_to_text(version.signed))
+        self._give(rights, public_half(folder / f"{name}.key"), folder / "certs")
+        for version in self._types_of(rights):
+            _write(folder / "types" / f"{version.id.hex()[:24]}.type", definition_to_text(version.signed))
         self._write_member(folder, name)
         self.prepare_servers()
         return read_profile(folder)
+
+    def add_account(self, name: str, folder: Path, rights: Sequence[Right]) -> list[SignedCertificate]:
+        """Give an account of a gateway, which has its key in a folder, rights as a member has them."""
+        subject = read_principal(str(folder / "key.pub"))
+        given = self._give(rights, subject, folder)
+        self._let_connect(subject, folder)
+        self._remember(subject, Path(f"{name}.pub"))
+        self.prepare_servers()
+        return given
 
     def grant(
         self,
         subject: Principal | str | Path,
         *,
         may: str | Iterable[str],
-        only: Sequence[str] = (),
-        where: str | None = None,
         delegable: bool = False,
-        days: int = MEMBER_DAYS,
+        **terms: Unpack[Terms],
     ) -> Grant:
         """Grant another organisation, or a single participant, rights to types; `save` writes the file."""
         whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
-        rights = self._rights(may, only, where)
+        rights = self.rights(may, **terms)
         if not rights:
             raise BadGrantFile("a grant is about something: say `publish:TYPE` or `subscribe:TYPE`")
         signing = self._signing()
-        given = [signing.right(right, whom, days=days, may_delegate=delegable) for right in rights]
+        given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
         for right in rights:
-            check_held(right, whom, [*self._held(), *given], issuer=self.name, now=signing.now)
-        given.append(signing.network(self.network, _CONNECT, whom, days=days, may_delegate=delegable))
+            check_held(right, whom, [*self.held(), *given], issuer=self.name, now=signing.now)
+        ends = rights[0].ends
+        given.append(signing.network(self.network, _CONNECT, whom, ends=ends, may_delegate=delegable))
         if delegable:
             # An organisation publishes its own lists of what it revokes, on a stream of its own.
-            given.append(signing.network(self.network, _INSTALL, whom, days=days))
+            given.append(signing.network(self.network, _INSTALL, whom, ends=ends))
         self._keep(self.folder / "issued", given)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
             self._remember(whom, Path(subject))
-        names = {right.event_type.name.name for right in rights}
         return Grant(
             issued_by=self.name,
             domain=self.principal,
@@ -365,8 +390,8 @@ class Organisation:
             brokers=(self._settings.broker, *self._settings.join),
             keys=(self._settings.keys,),
             server=self._settings.server,
-            certificates=(*self._held(), *given),
-            definitions=tuple(one.signed for name in sorted(names) for one in self._lineage(name)),
+            certificates=(*self.held(), *given),
+            definitions=tuple(one.signed for one in self._types_of(rights)),
         )
 
     def join(self, path: str | Path) -> Grant:
@@ -379,7 +404,7 @@ class Organisation:
         for one in grant.certificates:
             check_signature(one)
         network, now = NetworkName(grant.coordinator, grant.network), system_now()
-        pool = [*self._held(), *grant.certificates]
+        pool = [*self.held(), *grant.certificates]
         if not reaches_network(network, self.principal, pool, now=now):
             raise BadGrantFile(f"`{path}` does not let `{self.name}` connect to `{grant.network[:64]}` now")
         self._take_types(grant)
@@ -400,19 +425,33 @@ class Organisation:
         self.prepare_servers()
         return grant
 
+    def losses(self, what: str | Path) -> Losses:
+        """Return who would lose what by `revoke`; nothing changes."""
+        ended, kept = self._revoked_with(what)
+        with suppress(Unavailable):
+            return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept)
+        return Losses(tuple(map(Loss, ended)), kept, is_complete=False)
+
     def revoke(self, what: str | Path, *, reason: str = "") -> RevokedAnswer:
-        """Revoke what a grant, a certificate or a member has from this organisation, at its own server."""
-        from maia.api.client import DomainClient, new_once
+        """Revoke what a member, an organisation, a grant or a certificate has of us, at our own server.
+
+        Rights to events end; membership of the network ends where it is all that is meant.
+        """
+        from maia.api.client import new_once
         from maia.api.requests import Revocation
         from maia.api.responses import RevokedAnswer
         from maia.credentials import certificate_to_bytes
 
-        mine = [one for one in self._meant(what) if one.certificate.issuer == self.principal]
-        if not mine:
-            raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`")
-        body = Revocation([], reason, [certificate_to_bytes(one) for one in mine])
-        with DomainClient(self._settings.server, domain=self.principal, key=self._key()) as client:
-            return client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
+        ended, _ = self._revoked_with(what)
+        body = Revocation([], reason, [certificate_to_bytes(one) for one in ended])
+        with self._server() as client:
+            found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
+        make_private_folder(self.folder / "revoked")
+        for one in ended:
+            with suppress(FileNotFoundError):
+                file = _certificate_file(one)
+                (self.folder / "issued" / file).replace(self.folder / "revoked" / file)
+        return found
 
     # -------------------------------------------------------- servers
 
@@ -420,8 +459,8 @@ class Organisation:
         """Write the settings of the broker and of the domain's server; renew what lets them connect."""
         given, broker = self._settings, public_half(self.folder / "broker.key")
         self._let_connect(broker, self.folder / "broker-certs", may_delegate=given.processes > 1)
-        self._keep(self.folder / "broker-certs", self._held())
-        self._keep(self.folder / "server-certs", self._held())
+        self._keep(self.folder / "broker-certs", self.held())
+        self._keep(self.folder / "server-certs", self.held())
         sealed = [one for one in self.definitions() if self._keeps_keys_of(one)]
         coordinator = self._settings.coordinator
         shared = {
@@ -442,7 +481,7 @@ class Organisation:
             "data": "domain-data", "history": history,
             "api": {"listen": given.server, "public": given.server},
             "broker": {"addresses": [given.broker], "hear": list(given.hear)},
-            "policy": {"types": ["types"], "held": ["certs"]},
+            "policy": {"types": ["types"], "held": ["certs"], "issued": ["issued"]},
         }  # fmt: skip
         for file, settings in (("broker.toml", broker_settings), ("domain.toml", domain_settings)):
             text = toml_text(settings)
@@ -465,30 +504,47 @@ class Organisation:
     def _signing(self) -> Signing:
         return Signing(self._key(), f"https://{self._settings.server}/v1/statements", system_now())
 
-    def _held(self) -> list[SignedCertificate]:
-        """Return what others granted to the organisation."""
-        return read_certificates([self.folder / "certs"])
-
     def _lineage(self, name: str) -> tuple[VerifiedType, ...]:
         return types_named(name, [self.folder / "types"], at=system_now())
 
-    def _rights(self, may: str | Iterable[str], only: Sequence[str], where: str | None) -> list[Right]:
-        parsed = [parse_right(one) for one in ([may] if isinstance(may, str) else may)]
-        return [narrowed(action, self.event_type(name), only=only, where=where) for action, name in parsed]
+    def rights(self, may: str | Iterable[str], **terms: Unpack[Terms]) -> list[Right]:
+        """Return the rights that some words mean, to types that it knows; nothing is granted by that."""
+        words = [may] if isinstance(may, str) else may
+        now = system_now()
+        return [read_right(one, terms, issuer=self.principal, find=self.event_type, now=now) for one in words]
+
+    def _give(self, rights: Sequence[Right], subject: Principal, folder: Path) -> list[SignedCertificate]:
+        """Put rights of one behind our broker into its folder, and let the broker do as much."""
+        signing = self._signing()
+        given = [signing.right(right, subject) for right in rights]
+        for right in rights:
+            check_held(right, subject, [*self.held(), *given], issuer=self.name, now=signing.now)
+        self._keep(folder, [*self.held(), *given])
+        self._keep(self.folder / "issued", given)
+        for right in rights:
+            self._let_broker(right, signing)
+        return given
+
+    def _types_of(self, rights: Iterable[Right]) -> list[VerifiedType]:
+        """Return every version of the types that rights are about."""
+        types = [one for right in rights for one in (right.event_type, right.result) if one is not None]
+        found = {version.id: version for one in types for version in self._lineage(one.name.name)}
+        return list(found.values())
 
     def _let_broker(self, right: Right, signing: Signing) -> None:
         """Let the broker do what a member behind it may do; its certificate is cut by what we hold."""
         broker = public_half(self.folder / "broker.key")
         label = f"{right.action.value}-{right.event_type.type_id.hex()[:24]}.cert"
         passes_on = self._settings.processes > 1
-        given = signing.right(right.whole, broker, days=SERVER_DAYS, is_tested=False, may_delegate=passes_on)
+        ends = end_of(signing.now, days=SERVER_DAYS)
+        given = signing.right(right.whole(ends), broker, is_tested=False, may_delegate=passes_on)
         _write(self.folder / "broker-certs" / label, certificate_to_text(given))
 
     @staticmethod
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
         """Keep certificates under names that are made of their ids, and of nothing that is in them."""
         for one in certificates:
-            file = folder / f"{one.id.hex()[:24]}.cert"
+            file = folder / _certificate_file(one)
             if not file.exists():
                 _write(file, certificate_to_text(one))
 
@@ -502,14 +558,13 @@ class Organisation:
             is_ours = isinstance(held, AuthorisationCertificate) and held.authority.resources == wanted
             if is_ours and ends is not None and ends - signing.now > SERVER_DAYS * _DAY // 2:
                 return
-        connect = signing.network(
-            self.network, _CONNECT, subject, days=SERVER_DAYS, may_delegate=may_delegate
-        )
+        ends = end_of(signing.now, days=SERVER_DAYS)
+        connect = signing.network(self.network, _CONNECT, subject, ends=ends, may_delegate=may_delegate)
         _write(file, certificate_to_text(connect))
 
     def _write_member(self, folder: Path, name: str) -> None:
         """Write a member's profile, and let it connect to the organisation's network."""
-        self._keep(folder / "certs", self._held())
+        self._keep(folder / "certs", self.held())
         self._let_connect(public_half(folder / f"{name}.key"), folder / "certs")
         settings: Mapping[str, object] = {
             "key": f"{name}.key",
@@ -545,26 +600,56 @@ class Organisation:
             make_private_folder(file.parent)
             _write(file, f"{whom}\n")
 
+    def _server(self) -> DomainClient:
+        from maia.api.client import DomainClient
+
+        return DomainClient(self._settings.server, domain=self.principal, key=self._key())
+
+    def _registered(self) -> list[SignedCertificate]:
+        """Return the certificates in the register of our server that were passed on and still count."""
+        from maia.api.responses import EntryPage
+        from maia.credentials import certificate_from_bytes
+
+        found, after = list[SignedCertificate](), None
+        with self._server() as client:
+            while True:
+                query = {"standing_at": "now", "after": after}
+                page = client.call("GET", "/v1/register", answer=EntryPage, query=query)
+                found += [certificate_from_bytes(one.certificate) for one in page.items]
+                if (after := page.next) is None:
+                    return found
+
+    def _revoked_with(
+        self, what: str | Path
+    ) -> tuple[list[SignedCertificate], tuple[SignedCertificate, ...]]:
+        """Return what of ours is revoked with this, and what its holder keeps."""
+        mine = [one for one in self._meant(what) if one.certificate.issuer == self.principal]
+        if not mine:
+            raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`, or it is over")
+        ended = [one for one in mine if not is_membership(one)]
+        return (ended, tuple(filter(is_membership, mine))) if ended else (mine, ())
+
     def _meant(self, what: str | Path) -> list[SignedCertificate]:
-        """Return the certificates in a grant, in a file or in a member's profile."""
-        path = Path(what)
-        member = self.folder / f"{path.name}{PROFILE_SUFFIX}"
-        if not path.exists() and member.is_dir():
-            path = member
+        """Return the certificates in a file, or those of a member or an organisation by its name or key."""
+        path, word = Path(what), str(what)
+        places = [
+            self.folder / f"{word}{PROFILE_SUFFIX}" / f"{word}.pub",
+            self.folder / KNOWN / f"{word}.pub",
+        ]
+        named = [one for one in places if _FILE_NAME.fullmatch(word) and one.is_file()]
+        if word.startswith("ed25519:") or path.suffix == ".pub":
+            return self.issued_to(read_principal(word))
+        if named:
+            return self.issued_to(read_principal(str(named[0])))
+        if path.is_dir() and (path / ORGANISATION_FILE).is_file():
+            return self.issued_to(Organisation(path).principal)
         if path.is_dir():
-            subject = read_profile(path).key()
-            issued = read_certificates([self.folder / "issued"])
-            mine = public_half(subject)
-            return [
-                one
-                for one in issued
-                if isinstance(one.certificate, AuthorisationCertificate) and one.certificate.subject == mine
-            ]
+            return self.issued_to(read_profile(path).principal())
         if not path.exists():
-            members = [one.name for one in self.members()]
-            near = get_close_matches(path.name[:64], members, n=1)
+            known = [one.stem for one in (self.folder / KNOWN).glob("*.pub")]
+            near = get_close_matches(path.name[:64], [*(one.name for one in self.members()), *known], n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise BadFile(f"there is no grant, certificate or member `{what}`{hint}")
+            raise BadFile(f"there is no grant, certificate, member or organisation `{what}`{hint}")
         if path.suffix == ".cert":
             return read_certificates([path])
         return list(read_grant(path).certificates)
@@ -593,6 +678,10 @@ def _attribute(name: str, kind: str) -> Attribute:
         kinds = ", ".join(one.value for one in Kind)
         raise BadAttribute(f"`{name[:64]}:{kind[:32]}` is not `name:kind` with a kind of {kinds}") from None
     return Attribute(name, attribute_uid(uid or str(uuid4())), found)
+
+
+def _certificate_file(signed: SignedCertificate) -> str:
+    return f"{signed.id.hex()[:24]}.cert"
 
 
 def _new_key(file: Path) -> None:

@@ -9,16 +9,16 @@ themselves travel over connections.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final, TypedDict
 
+from maia.config.grant_terms import condition_of, on_topics_of, transformed
 from maia.credentials import (
     ALL_ATTRIBUTES,
     ASSUMED_GOOD,
     Action,
-    AttributeSet,
     AuthorisationCertificate,
     Authority,
     NetworkName,
@@ -32,16 +32,17 @@ from maia.credentials import (
     Validity,
     issue,
 )
-from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import NamePattern
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
-from maia.policy import NO_FACTS, Audience, Denial, Permit, Request, View, decide, gather_evidence
-from maia.policy.answers import hidden_restriction, is_askable
-from maia.policy.view import keeps
-from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
-from maia.types import SealingLevel, VerifiedType, check_predicate
+from maia.policy import NO_FACTS, Audience, ConditionNotMet, Denial, Request, decide, gather_evidence
+from maia.policy.decision import AttributeNotReadable, Reason
+from maia.policy.grants import unread_in
+from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
+from maia.types import VerifiedType, check_predicate
+from maia.types.definition import TOPIC
 
+MEMBER_DAYS: Final = 90
 _ACTIONS: Final = {"publish": Action.PUBLISH, "subscribe": Action.SUBSCRIBE}
 
 
@@ -57,48 +58,96 @@ class NotHeld(Refusal):
     code = "REFUSED-NOT-HELD"
 
 
-class RestrictionHidden(BadInput):
-    """A right to a sealed type is restricted by an attribute that its issuer may not read itself."""
+class Terms(TypedDict, total=False):
+    """How far a right reaches, in the words of `maia grant`; what is left out narrows nothing."""
 
-    code = "INPUT-RESTRICTION-HIDDEN"
+    only: Sequence[str]
+    """Only these attributes; of what is `set`, if anything is."""
+    where: str | None
+    """Only events that this filter admits."""
+    set: Sequence[str]
+    """Show, or publish, what this makes of events: `place := first(place, 3)`."""
+    shown_as: str | None
+    """Show events as this type; it has what is `set`."""
+    every: str | None
+    """Show what events come to in each period: `5 minutes at least 5`."""
+    per: Sequence[str]
+    """Group the events of a period by a value: `area := first(place, 3)`."""
+    condition: str | None
+    """Only while this is true, over facts."""
+    during: str | None
+    """Only at these times."""
+    topic: Sequence[str]
+    """Only these topics of a tree of topics."""
+    days: int
+    """For so many days; 90 without it."""
+    until: str | None
+    """Until the end of a day, or until a moment, in place of `days`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An action on one type, narrowed to some attributes and some events."""
+    """An action on one type, as far as its terms reach."""
 
     action: Action
     event_type: VerifiedType
-    attributes: AttributeSet = ALL_ATTRIBUTES
-    restriction: Predicate = ALWAYS
+    authority: Authority
+    """What a certificate says of it."""
+    ends: Instant
+    result: VerifiedType | None = None
+    """The type as which events are shown, if it is another one."""
 
-    @property
-    def authority(self) -> Authority:
-        """Return what a certificate says of it."""
-        name = self.event_type.name
-        pattern = TypePattern(name.owner, NamePattern(name.name), None)
-        return Authority(pattern, frozenset({self.action}), self.attributes, self.restriction)
-
-    @property
-    def whole(self) -> Right:
+    def whole(self, ends: Instant) -> Right:
         """Return the same action on the whole type: what remains of it is what its issuer has itself."""
-        return Right(self.action, self.event_type)
+        return Right(self.action, self.event_type, _whole(self.action, self.event_type), ends)
+
+    def __str__(self) -> str:
+        return f"{self.action.value}:{self.event_type.name.name}"
 
 
-def parse_right(text: str) -> tuple[Action, str]:
-    """Read `publish:TYPE` or `subscribe:TYPE`."""
+def read_right(
+    text: str, terms: Terms, *, issuer: Principal, find: Callable[[str], VerifiedType], now: Instant
+) -> Right:
+    """Read `publish:TYPE` or `subscribe:TYPE`, and what narrows it; `find` returns a type by its name.
+
+    `subscribe:/news/uk` is the right to topics: the type is their tree.
+    """
     word, colon, name = text.partition(":")
     if not colon or word not in _ACTIONS or not name:
         shown = text[:64].encode("unicode_escape").decode()
         raise BadRight(f"`{shown}` is no right; say `publish:TYPE` or `subscribe:TYPE`")
-    return _ACTIONS[word], name
+    action, topics = _ACTIONS[word], list(terms.get("topic", ()))
+    if name.startswith("/"):
+        topics = topics or [name]
+        name = on_topics_of([name], frozenset({action}))[0]
+    event_type = find(name)
+    authority = _narrowed(_whole(action, event_type), event_type, topics, terms)
+    shown_as = terms.get("shown_as")
+    result = None if shown_as is None else find(shown_as)
+    if terms.get("set") or terms.get("every") or terms.get("per") or result is not None:
+        if result is not None and (action is Action.PUBLISH or terms.get("only")):
+            raise BadRight(
+                "`--shown-as` goes with `subscribe:`, and without `--only`: what is `--set` is shown"
+            )
+        if not terms.get("set"):
+            raise BadRight("say with `--set` what is shown: `--set 'place := first(place, 3)'`")
+        authority = transformed(
+            authority, issuer, reads=event_type.definition, assignments=terms.get("set", ()),
+            result=None if result is None else result.definition,
+            every=terms.get("every"), per=terms.get("per", ()),
+        )  # fmt: skip
+    ends = end_of(now, days=terms.get("days", MEMBER_DAYS), until=terms.get("until"))
+    return Right(action, event_type, authority, ends, result)
 
 
-def narrowed(
-    action: Action, event_type: VerifiedType, *, only: Sequence[str] = (), where: str | None = None
-) -> Right:
-    """Return a right to some attributes and events of a type, by the names that the type has."""
-    vocabulary = event_type.vocabulary
+def _whole(action: Action, event_type: VerifiedType) -> Authority:
+    name = event_type.name
+    return Authority(TypePattern(name.owner, NamePattern(name.name), None), frozenset({action}))
+
+
+def _narrowed(authority: Authority, event_type: VerifiedType, topics: list[str], terms: Terms) -> Authority:
+    """Return an authority over some attributes and events of a type, by the names that the type has."""
+    vocabulary, only = event_type.vocabulary, terms.get("only", ())
     for name in only:
         if name not in vocabulary:
             from difflib import get_close_matches
@@ -107,10 +156,39 @@ def narrowed(
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(vocabulary)}"
             shown = name[:64].encode("unicode_escape").decode()
             raise BadRight(f"`{event_type.name.name}` has no attribute `{shown}`; {hint}")
-    attributes = frozenset(vocabulary[name].uid for name in only) if only else ALL_ATTRIBUTES
-    restriction = ALWAYS if where is None else parse_predicate(where, vocabulary)
-    check_predicate(restriction, event_type)
-    return Right(action, event_type, attributes, restriction)
+    attributes = frozenset(vocabulary[name].uid for name in only)
+    where = terms.get("where")
+    restriction: Predicate = ALWAYS
+    if where is not None:
+        restriction = parse_predicate(where, vocabulary)
+        check_predicate(restriction, event_type)
+    if topics:
+        tree, granted = on_topics_of(topics, authority.actions)
+        if tree != event_type.name.name:
+            raise BadRight(f"`{topics[0][:64]}` is no topic of `{event_type.name.name}`")
+        restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
+        attributes |= {TOPIC.uid} if attributes else set()
+    return replace(
+        authority,
+        attributes=attributes or ALL_ATTRIBUTES,
+        restriction=restriction,
+        condition=condition_of(terms.get("condition"), terms.get("during")),
+    )
+
+
+def end_of(now: Instant, *, days: int, until: str | None = None) -> Instant:
+    """Return the last moment of a right: so many days from now, a moment, or the end of a day (UTC)."""
+    start = Instant(now - now % SECOND)
+    if until is None:
+        return Instant.from_datetime(start.to_datetime() + timedelta(days=days))
+    try:
+        day = date.fromisoformat(until)
+        end = Instant.from_datetime(datetime.combine(day, time(23, 59, 59), UTC))
+    except ValueError:
+        end = Instant.parse(until)
+    if end <= now:
+        raise BadRight(f"`{until[:64]}` is over: a right ends in the future")
+    return end
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +204,21 @@ class Signing:
         right: Right,
         subject: Principal,
         *,
-        days: int,
         may_delegate: bool = False,
         is_tested: bool = True,
     ) -> SignedCertificate:
         """Grant a right to a type."""
         tests = (OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,)),)
-        validity = self._days(days).with_tests(*(tests if is_tested else ()))
+        validity = self._until(right.ends).with_tests(*(tests if is_tested else ()))
         return self._issued(right.authority, subject, validity, may_delegate)
 
     def network(
-        self, network: NetworkName, actions: frozenset[Action], subject: Principal, *, days: int,
+        self, network: NetworkName, actions: frozenset[Action], subject: Principal, *, ends: Instant,
         may_delegate: bool = False,
     ) -> SignedCertificate:  # fmt: skip
         """Grant the right to connect to a network, or to install types on it."""
         authority = Authority(NetworkPattern(network.owner, NamePattern(network.name)), actions)
-        return self._issued(authority, subject, self._days(days), may_delegate)
+        return self._issued(authority, subject, self._until(ends), may_delegate)
 
     def _issued(
         self, authority: Authority, subject: Principal, validity: Validity, may_delegate: bool
@@ -149,9 +226,8 @@ class Signing:
         certificate = AuthorisationCertificate(self.key.principal, subject, may_delegate, authority, validity)
         return issue(certificate, self.key)
 
-    def _days(self, days: int) -> Validity:
-        start = Instant(self.now - self.now % SECOND)
-        return Validity(start, Instant.from_datetime(start.to_datetime() + timedelta(days=days)))
+    def _until(self, ends: Instant) -> Validity:
+        return Validity(Instant(self.now - self.now % SECOND), ends)
 
 
 def check_held(
@@ -161,28 +237,16 @@ def check_held(
     request = Request(subject, right.action, right.event_type.name, right.event_type)
     evidence = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD)
     decision = decide(request, evidence, NO_FACTS, now)
-    if isinstance(decision, Denial):
-        names = {one.uid: one.name for one in right.event_type.attributes}
-        why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
-        what = f"{right.action.value}:{right.event_type.name.name}"
-        raise NotHeld(f"`{issuer}` cannot grant `{what}`, which it does not hold or may not pass on: {why}")
-    if isinstance(decision, Permit):
-        _check_answered(right, decision.view, evidence.chains, issuer=issuer)
-
-
-def _check_answered(right: Right, view: View, chains: Sequence[VerifiedChain], *, issuer: str) -> None:
-    """Refuse to restrict a right to a sealed type by attributes that neither side may read."""
-    sealing, kinds = right.event_type.sealing, right.event_type.kinds
-    if sealing is None or sealing.level is not SealingLevel.ATTRIBUTE or right.action is not Action.SUBSCRIBE:
-        return
-    readable = {uid for uid in kinds if any(keeps(window, uid) for window in view.windows)}
-    if any(hidden_restriction(one, readable) for one in view.windows) and not all(map(is_askable, chains)):
-        names = {one.uid: one.name for one in right.event_type.attributes}
-        asked = ", ".join(f"`{names.get(uid, uid)}`" for uid in sorted(attributes_of(right.restriction)))
-        raise RestrictionHidden(
-            f"`{issuer}` may not read all of {asked}, and nothing would ever be delivered: a restriction on "
-            "sealed events is answered only for issuers that may read what it asks about; restrict by others"
+    names = {one.uid: one.name for one in right.event_type.attributes}
+    for uid in unread_in(evidence, right.action):
+        sentence = (
+            f"`{issuer}` cannot restrict a right by `{names.get(uid, uid)}`, which it may not see itself"
         )
+        raise AttributeNotReadable((Reason("readable", sentence, attribute=uid),))
+    # Whether a condition holds is asked at the moment of use.
+    if isinstance(decision, Denial) and decision.kind is not ConditionNotMet:
+        why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
+        raise NotHeld(f"`{issuer}` cannot grant `{right}`, which it does not hold or may not pass on: {why}")
 
 
 def reaches_network(

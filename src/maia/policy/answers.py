@@ -6,8 +6,9 @@ sealed column, the *answer*, which is true where the restriction admits the row 
 key group like any attribute, of those who may read all that the restriction asks about, and of those that
 are restricted by it (docs/decisions/hidden-restrictions.md).
 
-Here is what everyone has to agree on: which restriction needs an answer, who may have asked for it, and what
-becomes of a View whose restriction is answered.
+Here is what everyone has to agree on: which restriction needs an answer, and what becomes of a View whose
+restriction is answered. Nobody asks for what it may not read by restricting a right that it passes on: a
+restriction is about what its issuer is shown (`credentials/authority.py::composed`, A104).
 """
 
 from __future__ import annotations
@@ -17,13 +18,10 @@ from dataclasses import replace
 from typing import Final
 
 from maia.canonical import Limits, read_canonical, write_canonical
-from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, both_attributes
-from maia.credentials.certificate import AuthorisationCertificate
-from maia.credentials.chains.chain import VerifiedChain
 from maia.errors import Unavailable
 from maia.events import AttributeUid, Frame
 from maia.policy.grants import conjoined
-from maia.policy.view import View, Window, is_among
+from maia.policy.view import View, Window
 from maia.predicates import (
     AllOf,
     AnyOf,
@@ -63,22 +61,6 @@ def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Pr
     if not terms or window.transformations:
         return None
     return conjoined(sorted(terms, key=restriction_to_bytes))
-
-
-def is_askable(chain: VerifiedChain) -> bool:
-    """Say whether all who restricted a right may read what they restrict it by.
-
-    An answer tells its readers of each event whether the restriction holds. A holder that
-    passes its right on could otherwise read a hidden attribute, one restriction at a time.
-    """
-    shown: AttributeSet = ALL_ATTRIBUTES
-    for signed in chain.certificates:
-        if isinstance(signed.certificate, AuthorisationCertificate):
-            authority = signed.certificate.authority
-            if not all(is_among(uid, shown) for uid in attributes_of(authority.restriction)):
-                return False
-            shown = frozenset() if authority.transformations else both_attributes(shown, authority.attributes)
-    return True
 
 
 def answered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> View:

@@ -30,7 +30,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant, Kind
 from maia.expressions.language import format_rule
 from maia.expressions.summary_text import format_summary
 from maia.expressions.syntax import Scope
-from maia.policy.answers import hidden_restriction, is_askable
+from maia.policy.answers import hidden_restriction
 from maia.policy.decision import (
     Decision,
     Denial,
@@ -69,6 +69,7 @@ from maia.policy.grants import (
     names_of,
     needed,
     opening_of,
+    unread_terms,
     usable_kinds,
 )
 from maia.policy.restrictions import forced_values, unmeetable, with_super_topics
@@ -345,6 +346,7 @@ def _why(opening: Opening, request: Request) -> Explanation:
 def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
     """Yield, for the owner, what each certificate of a grant adds to its terms."""
     names = names_of(request)
+    unread = list(unread_terms(grant, request.action))
     for identifier, part in authorities_in(grant):
         if part.attributes is not ALL_ATTRIBUTES:
             listed = _listed(sorted(part.attributes), names)
@@ -354,6 +356,9 @@ def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
             sentence = f"events are restricted to `{format_predicate(part.restriction, names)}`"
             only = spoken[0] if len(spoken) == 1 else None
             yield Reason("restriction", sentence, identifier, "authority.restriction", only)
+        for uid in (uid for by, uid in unread if by == identifier):
+            sentence = f"its issuer may not {_verb(request)} `{names.get(uid, uid)}`, which is missing for it"
+            yield Reason("unread", sentence, identifier, "authority.restriction", uid)
         for step in part.transformations:
             rules = "; ".join(format_rule(rule, names) for rule in step.rules)
             if step.summary is not None:
@@ -379,7 +384,7 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     explanation = Explanation()
     if view.windows and request.event_type is not None:
         explanation += _attributes(openings, request)
-    explanation += _answered_by_others(view, openings, request)
+    explanation += _answered_by_others(view, request)
     for uid, value in sorted(view.forced.items()):
         explanation += for_owner(
             Reason("forced", f"the value is always `{format_literal(value)}`", attribute=uid)
@@ -389,7 +394,7 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     return explanation
 
 
-def _answered_by_others(view: View, openings: Sequence[Opening], request: Request) -> Explanation:
+def _answered_by_others(view: View, request: Request) -> Explanation:
     """Say what follows where a right to a sealed type is restricted by attributes that it does not show."""
     event_type = request.event_type
     sealing = None if event_type is None else event_type.sealing
@@ -399,13 +404,6 @@ def _answered_by_others(view: View, openings: Sequence[Opening], request: Reques
     hidden = [one for window in view.windows if (one := hidden_restriction(window, readable)) is not None]
     if not hidden or sealing.level is not SealingLevel.ATTRIBUTE:
         return Explanation()
-    chains = [opening.grant.chain for opening in openings if opening.grant.chain is not None]
-    if not all(map(is_askable, chains)):
-        sentence = (
-            "nothing is delivered of what is restricted by hidden attributes: who restricted it may not read "
-            "them either"
-        )
-        return for_both(Reason("sealed", sentence))
     sentence = (
         "events are restricted by attributes that stay hidden: publishers' brokers answer for them, from the "
         "moment on at which the key server knows of this right, and what was recorded before is not shown"

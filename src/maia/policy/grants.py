@@ -22,7 +22,9 @@ from maia.credentials.authority import (
     AttributeSet,
     Authority,
     both_attributes,
+    composed,
     covers_request,
+    terms_of,
 )
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
 from maia.credentials.chains.chain import VerifiedChain
@@ -52,7 +54,7 @@ from maia.policy.evidence import Bound, BoundRule, Evidence, passes_for_notifica
 from maia.policy.facts import Facts
 from maia.policy.view import Window, converts_to, kinds_shown, shows
 from maia.predicates.language.parser import format_predicate
-from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of, conjuncts, mistyped
+from maia.predicates.syntax import ALWAYS, NEVER, AllOf, Predicate, attributes_of, conjuncts, mistyped
 from maia.types import VerifiedType, is_validity_stream
 
 
@@ -124,6 +126,7 @@ def miss_of(
         or _not_granted(grant, request, resource)
         or _not_now(grant, now)
         or _condition_fails(grant, facts, now)
+        or _asks_for_the_unread(grant, request)
     )
 
 
@@ -190,6 +193,43 @@ def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
             requester = Reason("condition", "a condition of your certificates does not hold at the moment")
             return Miss(Step.CONDITION, ConditionNotMet, for_owner(owner, instead=requester))
     return None
+
+
+def _asks_for_the_unread(grant: Grant, request: Request) -> Miss | None:
+    """Say whether a restriction admits nothing, since its issuer may not read what it asks for (A104)."""
+    restriction, steps = grant.authority.restriction, grant.authority.transformations
+    if request.action not in _WORDS or (restriction is ALWAYS and not steps):
+        return None
+    if not any(NEVER in terms_of(one) for one in (restriction, *(step.restriction for step in steps))):
+        return None
+    for identifier, uid in unread_terms(grant, request.action):
+        kind, word = _WORDS[request.action]
+        sentence = f"a restriction is about an attribute that is not {word} for the issuer of its certificate"
+        owner = Reason(word, sentence, identifier, "authority.restriction", uid)
+        return Miss(Step.RESTRICTION, kind, for_owner(owner, instead=Reason(word, sentence)))
+    return None
+
+
+def unread_terms(grant: Grant, action: Action) -> Iterator[tuple[bytes, AttributeUid]]:
+    """Yield each certificate, and attribute, whose restriction asks for what the links before do not show.
+
+    Such an attribute is missing for that restriction (`credentials/authority.py::composed`).
+    """
+    before: Authority | None = None
+    for identifier, part in authorities_in(grant):
+        if before is not None:
+            steps = () if action is Action.PUBLISH else before.transformations
+            window = Window(ALWAYS, before.attributes, steps)
+            for uid in sorted(attributes_of(part.restriction)):
+                if not shows(window, uid):
+                    yield identifier, uid
+        before = part if before is None else composed(before, part)
+
+
+def unread_in(evidence: Evidence, action: Action) -> frozenset[AttributeUid]:
+    """Return what restrictions of some chain ask for although the links before them do not show it."""
+    grants = (Grant(chain.authority, chain.validity, chain) for chain in evidence.chains)
+    return frozenset(uid for grant in grants for _, uid in unread_terms(grant, action))
 
 
 def _speaks_of(authority: Authority, resource: ResourceName) -> bool:

@@ -149,8 +149,16 @@ def written_type(view: View) -> TypeName | None:
 
 
 def asks_of(window: Window) -> frozenset[AttributeUid]:
-    """Return the published attributes that decide what a window shows, besides those that it keeps."""
-    steps = (reads_of(step.rules) | attributes_of(step.restriction) for step in window.transformations)
+    """Return the published attributes that decide what a window shows, besides those that it keeps.
+
+    What a rule assigns under a condition is shown as it was published where that condition is false.
+    """
+    steps = (
+        reads_of(step.rules)
+        | attributes_of(step.restriction)
+        | {rule.uid for rule in step.rules if rule.condition != ALWAYS}
+        for step in window.transformations
+    )
     taken = (step.summary.reads for step in window.transformations if step.summary is not None)
     return attributes_of(window.admits).union(*steps, *taken)
 
@@ -207,7 +215,7 @@ def _after_steps(
     for step in steps:
         if step.summary is not None or not admits(step.restriction, shown):
             return None  # one event by itself shows nothing of a summary
-        step_keys = keys.of(step.by.key, recipient)
+        step_keys = keys.of(step.by.key, recipient, step.holder)
         after = after_rules(step.rules, shown, step_keys, converts=step.result is not None)
         shown = _screened(after, step.attributes)
     return shown
@@ -280,7 +288,7 @@ def split(view: View) -> SummarisedView:
     (at,) = (place for place, step in enumerate(steps) if step.summary is not None)
     step, summary = steps[at], steps[at].summary
     assert summary is not None  # noqa: S101 - it was looked for
-    taken = Transformation(step.by, summary.inputs, ALL_ATTRIBUTES, step.restriction, step.result)
+    taken = replace(step, rules=summary.inputs, attributes=ALL_ATTRIBUTES, summary=None)
     shown = Transformation(step.by, (), step.attributes)
     front = replace(window, transformations=(*steps[:at], taken))
     behind = Window(ALWAYS, ALL_ATTRIBUTES, (shown, *steps[at + 1 :]))

@@ -37,6 +37,7 @@ from maia.config.input_files import read_certificates, read_definitions, read_ow
 from maia.config.settings import (
     Address,
     BadConfig,
+    Defaults,
     Loopback,
     Mismatch,
     Paths,
@@ -159,10 +160,16 @@ _NEEDED: Final = tuple(one.encode_name for one in msgspec.structs.fields(Postgre
 
 
 def read_config(
-    file: Path | None, *, flags: Mapping[str, object], environment: Mapping[str, str]
+    file: Path | None,
+    *,
+    flags: Mapping[str, object],
+    environment: Mapping[str, str],
+    defaults: Defaults | None = None,
 ) -> PostgresConfig:
     """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
-    settings = gather(_OWN, file=file, environment=environment, prefix="MAIA_POSTGRES_", flags=flags)
+    settings = gather(
+        _OWN, file=file, environment=environment, prefix="MAIA_POSTGRES_", flags=flags, defaults=defaults
+    )
     for name in _NEEDED:
         if name not in settings:
             where = "the options" if file is None else f"`{file}`"

@@ -8,7 +8,7 @@ else (text, encoding, covering, executors) is derived from that meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
@@ -181,6 +181,37 @@ def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
                 pending.append(only)
             case part:
                 yield part
+
+
+def with_missing(predicate: Predicate, shown: Container[AttributeUid]) -> Predicate:
+    """Return what is true exactly where `predicate` is, if every attribute that is not shown were missing.
+
+    The result has only atoms about shown attributes. Where `predicate` is unknown it may be false: only true
+    passes anyway.
+    """
+    return _holds_without(predicate, shown, sought=True)
+
+
+def _holds_without(predicate: Predicate, shown: Container[AttributeUid], *, sought: bool) -> Predicate:
+    """Return what holds where `predicate` is surely true, or surely false if that is sought."""
+    match predicate:
+        case Not(inner):
+            return _holds_without(inner, shown, sought=not sought)
+        case AllOf(parts) | AnyOf(parts):
+            # That a conjunction is false is a disjunction: one of its parts is.
+            needs_all = isinstance(predicate, AllOf) is sought
+            void, decisive = (ALWAYS, NEVER) if needs_all else (NEVER, ALWAYS)
+            found = [_holds_without(part, shown, sought=sought) for part in parts]
+            left = tuple(dict.fromkeys(part for part in found if part != void))
+            if decisive in left:
+                return decisive
+            return left[0] if len(left) == 1 else (AllOf if needs_all else AnyOf)(left)
+        case atom if atom.uid in shown:
+            return atom if sought else Not(atom)
+        case Exists():
+            return NEVER if sought else ALWAYS
+        case _:
+            return NEVER
 
 
 def mistyped(predicate: Predicate, kinds: Kinds) -> AttributeUid | None:

@@ -6,10 +6,15 @@ it keeps the text alone, so the text begins with the code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal, Unavailable
+
+_SAID: Final = re.compile(r"^\S*SparkProblem: \[([A-Z][A-Z0-9-]*)\] (.*)$", re.M)
+_REFUSALS: Final = ("POLICY-", "REFUSED-", "PIPELINE-GRANT-", "PIPELINE-READER-")
 
 
 class SparkProblem(Exception):
@@ -27,3 +32,39 @@ def told_to_spark() -> Iterator[None]:
         yield
     except MaiaError as problem:
         raise SparkProblem(problem) from None
+
+
+class JobRefused(Refusal):
+    """A right was missing, or ended, while a Spark job ran; `code` is that refusal's own."""
+
+    code = "PIPELINE-JOB-REFUSED"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.__dict__["code"] = code
+
+
+class JobFailed(Unavailable):
+    """A Spark job ended with an error of ours; `code` is that error's own."""
+
+    code = "PIPELINE-JOB-FAILED"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.__dict__["code"] = code
+
+
+@contextmanager
+def told_by_spark() -> Iterator[None]:
+    """Raise what Spark tells of our errors, with pages of frames of its own, as one of ours again."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, SparkProblem) as problem:
+        text = f"SparkProblem: {problem}" if isinstance(problem, SparkProblem) else str(problem)
+        said = _SAID.search(text)
+        if said is None:
+            raise
+        is_refusal = said[1].startswith(_REFUSALS)
+        raise (JobRefused if is_refusal else JobFailed)(said[1], said[2]) from None

@@ -287,7 +287,7 @@ class _ArrowAlgebra:
         return lambda columns: pc.if_else(condition(columns), then(columns), otherwise(columns))
 
     def called(self, call: Call, inner: Ask, keys: KeyName) -> Ask:
-        step_keys = self._keys.of(keys.issuer, keys.recipient)
+        step_keys = self._keys.of(keys.issuer, keys.recipient, keys.holder)
 
         def of_one(value: Value) -> Value:
             if value is None:

@@ -48,7 +48,9 @@ _Step: TypeAlias = Callable[[Frame, Rows], tuple[Frame | None, Rows]]
 def transforming_frames(view: View, keys: TransformationKeys) -> SeeFrame:
     """Return a function from rows that the View's one window admits to what it shows; None for nothing."""
     (window,) = checked_view(view).windows
-    steps = [_step(step, keys.of(step.by.key, view.recipient)) for step in window.transformations]
+    steps = [
+        _step(step, keys.of(step.by.key, view.recipient, step.holder)) for step in window.transformations
+    ]
     wanted = _reader(view.interest)
 
     def see(frame: Frame) -> tuple[Frame | None, Rows]:

@@ -284,6 +284,7 @@ class KeyName:
 
     issuer: bytes
     recipient: bytes
+    holder: bytes
 
 
 def columns_of(stored: Kinds, algebra: Algebra[T]) -> dict[AttributeUid, tuple[Kind, T]]:
@@ -402,7 +403,7 @@ def _through(
     shown = {uid: found for uid, found in columns.items() if is_among(uid, window.attributes)}
     for step in window.transformations:
         opens.append(compiled(step.restriction, shown, algebra))
-        after = _after_rules(step, shown, algebra, KeyName(step.by.key, recipient))
+        after = _after_rules(step, shown, algebra, KeyName(step.by.key, recipient, step.holder))
         shown = {uid: found for uid, found in after.items() if is_among(uid, step.attributes)}
     return _joined(opens, algebra, conjunction=True), shown
 

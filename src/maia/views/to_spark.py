@@ -68,10 +68,10 @@ class TransformationKeySource(Protocol):
 
 def keyed_column(call: Call, inner: Column, name: KeyName, keys: TransformationKeySource) -> Column:
     """Return a pseudonym or a perturbed value as a column."""
-    issuer, recipient = name.issuer, name.recipient
+    issuer, recipient, holder = name.issuer, name.recipient, name.holder
 
     def of_batch(values: pa.Array) -> pa.Array:
-        step_keys = _secrets(keys).of(issuer, recipient)
+        step_keys = _secrets(keys).of(issuer, recipient, holder)
         kind = call.inner.kind
         found = values.cast(pa.int64()).to_pylist() if kind is Kind.TIMESTAMP else values.to_pylist()
         given = (Instant(one) if kind is Kind.TIMESTAMP and one is not None else one for one in found)

@@ -55,7 +55,9 @@ def _window(
 ) -> Callable[[Event], Seen | None]:
     admits = None if window.admits == ALWAYS else test(window.admits)
     screen = _screen(window.attributes)
-    steps = [_step(step, keys.of(step.by.key, recipient), test) for step in window.transformations]
+    steps = [
+        _step(step, keys.of(step.by.key, recipient, step.holder), test) for step in window.transformations
+    ]
 
     def through(event: Event) -> Seen | None:
         if admits is not None and not admits(event):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from maia.net.addresses import bind
+from maia.net.process import own_folder
 from support.ports import free_ports
 from support.processes import maia
 
@@ -138,7 +141,7 @@ MISTAKES = {
     ),
     "nothing to revoke": (
         ("revoke", "labb", *IN_HOSPITAL),
-        "there is no grant, certificate or member `labb`; did you mean `lab`? [INPUT-FILE]",
+        "there is no grant, certificate, member or organisation `labb`; did you mean `lab`? [INPUT-FILE]",
     ),
     "a grant of another to revoke": (
         ("revoke", "clinic.grant", "--org", "institute"),
@@ -341,6 +344,11 @@ MORE_MISTAKES = {
         6,
         "no broker runs with the data folder `empty`",
     ),
+    "a folder that is no ledger": (
+        ("ledger", "verify", "empty"),
+        2,
+        "there is no ledger in `empty`: it has no `*.ledger` file, which a broker with",
+    ),
     "a folder that is no log": (("log", "list", "empty"), 2, "`empty` is no event log: it has no manifest"),
     "a type by name for a pipeline, before anything is recorded": (
         ("pipeline", "run", "billing", "--as", "office", "-d", "LabResult"),
@@ -442,3 +450,28 @@ def test_an_option_is_stronger_than_a_profile_and_a_profile_than_the_environment
     assert len({tuple(brokers) for _, brokers in seen}) == 1
     assert main(["profile", "use", "--none"]) == 0
     assert not (home / "maia" / "profile").exists()
+
+
+SERVERS = {"broker": ("broker", "--config"), "domain": ("domain", "serve", "--config")}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_check_says_that_address_or_folder_are_in_use(home: Path, server: str) -> None:
+    settings = home / "hospital" / f"{server}.toml"
+    found = re.search(r'^listen = "(.*)"', settings.read_text(), re.M)
+    assert found is not None
+    words = (*SERVERS[server], settings, "--check")
+    assert "can run with this configuration" in maia(*words, cwd=home).stdout
+    listening, _ = bind(found[1])
+    with listening:
+        taken = maia(*words, cwd=home)
+    assert taken.stderr == (
+        f"maia: cannot listen at `{found[1]}`: another process listens there [UNAVAILABLE-ADDRESS]\n"
+    )
+    assert taken.returncode == 6
+    data = home / "hospital" / f"{server}-data"
+    data.mkdir(mode=0o700, exist_ok=True)
+    with own_folder(data):
+        runs = maia(*words, cwd=home)
+    assert f"a process runs with `{data}`, so a start would fail" in runs.stdout
+    assert runs.returncode == 0

@@ -115,6 +115,17 @@ def test_a_guest_gets_the_same_content_from_a_provider_that_trusts_its_own():
     assert verified(guest, providers=(UK.principal,)).statement.attributes == identity().attributes
 
 
+def test_a_guest_statement_repeats_no_check_that_another_provider_made():
+    """A96: that a machine has booted well, or that a key is a provider's, is said by whoever checked it."""
+    checked = {
+        **identity().attributes,
+        AttributeUid("tpm-integrity"): 3,
+        AttributeUid("identity-provider"): True,
+    }
+    home = verified(issue_identity(identity(attributes=checked), NORWAY))
+    assert guest_statement(home, UK, not_after=END).statement.attributes == identity().attributes
+
+
 def test_a_guest_statement_is_the_ground_for_no_other():
     """The third domain trusts the second, and the second trusts the first: the third learns nothing."""
     guest = guest_statement(verified(issue_identity(identity(), NORWAY)), UK, not_after=END)

@@ -158,6 +158,49 @@ def test_a_disk_that_refuses_stops_deliveries(tmp_path, monkeypatch):
             ledger.write([more(1)])
 
 
+@pytest.mark.parametrize("size", range(49))
+def test_a_crash_anywhere_in_the_beginning_of_a_file_leaves_a_ledger_that_goes_on(tmp_path, size):
+    """X5: whatever of a new file's header reached the disk, nothing was delivered behind it."""
+    folder = tmp_path / "ledger"
+    head = written(folder, files=2)
+    second = folder / "00000002.ledger"
+    whole = second.read_bytes()
+    second.write_bytes(whole[:size])
+    assert verify_ledger(folder).head.entries == 3  # also before its broker is back
+    with LedgerFiles(folder) as ledger:
+        ledger.write([begin(3), more(4), more(5)])
+        assert ledger.head == head
+    assert [path.name for path in sorted(folder.iterdir())] == ["00000001.ledger", "00000002.ledger"]
+    assert verify_ledger(folder).head == head
+
+
+def test_a_ledger_that_lacks_the_number_of_an_empty_file_is_whole(tmp_path):
+    """Earlier versions left a number out after such a crash; what the files hold is what counts."""
+    folder = tmp_path / "ledger"
+    head = written(folder, files=2)
+    (folder / "00000002.ledger").rename(folder / "00000003.ledger")
+    assert verify_ledger(folder).head == head
+    with LedgerFiles(folder) as ledger:
+        ledger.write([begin(6)])
+    assert verify_ledger(folder).head.entries == 7
+
+
+@pytest.mark.parametrize("is_new_file", [True, False])
+@pytest.mark.parametrize("room", [0, 7, 48])
+def test_a_full_disk_leaves_no_part_of_an_entry_or_a_header_behind(tmp_path, monkeypatch, is_new_file, room):
+    from maia.ledger import files
+
+    whole = files.os.write
+    with LedgerFiles(tmp_path / "ledger") as ledger:
+        ledger.write([begin(0)])
+        with monkeypatch.context() as patched:
+            patched.setattr("maia.ledger.files.os.write", lambda file, data: whole(file, bytes(data)[:room]))
+            with pytest.raises(LedgerUnavailable):
+                ledger.write([begin(1) if is_new_file else more(1)])
+        ledger.write([begin(1)])
+    assert verify_ledger(tmp_path / "ledger").head.entries == 2
+
+
 def test_closed_files_become_tables_once_and_together_say_what_the_whole_ledger_says(tmp_path):
     folder, tables, whole = tmp_path / "ledger", tmp_path / "tables", tmp_path / "whole.parquet"
     with LedgerFiles(folder) as ledger:

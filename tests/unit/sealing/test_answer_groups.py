@@ -121,9 +121,8 @@ def test_a_holder_asks_nothing_about_attributes_that_it_may_not_read():
     spy = restricted("spy", STOLEN, TIME, by=key_of("institute"))
     asking = net.member("spy", institute, spy)
     assert answers(net, asking) == {}
-    assert (
-        answers(net, camera) == {}
-    )  # nothing is answered that would read the plate, a restriction at a time
+    # Nothing is answered that would read the plate, a restriction at a time (A104).
+    assert answers(net, camera) == {}
     honest = restricted("honest", CENTRE, TIME, by=key_of("institute"))
     assert set(answers(net, net.member("honest", institute, honest)).values()) == {CENTRE}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructType
 
 from maia.credentials import (
@@ -22,7 +23,7 @@ from maia.credentials import (
 )
 from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import TextMatch, TextTest
-from maia.spark.errors import SparkProblem, told_to_spark
+from maia.spark.errors import JobFailed, JobRefused, SparkProblem, told_by_spark, told_to_spark
 from maia.spark.sink import writer as spark_sink
 from maia.spark.sink.writer import MaiaStreamWriter, MaiaWriter, Staged
 from maia.spark.source.options import job_options
@@ -144,3 +145,15 @@ def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
     subject = city.story.keys["statistics office"].principal
     certificate = AuthorisationCertificate(key.principal, subject, False, authority, UNBOUNDED)
     return city.add(*city.story.certificates, issue(certificate, key), folder="publishes")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("PIPELINE-GRANT-ENDED", JobRefused), ("PIPELINE-FRAMES-FORGOTTEN", JobFailed)]
+)
+def test_a_command_tells_our_error_out_of_pages_of_frames_in_one_sentence(code: str, kind: type) -> None:
+    frames = f"Traceback:\n  File worker.py\nmaia.spark.errors.SparkProblem: [{code}] over\n"
+    with pytest.raises(kind) as told, told_by_spark():
+        raise PySparkException(f"[STREAM_FAILED] Query terminated\n{frames}\n\tat org.apache.spark.X")
+    assert (told.value.code, told.value.message) == (code, "over")
+    with pytest.raises(PySparkException), told_by_spark():
+        raise PySparkException("[TABLE_OR_VIEW_NOT_FOUND] no table")

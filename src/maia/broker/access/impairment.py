@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, NoKeys
+from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, NoKeys, NoSecret
 from maia.broker.sessions.links import Entry, Link, Role, Subscription
 from maia.broker.state import ROUTE, BrokerState, seconds_after
 from maia.errors import Unavailable
 from maia.events import Instant
+from maia.expressions.syntax import is_keyed
 from maia.policy.answers import RestrictionUnanswered, unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
@@ -83,7 +84,7 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
         lack = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if lack is None and isinstance(entry, Subscription):
             lack = _unreadable(state, entry, now)
-    problem = lack or _cut_off(state)
+    problem = lack or _cut_off(state) or _secret_lack(state, entry)
     if problem is None and _are_keys_awaited(state, type_id, now):
         state.impairments.last.pop(type_id, None)  # whatever comes of it is news
         return []
@@ -94,7 +95,7 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
         return [Send(link.id, encode(Warned(entry.ref, None, "it can be served again")))]
     link.warned[entry.ref] = problem.message
     warning = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
-    is_noted = isinstance(problem, CutOff)  # once for all types
+    is_noted = isinstance(problem, CutOff | NoSecret)  # once for all types, or of its holder's right alone
     return [warning, *([] if is_noted else _noted(state, type_id, problem))]
 
 
@@ -131,8 +132,14 @@ def next_impairment(state: BrokerState, now: Instant) -> Instant | None:
 def seed_silent(state: BrokerState, address: str) -> None:
     """Take note that no broker answers at a configured seed."""
     if address in state.settings.seeds and not state.routes.neighbours:
-        state.impairments.silent_seeds.add(address)
+        state.impairments.silent_seeds[address] = ""
         state.impairments.changed.add(ROUTE)
+
+
+def seed_refused(state: BrokerState, address: str, why: str) -> None:
+    """Take note of the reason for which there is no link to a configured seed, behind `seed_silent`."""
+    if address in state.impairments.silent_seeds:
+        state.impairments.silent_seeds[address] = why
 
 
 def neighbour_found(state: BrokerState) -> None:
@@ -217,16 +224,43 @@ def _unanswered(state: BrokerState, entry: Subscription) -> RestrictionUnanswere
     )
 
 
+def _secret_lack(state: BrokerState, entry: Entry) -> NoSecret | None:
+    """Return which values a right shows that this broker cannot compute, and leaves out."""
+    right, here = entry.right, state.settings.transformation_keys.issuers
+    steps = [step for window in right.view.windows for step in window.transformations]
+    lacking = [
+        one for one in (*steps, *right.view.on_publication) if one.is_keyed() and one.by.key not in here
+    ]
+    if not lacking:
+        return None
+    called = {one.uid: one.name for one in right.event_type.attributes}
+    made = sorted(
+        {called.get(rule.uid, rule.uid) for one in lacking for rule in one.rules if is_keyed(rule.value)}
+    )
+    return NoSecret(
+        f"`{'`, `'.join(made) or right.event_type.name.name}` is null at this broker, which has no secret or "
+        f"table of `{lacking[0].by}` to compute it with; use a broker of that issuer, or name the file "
+        "that it hands over as `transformation_keys` in the configuration of this one"
+    )
+
+
 def _cut_off(state: BrokerState) -> CutOff | None:
     """Return that no other broker can be reached, where there should be one."""
     seeds = state.settings.seeds
-    if not seeds or state.routes.neighbours or not state.impairments.silent_seeds.issuperset(seeds):
+    found = state.impairments.silent_seeds
+    if not seeds or state.routes.neighbours or not found.keys() >= set(seeds):
         return None
-    where = "`, `".join(seeds)
+    answered = [f"`{seed}` ({found[seed]})" for seed in seeds if found[seed]]
+    if answered:
+        since, cure = (
+            f"there is none with {', '.join(answered)}",
+            "renew its right to connect (`maia org join`)",
+        )
+    else:
+        since, cure = f"no broker answers at `{'`, `'.join(seeds)}`", "start one of these brokers"
     return CutOff(
-        f"this broker has no link to the network, since no broker answers at `{where}`: only its own "
-        "publishers and subscribers reach each other; start one of these brokers, or correct `join` in the "
-        "configuration of this one"
+        f"this broker has no link to the network, since {since}: only its own publishers and subscribers "
+        f"reach each other; {cure}, or correct `join` in the configuration of this one"
     )
 
 

@@ -8,6 +8,7 @@ neighbours forget all that it told when theirs ends.
 
 from __future__ import annotations
 
+from maia.broker.access.impairment import seed_refused
 from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
@@ -24,7 +25,10 @@ def close_link(state: BrokerState, link: Link, problem: MaiaError, now: Instant)
     """End a link from this side, and say why."""
     if link.stage is Stage.CLOSING:
         return []
-    return [*_said_goodbye(link, problem), *forget_link(state, link, now)]
+    return [
+        *_said_goodbye(link, problem),
+        *forget_link(state, link, now, f"{problem.message} [{problem.code}]"),
+    ]
 
 
 def part_from(state: BrokerState, link: Link, problem: MaiaError) -> list[Effect]:
@@ -43,8 +47,8 @@ def _said_goodbye(link: Link, problem: MaiaError) -> list[Effect]:
     return [*goodbye(link.id, problem), Note("closing", fields)]
 
 
-def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """Take back whatever hung on a link that is gone or going."""
+def forget_link(state: BrokerState, link: Link, now: Instant, why: str = "") -> list[Effect]:
+    """Take back whatever hung on a link that is gone or going, for a reason that one side has given."""
     was_ready = link.is_ready
     link.stage = Stage.CLOSING
     state.waiting.leave(link.id)
@@ -62,4 +66,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         effects += end_advertisement(state, link, advertisement, now)
     if was_ready:
         return [*effects, *state.router.neighbour_gone(link, now)]
-    return effects if link.dialled is None else [*effects, *state.router.dial_failed(link.dialled, now)]
+    if link.dialled is not None:
+        effects += state.router.dial_failed(link.dialled, now)
+        seed_refused(state, link.dialled, why)
+    return effects

@@ -15,6 +15,7 @@ from maia.cli.output import answer
 from maia.cli.servers.server_command import (
     CheckOnly,
     NetworkFlags,
+    checked_line,
     prepared_lines,
     prepared_record,
     run_server,
@@ -133,7 +134,13 @@ def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
         f"history      kept for {len(prepared.history)} types",
         f"data         {config.data}",
         *_access_lines(config.access),
-        "checked      the key server can run with this configuration",
+        checked_line(
+            "key server",
+            config.data,
+            config.listen,
+            config.status,
+            None if config.access is None else config.access.api_listen,
+        ),
     ]
     record = {
         **prepared_record(prepared), "listen": config.listen, "refresh_s": config.refresh_s,

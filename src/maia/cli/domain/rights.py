@@ -213,6 +213,7 @@ def _holder_lines(one: HolderAnswer) -> list[str]:
     attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
     lines = [f"{one.principal}", f"  until      {one.until or 'unbounded'}", f"  attributes {attributes}"]
     lines += [f"  where      {window}" for window in one.windows]
+    lines += [f"  set        {rule}" for rule in one.transformations]
     lines += ["  if         a condition holds at the moment of use"] if one.is_conditional else []
     return lines + [f"  by         {' → '.join(id_[:16] for id_ in chain)}" for chain in one.chains]
 

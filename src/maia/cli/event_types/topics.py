@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from maia.cli.event_types.types import Credentials, Out, SealingOptions, save_definition
+from maia.cli.event_types.types import Credentials, SealingOptions, answer_definition, save_definition
 from maia.cli.inputs import (
     AsJson,
     attribute_from_words,
@@ -16,11 +17,12 @@ from maia.cli.inputs import (
     read_definition,
     read_owner,
 )
-from maia.cli.trust.key import Force, KeyFile, open_key
+from maia.cli.organisation import Org, opened
+from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
 
 EXAMPLES: Final = (
-    "Examples: maia topic declare /news -k city.key -o news.type; "
+    "Examples: maia topic declare /news --org city; maia topic declare /news -k city.key -o news.type; "
     "maia topic declare /news -k city.key --text headline -o news.type; "
     "maia topic declare /traffic -k city.key --like numberplate.type -o traffic.type; "
     "maia topic declare /prices -k city.key -a price:float -a currency:string -o prices.type"
@@ -43,8 +45,12 @@ def topics() -> None:
 @app.command(epilog=EXAMPLES)
 def declare(
     root: Annotated[str, typer.Argument(help="The root of the tree, such as /news.")],
-    key: KeyFile,
-    out: Out,
+    key: Annotated[
+        Path | None, typer.Option("--key", "-k", help="The signing key; without it, your organisation's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="With --key: the file to write the declaration to.")
+    ] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", help="A text beside the payload of plain topics.")
     ] = None,
@@ -61,6 +67,7 @@ def declare(
     credentials: Credentials = None,
     *,
     sealing: SealingOptions,
+    org: Org = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,14 +80,25 @@ def declare(
         raise BadDeclaration("say --text for plain topics, or --attribute or --like for typed ones")
     if len(parse_path_pattern(root).levels) > 1:
         raise BadDeclaration(f"`{root}` is no root: one declaration is for all topics below `/…`")
-    signing_key = open_key(key)
-    whose = signing_key.principal if owner is None else read_owner(owner)
+    if (key is None) != (out is None):
+        raise typer.BadParameter("--key and --out go together; without them, it is your organisation's")
     if like is not None:
         shape = topic_attributes(read_definition(like).definition.attributes)
     elif attributes:
         shape = topic_attributes(attribute_from_words(words) for words in attributes)
     else:
         shape = plain_attributes(attribute_from_words(f"{name}:string") for name in text or ())
+    if key is None or out is None:
+        if owner or credentials or replace(sealing, sealing=None) != SealingOptions():
+            raise typer.BadParameter("this option needs the exact form, with --key and --out")
+        ours = opened(org)
+        level = sealing.sealing
+        name = tree_name(ours.principal, root).name
+        signed = ours.define_shape(name, shape, sealed=level is not None, level=level or "attribute")
+        answer_definition(signed, ours.folder / "types", as_json=as_json)
+        return
+    signing_key = open_key(key)
+    whose = signing_key.principal if owner is None else read_owner(owner)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing.chosen(before=None, signer=signing_key.principal)
     definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)

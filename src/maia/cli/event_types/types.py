@@ -280,10 +280,7 @@ def _define_for_organisation(
 ) -> None:
     ours = opened(org)
     signed = ours.define(words[0], *words[1:], sealed=sealing is not None, level=sealing or "attribute")
-    origin = described.lines if described else []
-    lines = [*_lines(signed.definition), *origin, f"written to   {ours.folder / 'types'}"]
-    record = _record(signed.definition) | {"id": signed.id.hex()}
-    answer(lines, record | (described.record if described else {}), as_json=as_json)
+    answer_definition(signed, ours.folder / "types", described=described, as_json=as_json)
 
 
 @app.command(
@@ -520,6 +517,13 @@ def save_definition(
     from maia.types import definition_to_text
 
     write_new(out, definition_to_text(signed), overwrite=force)
+    answer_definition(signed, out, described=described, as_json=as_json)
+
+
+def answer_definition(
+    signed: SignedDefinition, out: Path, *, as_json: bool, described: Described | None = None
+) -> None:
+    """Answer with what a signed definition says, and where it was written to."""
     origin = described.lines if described else []
     lines = [*_lines(signed.definition), *origin, f"written to   {out}"]
     record = _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,11 +12,14 @@ import typer
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.participate.membership import TypeOptions
-from maia.cli.trust.grants import BadGrant, one_action
+from maia.cli.trust.grants import one_action
+from maia.config.grant_terms import BadGrant
 from maia.errors import Refusal
 
 if TYPE_CHECKING:
-    from maia.credentials import Principal, VerifiedConstitution
+    from maia.credentials import OnlineTest, Principal, SignedCertificate, ValidityState, VerifiedConstitution
+    from maia.credentials.chains.reduction import BrokenChain
+    from maia.credentials.validity.validity_state import Once
     from maia.events import AttributeUid, Instant, PresentValue
     from maia.policy import Audience, Evidence, Facts, Request, View
     from maia.types import SignedDefinition, VerifiedType
@@ -70,7 +75,6 @@ def explain(
     """Decide whether a principal may do something, and name the certificate, field and attribute."""
     from maia.config.bounds_file import read_bounds
     from maia.config.constitutions import read_constitutions
-    from maia.credentials import ASSUMED_GOOD
     from maia.policy import Audience, Denial, decide, gather_evidence
 
     now, quorums = moment(at), read_constitutions(credentials)
@@ -82,8 +86,9 @@ def explain(
         request = _request_about_network(principal, action, network, coordinator)
     reader = _audience(audience, {one.value: one for one in Audience})
     pool = read_certificates(credentials)
+    standing = Asked.of(pool, now) if at is None else Asked()
     evidence = gather_evidence(
-        request, pool, at=now, bounds=read_bounds(bounds or ()), constitutions=quorums, standing=ASSUMED_GOOD
+        request, pool, at=now, bounds=read_bounds(bounds or ()), constitutions=quorums, standing=standing
     )
     decision = decide(request, evidence, _facts(fact or []), now)
     reasons = decision.explanation
@@ -103,7 +108,7 @@ def explain(
     shown = _view_lines(decision.view, request.event_type) if reader is Audience.OWNER else []
     until = "unbounded" if decision.until is None else str(decision.until)
     permitted = {"permitted": True, "until": until}
-    assumed = _assumed(evidence)
+    assumed = standing.assumed(evidence)
     lines = [f"yes, until {until}", *shown, *_indented(tuple(required)), *because]
     lines += [f"  assumed    {line}" for line in assumed]
     answer(lines, permitted | record | ({"assumed": assumed} if assumed else {}), as_json=as_json)
@@ -136,10 +141,54 @@ def _required(text: str, identity: Path | None, principal: Principal, now: Insta
     return [f"requirement {verdict}: {format_predicate(requirement)}", f"statement  {'; '.join(values)}"], met
 
 
-def _assumed(evidence: Evidence) -> list[str]:
-    """Return the tests that a verifier makes and this command does not."""
-    tests = dict.fromkeys(test for chain in evidence.chains for test in chain.validity.tests)
-    return [f"{test.by} confirms the certificates ({test.kind.value})" for test in tests]
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What testers say of certificates now. Those that cannot be asked are taken to confirm them."""
+
+    heard: ValidityState | None = None
+    """None: testers are not asked, since the question is about another moment."""
+    silent: Mapping[Principal, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pool: list[SignedCertificate], now: Instant) -> Asked:
+        """Ask the testers of these certificates, where the certificates say."""
+        import asyncio
+
+        from maia.credentials import ValidityState
+        from maia.validity.fetch import BEGIN_S, ask_testers
+
+        fetched = asyncio.run(ask_testers(pool, now=now, within_s=BEGIN_S))
+        heard = ValidityState()
+        for one in fetched.statements:
+            heard.hear(one, now)
+        return cls(heard, {by: problem.message for by, problem in fetched.problems.items()})
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return the reason against a certificate, or None."""
+        from maia.credentials.validity.statements import CertificateRevoked
+
+        if self.heard is None:
+            return None
+        tests = signed.certificate.validity.tests
+        problem = self.heard.problem_with(signed, at, once=[*once, *((signed.id, one.by) for one in tests)])
+        return problem if isinstance(problem, CertificateRevoked) or all(map(self._answers, tests)) else None
+
+    def assumed(self, evidence: Evidence) -> list[str]:
+        """Return the tests that a verifier makes and that were not made here."""
+        tests = dict.fromkeys(test for chain in evidence.chains for test in chain.validity.tests)
+        return [
+            f"{test.by} confirms the certificates ({test.kind.value})"
+            + (f"; it cannot be asked now: {self.silent[test.by]}" if test.by in self.silent else "")
+            for test in tests
+            if not self._answers(test)
+        ]
+
+    def _answers(self, test: OnlineTest) -> bool:
+        """Say whether a test was made: one-time answers are given to verifiers alone."""
+        is_fetched = test.kind.value != "one-time" and bool(test.locations)
+        return self.heard is not None and is_fetched and test.by not in self.silent
 
 
 def _request_about_network(
@@ -199,6 +248,7 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.credentials import AllAttributes
     from maia.expressions import format_rule
     from maia.expressions.summary_text import format_summary
+    from maia.policy import shows
     from maia.predicates import format_predicate
     from maia.predicates.language.writer import format_literal
 
@@ -208,11 +258,8 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
         written = "" if step.result is None else f"from {step.result.name}: "
         lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
     for window in view.windows:
-        shown = (
-            "*"
-            if isinstance(window.attributes, AllAttributes)
-            else " ".join(sorted(names.get(u, u) for u in window.attributes))
-        )
+        is_whole = isinstance(window.attributes, AllAttributes) and not window.transformations
+        shown = "*" if is_whole else " ".join(sorted(names[uid] for uid in names if shows(window, uid)))
         lines.append(f"  window     {shown}  where {format_predicate(window.admits, names)}")
         for step in window.transformations:
             into = "" if step.result is None else f"into {step.result.name}: "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,14 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from maia.cli.domain.calls import EntitledCaller
-from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import ANSWER_NO, answer
-from maia.config.input_files import read_definition, read_principal
+from maia.cli.inputs import AsJson, command_group, read_certificates, read_principal
+from maia.cli.output import ANSWER_NO, answer, book, name_places, use_folder
+from maia.cli.trust.grants import shown_subject
+from maia.config.input_files import read_definition
+from maia.errors import MaiaError
 
 if TYPE_CHECKING:
+    from maia.credentials import SignedCertificate, TypeName
+    from maia.events import AttributeUid
     from maia.ledger.files import LedgerHead
     from maia.ledger.records import Disclosure, StandingDisclosure, Summarised
-    from maia.types import TypeDefinition
 
 
 app = command_group("Read and verify a broker's ledger of deliveries.")
@@ -38,12 +42,12 @@ def show(
         str | None, typer.Option(help="Deliveries of this publisher's events alone.")
     ] = None,
     types: Annotated[
-        list[Path] | None,
-        typer.Option("--type", help="Deliveries of this type alone, with names for its attributes."),
+        list[str] | None,
+        typer.Option("--type", help="Deliveries of this type alone: its file, or its name if you have it."),
     ] = None,
     attribute: Annotated[
         str | None,
-        typer.Option(help="Deliveries that show this attribute alone: a name with --type, or a uid."),
+        typer.Option(help="Deliveries that show this attribute alone: its name, or its uid."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,42 +57,29 @@ def show(
     """
     from maia.ledger.files import read_ledger
     from maia.ledger.records import LedgerReader
-    from maia.types import type_id
 
-    definitions = {
-        type_id(one.name.owner, one.name.name): one
-        for one in (read_definition(path).definition for path in types or ())
-    }
+    use_folder(folder.absolute().parent)
+    names = _Names.of(types or ())
     to = None if recipient is None else read_principal(recipient).key
     by = None if publisher is None else read_principal(publisher).key
-    uids = {attribute} | {
-        each.uid for one in definitions.values() for each in one.attributes if each.name == attribute
-    }
+
+    def is_asked_for(one: Disclosure | StandingDisclosure) -> bool:
+        shown = {*one.attributes, *names.attributes(one)}
+        return (
+            to in (None, one.recipient)
+            and (names.wanted is None or one.type_id in names.wanted)
+            and (attribute is None or attribute in shown)
+        )
+
     found = 0
     reader = LedgerReader()
     for one in read_ledger(folder, reader):
-        if (to is not None and one.recipient != to) or (by is not None and one.publisher != by):
-            continue
-        if (definitions and one.type_id not in definitions) or (
-            attribute is not None and uids.isdisjoint(one.attributes)
-        ):
-            continue
-        found += 1
-        if as_json:
-            sys.stdout.write(json.dumps(_record(one, definitions)) + "\n")
-        else:
-            sys.stdout.write("\n".join(_lines(one, definitions)) + "\n\n")
-    standing = [
-        one
-        for one in reader.standing
-        if by is None and to in (None, one.recipient) and (not definitions or one.type_id in definitions)
-        if attribute is None or not uids.isdisjoint(one.attributes)
-    ]
+        if is_asked_for(one) and by in (None, one.publisher):
+            found += 1
+            answer([*_lines(one, names), ""], _record(one, names), as_json=as_json)
+    standing = [one for one in reader.standing if by is None and is_asked_for(one)]
     for opened in standing:
-        if as_json:
-            sys.stdout.write(json.dumps(_standing_record(opened, definitions)) + "\n")
-        else:
-            sys.stdout.write("\n".join(_standing_lines(opened, definitions)) + "\n\n")
+        answer([*_standing_lines(opened, names), ""], _standing_record(opened, names), as_json=as_json)
     if not as_json:
         sys.stdout.write(f"{found} deliveries\n")
         sys.stdout.write(f"{len(standing)} tables that are read by themselves\n" if standing else "")
@@ -231,10 +222,61 @@ def _check(text: str) -> bytes:
     return found
 
 
-def _names(one: Disclosure | StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
-    definition = definitions.get(one.type_id)
-    names = {} if definition is None else {a.uid: a.name for a in definition.attributes}
-    return [names.get(uid, str(uid)) for uid in one.attributes]
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What types, their attributes and certificates are called: by files that were given, and by the book."""
+
+    types: Mapping[bytes, TypeName]
+    called: Mapping[tuple[str, str], Mapping[AttributeUid, str]]
+    wanted: frozenset[bytes] | None
+    """The types that are asked for; None: all."""
+    certificates: Mapping[bytes, SignedCertificate]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> _Names:
+        """Read the types that were named, each by its file or its name, and the names that the user has."""
+        from maia.credentials.names import type_id
+
+        known = {bytes.fromhex(one): name for one, name in book().types.items()}
+        called, wanted = dict(book().attributes), set[bytes]()
+        for word in words:
+            ids = {one for one, name in known.items() if name.name == word}
+            if not ids:
+                definition = read_definition(Path(word)).definition
+                name = definition.name
+                ids = {type_id(name.owner, name.name)}
+                known |= dict.fromkeys(ids, name)
+                called[str(name.owner), name.name] = {one.uid: one.name for one in definition.attributes}
+            wanted |= ids
+        return cls(known, called, frozenset(wanted) if words else None, _known_certificates())
+
+    def type_of(self, one: Disclosure | StandingDisclosure) -> str:
+        name = self.types.get(one.type_id)
+        return one.type_id.hex() if name is None else name.name
+
+    def attributes(self, one: Disclosure | StandingDisclosure) -> list[str]:
+        name = self.types.get(one.type_id)
+        called = {} if name is None else self.called.get((str(name.owner), name.name), {})
+        return [called.get(uid, str(uid)) for uid in one.attributes]
+
+    def by(self, one: Disclosure | StandingDisclosure) -> list[str]:
+        lines = list[str]()
+        for id_ in one.certificates:
+            known = self.certificates.get(id_)
+            said = None if known is None else known.certificate
+            whose = "" if said is None else f" of {said.issuer} to {shown_subject(said.subject)}"
+            lines.append(f"by           certificate {id_.hex() if known is None else id_.hex()[:16]}{whose}")
+        return lines
+
+
+def _known_certificates() -> dict[bytes, SignedCertificate]:
+    """Return the certificates in the organisation and the profile in use, by their ids; skip what is none."""
+    found: dict[bytes, SignedCertificate] = {}
+    for folder in name_places():
+        for file in (*folder.glob("*/*.cert"), *folder.glob("*/*/*.cert")):
+            with suppress(MaiaError):
+                found |= {one.id: one for one in read_certificates([file])}
+    return found
 
 
 def _ranges(one: Disclosure) -> Iterator[tuple[int, int]]:
@@ -252,22 +294,19 @@ def _period(summary: Summarised) -> str:
     return f"{Instant(summary.begins)} to {Instant(summary.ends)}"
 
 
-def _standing_lines(one: StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
-    record = _standing_record(one, definitions)
-    definition = definitions.get(one.type_id)
+def _standing_lines(one: StandingDisclosure, names: _Names) -> list[str]:
+    record = _standing_record(one, names)
     return [
         f"open from    {record['open_from']} until {record['open_until'] or 'further notice'}",
         f"to           {record['recipient']}",
-        f"type         {record['type_id'] if definition is None else definition.name.name}",
+        f"type         {names.type_of(one)}",
         f"in           {one.source}, by its own queries, which are not on record",
-        f"attributes   {', '.join(_names(one, definitions))}",
-        *(f"by           certificate {certificate.hex()}" for certificate in one.certificates),
+        f"attributes   {', '.join(names.attributes(one))}",
+        *names.by(one),
     ]
 
 
-def _standing_record(
-    one: StandingDisclosure, definitions: Mapping[bytes, TypeDefinition]
-) -> dict[str, object]:
+def _standing_record(one: StandingDisclosure, names: _Names) -> dict[str, object]:
     from maia.credentials import Principal
 
     return {
@@ -278,31 +317,30 @@ def _standing_record(
         "type_id": one.type_id.hex(),
         "version_id": one.version.hex(),
         "source": one.source,
-        "attributes": _names(one, definitions),
+        "attributes": names.attributes(one),
         "view": one.view.hex(),
         "certificates": [certificate.hex() for certificate in one.certificates],
     }
 
 
-def _lines(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> list[str]:
+def _lines(one: Disclosure, names: _Names) -> list[str]:
     from maia.credentials import Principal
 
-    definition = definitions.get(one.type_id)
     rows = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(one))
     summary = one.summary
     source = [] if summary is None else [f"made of      {summary.events} events of {_period(summary)}"]
     return [
         f"delivered    {_moment(one)}",
         f"to           {Principal(one.recipient)}",
-        f"type         {one.type_id.hex() if definition is None else definition.name.name}",
+        f"type         {names.type_of(one)}",
         f"of           {Principal(one.publisher)}, frame {one.sequence}, rows {rows}",
         *source,
-        f"attributes   {', '.join(_names(one, definitions))}",
-        *(f"by           certificate {certificate.hex()}" for certificate in one.certificates),
+        f"attributes   {', '.join(names.attributes(one))}",
+        *names.by(one),
     ]
 
 
-def _record(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> dict[str, object]:
+def _record(one: Disclosure, names: _Names) -> dict[str, object]:
     from maia.credentials import Principal
 
     return {
@@ -315,7 +353,7 @@ def _record(one: Disclosure, definitions: Mapping[bytes, TypeDefinition]) -> dic
         "stream": one.stream.hex(),
         "sequence": one.sequence,
         "rows": [list(pair) for pair in _ranges(one)],
-        "attributes": _names(one, definitions),
+        "attributes": names.attributes(one),
         "view": one.view.hex(),
         "certificates": [certificate.hex() for certificate in one.certificates],
         **({} if one.summary is None else {"made_of": one.summary.events, "period": _period(one.summary)}),

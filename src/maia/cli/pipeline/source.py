@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -349,15 +349,20 @@ MemoryMib: TypeAlias = Annotated[
 ]
 
 
+@contextmanager
 def spark_for(
     name: str, *, cores: int = 2, memory_mib: int = 2048, long_running: bool = True
-) -> AbstractContextManager[SparkSession]:
+) -> Iterator[SparkSession]:
     """Start Spark, here or on the cluster that the environment names, while a body runs."""
+    from maia.spark.errors import told_by_spark
     from maia.spark.session import session
 
-    return session.spark_session(
-        name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=session.cluster_of()
+    where = session.cluster_of()
+    running = session.spark_session(
+        name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=where
     )
+    with running as spark, told_by_spark():
+        yield spark
 
 
 def print_rows(

@@ -15,6 +15,7 @@ from maia.cli.output import answer
 from maia.cli.servers.server_command import (
     CheckOnly,
     NetworkFlags,
+    checked_line,
     prepared_lines,
     prepared_record,
     run_server,
@@ -119,7 +120,7 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         _way_line(prepared),
         f"data         {config.data or 'none: nothing survives a restart'}",
         f"log          {_log_line(prepared)}",
-        "checked      the broker can run with this configuration",
+        checked_line("broker", config.data, config.listen, config.identity_listen, config.status),
     ]
     record = {
         **prepared_record(prepared), "listen": config.listen, "join": list(config.join),

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from maia.cli.inputs import AsJson, BadFile, command_group, read_principal
+from maia.cli.organisation import RightOptions, opened, shown_rights
 from maia.cli.output import answer
-from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, run_server
+from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked_line, run_server
 from maia.cli.trust.key import KeyFile, open_key
+from maia.config.settings import Defaults
 
-_RUN: Final = "Example: maia gateway mqtt --config gateway.toml"
-_RUN_HTTP: Final = "Example: maia gateway http --config gateway.toml --listen 127.0.0.1:8443"
+if TYPE_CHECKING:
+    from maia.gateway.server.config import GatewayConfig
+    from maia.organisation import Organisation
+
+_RUN: Final = "Examples: maia gateway mqtt --config gateway.toml; maia gateway mqtt --org hospital"
+_RUN_HTTP: Final = (
+    "Examples: maia gateway http --config gateway.toml --listen 127.0.0.1:8443; "
+    "maia gateway http --org hospital --listen 127.0.0.1:8443"
+)
 _SIGN: Final = (
     "Example: maia gateway sign -k camera.key --to account/key.pub --at https://gateway.example:8443 "
     "'/v1/events?topic=plates/Soho' --body plate.json"
 )
 _ACCOUNT: Final = (
     "Examples: maia gateway account sensor-1 --config gateway.toml   (prints a token, once); "
+    "maia gateway account sensor-1 --org hospital --may publish:LabResult; "
     "maia gateway account camera --client camera.pub --config gateway.toml   (proved by TLS)"
 )
 _LEAF: Final = (
@@ -31,14 +43,67 @@ app = command_group(
     "Let MQTT and HTTP clients publish and subscribe, each with the rights of its own account."
 )
 
-ConfigFile: TypeAlias = Annotated[
-    Path, typer.Option("--config", "-c", help="The gateway's TOML file; see docs/mqtt.md and docs/http.md.")
-]
+
+@dataclass(frozen=True, slots=True)
+class GatewayFile:
+    """The settings of a gateway: the operator's file, and what it need not say of an organisation."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The gateway's TOML file; see docs/mqtt.md and docs/http.md."),
+    ] = None
+    org: Annotated[
+        Path | None,
+        typer.Option(
+            "--org",
+            help="An organisation's folder: its broker, network and types, unless the file says others.",
+        ),
+    ] = None
+
+    def read(self, flags: Mapping[str, object]) -> GatewayConfig:
+        """Read the file, the environment and flags; refuse a gateway of nothing."""
+        from maia.gateway.server.config import read_config
+
+        if self.config is None and self.org is None:
+            raise typer.BadParameter("say --config FILE, or --org FOLDER for the gateway of an organisation")
+        ours = None if self.org is None else opened(self.org)
+        config = self.config
+        if ours is not None and config is None and (ours.folder / "gateway.toml").is_file():
+            config = ours.folder / "gateway.toml"
+        defaults = None if ours is None else Defaults(f"`{ours.folder}`", _defaults(ours))
+        return read_config(config, flags=flags, environment=os.environ, defaults=defaults)
+
+
+def _defaults(ours: Organisation) -> dict[str, object]:
+    """Return the settings that an organisation's folder answers: each type is a topic of its name."""
+    from maia.types.definition import PAYLOAD, tree_root
+
+    files, owners, plain = dict[str, list[str]](), dict[str, object](), set[str]()
+    for file, signed in ours.type_files():
+        name = signed.definition.name.name
+        # Of two types of one name the first has the topic; `[[topics]]` in the file decides otherwise.
+        if owners.setdefault(name, signed.definition.name.owner) == signed.definition.name.owner:
+            files.setdefault(name, []).append(str(file.absolute()))
+            plain |= {name} if PAYLOAD in signed.definition.attributes else set()
+    topics = [
+        {
+            "mqtt": name if (root := tree_root(name)) is None else f"{root.strip('/')}/#",
+            "type": paths, "payload": "plain" if name in plain else "json", "durable": True,
+        }
+        for name, paths in files.items()
+    ]  # fmt: skip
+    return {
+        "broker": [ours.addresses["broker"]],
+        "network": ours.network.name,
+        "coordinator": str(ours.network.owner),
+        "data": str((ours.folder / "gateway-data").absolute()),
+        "topics": topics,
+    }
 
 
 @app.command(epilog=_RUN)
 def mqtt(
-    config: ConfigFile,
+    file: GatewayFile,
     listen: Annotated[str | None, typer.Option(help="Where MQTT clients connect: HOST:PORT.")] = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
@@ -47,12 +112,12 @@ def mqtt(
 ) -> None:
     """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set."""
     flags: dict[str, object] = {"listen": listen, "log_format": log_format, "log_level": log_level}
-    _run(config, flags, mqtt=True, check=check, as_json=as_json)
+    _run(file, flags, mqtt=True, check=check, as_json=as_json)
 
 
 @app.command(epilog=_RUN_HTTP)
 def http(
-    config: ConfigFile,
+    file: GatewayFile,
     listen: Annotated[str | None, typer.Option(help="Where HTTP clients connect: HOST:PORT.")] = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
@@ -61,22 +126,24 @@ def http(
 ) -> None:
     """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready."""
     flags: dict[str, object] = {"http.listen": listen, "log_format": log_format, "log_level": log_level}
-    _run(config, flags, mqtt=False, check=check, as_json=as_json)
+    _run(file, flags, mqtt=False, check=check, as_json=as_json)
 
 
-def _run(config: Path, flags: dict[str, object], *, mqtt: bool, check: bool, as_json: bool) -> None:
+def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool, as_json: bool) -> None:
     from functools import partial
 
     from maia.clock import system_now
-    from maia.gateway.server.config import prepare, read_config
+    from maia.gateway.server.config import prepare
     from maia.gateway.server.process import serve
 
-    prepared = prepare(read_config(config, flags=flags, environment=os.environ), now=system_now())
+    prepared = prepare(file.read(flags), now=system_now())
     if not mqtt and prepared.config.http_listen is None:
         raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:
         rows = [f"{row.mqtt:<24} {row.event_type.name.name}" for row in prepared.table.rows]
-        lines = [*rows, "checked      the gateway can run with this configuration"]
+        own = prepared.config
+        listens = (own.listen if mqtt else None, own.http_listen, own.status)
+        lines = [*rows, checked_line("gateway", own.data, *listens)]
         answer(lines, {"topics": len(rows), "checked": True}, as_json=as_json)
         return
     run_server(prepared, prepared.config, partial(serve, mqtt=mqtt), as_json=as_json)
@@ -85,24 +152,30 @@ def _run(config: Path, flags: dict[str, object], *, mqtt: bool, check: bool, as_
 @app.command(epilog=_ACCOUNT)
 def account(
     name: Annotated[str, typer.Argument(help="The account's name, and its clients' user name.")],
-    config: ConfigFile,
+    file: GatewayFile,
     client: Annotated[
         str | None,
         typer.Option(help="Clients prove this key by TLS in place of a token: a key or .pub file."),
     ] = None,
+    *,
+    rights: RightOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Make an account with a key of its own, to which certificates can be issued."""
+    """Make an account with a key of its own; with --org, it gets its rights as a member does."""
     from maia.gateway.server.account_folder import AccountFolder
-    from maia.gateway.server.config import read_config
 
-    settings = read_config(config, flags={}, environment=os.environ)
+    if rights.may and file.org is None:
+        raise typer.BadParameter("--may needs --org FOLDER, whose key grants the rights")
+    settings = file.read({})
     bound = None if client is None else read_principal(client)
+    ours = None if file.org is None else opened(file.org)
+    wanted = [] if ours is None else ours.rights(rights.may or (), **rights.terms)
     folder, made, token = AccountFolder(settings.data).add(name, bound)
+    given = [] if ours is None else ours.add_account(name, folder, wanted)
     lines = [
         f"account      {name}",
-        f"issue to     {folder / 'key.pub'}",
-        f"put certs in {folder}",
+        *([f"issue to     {folder / 'key.pub'}", f"put certs in {folder}"] if ours is None else []),
+        *shown_rights(given),
         f"token        {token} (shown once; it is the password)" if token else f"proved by    {made.client}",
     ]
     record = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 import typer
@@ -109,6 +110,16 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
         answer(lines, record, as_json=as_json)
 
     run(serve(prepared, telemetry, ready))
+
+
+def checked_line(what: str, data: Path | None, *addresses: str | None) -> str:
+    """Return what was found by `--check`; refuse addresses that another program has."""
+    from maia.net.process import is_free
+
+    if is_free(data, *addresses):
+        return f"checked      the {what} can run with this configuration"
+    runs = f"a process runs with `{data}`, so a start would fail"
+    return f"checked      {runs}; if it is this {what}, the configuration counts from its next start"
 
 
 def prepared_lines(prepared: _OfNetwork, *, what: str) -> list[str]:

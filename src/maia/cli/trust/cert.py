@@ -23,7 +23,6 @@ from maia.cli.inputs import (
 )
 from maia.cli.output import answer
 from maia.cli.trust.grants import (
-    BadGrant,
     authority_from_options,
     authority_lines,
     certificate_lines,
@@ -39,6 +38,7 @@ from maia.cli.trust.grants import (
     with_transformation,
 )
 from maia.cli.trust.key import Force, KeyFile, open_key
+from maia.config.grant_terms import BadGrant
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:

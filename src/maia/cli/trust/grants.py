@@ -9,30 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from maia.cli.inputs import read_definition, read_owner
-from maia.errors import BadInput
+from maia.config.grant_terms import BadGrant, condition_of, on_topics_of, transformed
 
 if TYPE_CHECKING:
     from maia.credentials import (
         Action,
+        AttributeSet,
         Authority,
         Certificate,
         OnlineTest,
         Principal,
         ResourcePattern,
+        SignedCertificate,
         Subject,
         Validity,
     )
     from maia.events import AttributeUid, Vocabulary
-    from maia.predicates import Predicate
 
-
-class BadGrant(BadInput):
-    """The options do not state clearly what is granted."""
-
-    code = "INPUT-GRANT"
+_TERMS: Final = ("made of", "where", "condition", "from", "every", "per", "set", "shown as", "written as")
+"""What narrows or changes what is granted, in the order in which it is shown."""
 
 
 def authority_from_options(
@@ -62,7 +60,12 @@ def authority_from_options(
     chosen = [_uid(word, vocabulary) for word in attributes]
     restriction = ALWAYS if where is None else parse_predicate(where, vocabulary)
     if topics and not topics[0].startswith(("/admin/", "*")):
-        type_name, granted = _on_topics(topics, allowed, network, type_name)
+        tree, granted = on_topics_of(topics, allowed)
+        if network is not None or type_name not in (None, tree):
+            raise BadGrant(
+                "a certificate speaks of a network, of types or of topics, and of one of them only"
+            )
+        type_name = tree
         restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
         chosen += [TOPIC.uid] if chosen else []
         topics = ()
@@ -72,7 +75,7 @@ def authority_from_options(
         allowed,
         frozenset(chosen) if chosen else ALL_ATTRIBUTES,
         restriction,
-        _condition(condition, during),
+        condition_of(condition, during),
     )
 
 
@@ -86,105 +89,13 @@ def with_transformation(
     every: str | None = None,
     per: Sequence[str] = (),
 ) -> Authority:
-    """Return a right that shows, or publishes, what assignments make of an event.
-
-    Listed attributes are of the outcome. Of a right to publish, so is the restriction, unless it is `--as`
-    another type: then it is about what is written, and the right is on that type.
-    """
-    from dataclasses import replace
-
-    from maia.credentials import ALL_ATTRIBUTES, Action, Transformation, TypePattern, exact_name
-    from maia.expressions import parse_rule
-    from maia.expressions.summary_text import parse_summary
-    from maia.predicates import ALWAYS
-
+    """Return a right that shows, or publishes, what assignments make of an event; definitions are files."""
     if definition is None or not assignments:
         raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
-    reads = read_definition(definition).definition.vocabulary
-    becomes = None if result is None else read_definition(result).definition
-    assigns = None if becomes is None else becomes.vocabulary
-    if every is not None or per:
-        if every is None or becomes is None or assigns is None or Action.PUBLISH in authority.actions:
-            raise BadGrant("a summary is shown to subscribers: it needs `--every` and `--as`")
-        summary = parse_summary(every, per, assignments, reads, assigns)
-        step = Transformation(issuer, (), ALL_ATTRIBUTES, ALWAYS, becomes.name, summary)
-        return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
-    rules = tuple(parse_rule(text, reads, assigns) for text in assignments)
-    if Action.PUBLISH in authority.actions:
-        if becomes is None:
-            return replace(authority, transformations=(Transformation(issuer, rules),))
-        written, resource = read_definition(definition).definition.name, becomes.name
-        step = Transformation(issuer, rules, ALL_ATTRIBUTES, authority.restriction, written)
-        return replace(
-            authority,
-            resources=TypePattern(resource.owner, exact_name(resource.name), None),
-            attributes=ALL_ATTRIBUTES,
-            restriction=ALWAYS,
-            transformations=(step,),
-        )
-    shown = authority.attributes if becomes is None else ALL_ATTRIBUTES
-    step = Transformation(issuer, rules, shown, result=None if becomes is None else becomes.name)
-    return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
-
-
-def _on_topics(
-    topics: Sequence[str], actions: frozenset[Action], network: str | None, type_name: str | None
-) -> tuple[str, Predicate]:
-    """Return the tree in which all these topics lie, and the restriction to them.
-
-    To subscribe to a topic is to subscribe to those below it; to publish is to publish there.
-    """
-    from dataclasses import replace
-
-    from maia.credentials import Action as Do
-    from maia.predicates.path_patterns import parse_path_pattern
-    from maia.types.definition import on_topics, tree_label
-
-    patterns = [parse_path_pattern(text) for text in topics]
-    trees = {tree_label(pattern) for pattern in patterns}
-    if len(trees) != 1:
-        raise BadGrant("one certificate speaks of the topics of one tree, such as `/news` and `/news/uk/#`")
-    (tree,) = trees
-    if network is not None or type_name not in (None, tree):
-        raise BadGrant("a certificate speaks of a network, of types or of topics, and of one of them only")
-    if Do.SUBSCRIBE in actions and Do.PUBLISH not in actions:
-        patterns = [replace(pattern, has_rest=True) for pattern in patterns]
-    elif Do.SUBSCRIBE in actions and not all(pattern.has_rest for pattern in patterns):
-        raise BadGrant("to subscribe to a topic includes those below it, to publish does not: end with `/#`")
-    return tree, on_topics(patterns)
-
-
-def _condition(condition: str | None, hours: str | None) -> Predicate:
-    """Read the condition of a right: over facts, and over the time."""
-    from maia.policy.facts import check_clock_facts
-    from maia.predicates import ALWAYS, AllOf, parse_predicate
-
-    said = [] if condition is None else [parse_predicate(condition)]
-    said += [] if hours is None else [_hours(hours)]
-    for one in said:
-        check_clock_facts(one)
-    if not said:
-        return ALWAYS
-    return said[0] if len(said) == 1 else AllOf(tuple(said))
-
-
-def _hours(text: str) -> Predicate:
-    """Read a time of the day and week, in the syntax of a policy."""
-    from maia.policy.facts import during
-    from maia.predicates.language.scanner import Scanner
-    from maia.roles.rule_reader import take_window
-    from maia.roles.statements import Complaint
-
-    scanner = Scanner(text)
-    try:
-        window = take_window(scanner)
-    except Complaint as problem:
-        hint = f": {problem.hint}" if problem.hint else ""
-        raise BadGrant(f"`{text[:64]}` is no time: {problem.sentence}{hint}") from problem
-    if window is None or not scanner.at_end():
-        example = "between 09:00 and 17:00 on monday to friday in Europe/London"
-        raise BadGrant(f"`{text[:64]}` is no time such as `{example}`")
-    return during(window.zone, days=window.days, start=window.begins, end=window.ends)
+    return transformed(
+        authority, issuer, reads=read_definition(definition).definition, assignments=assignments,
+        result=None if result is None else read_definition(result).definition, every=every, per=per,
+    )  # fmt: skip
 
 
 def one_action(word: str) -> Action:
@@ -238,16 +149,35 @@ def attribute_names(authority: Authority) -> dict[AttributeUid, str]:
     return {uid: word for uid, word in called.items() if uid not in unclear}
 
 
+def shown_attributes(authority: Authority) -> AttributeSet:
+    """Return what is left to see, or to write, behind every transformation of a right."""
+    from maia.credentials import Action, AllAttributes
+
+    shown = authority.attributes
+    for step in () if Action.PUBLISH in authority.actions else authority.transformations:
+        if step.result is not None or isinstance(shown, AllAttributes):
+            shown = step.attributes
+        else:
+            shown = shown | {rule.uid for rule in step.rules}
+            shown = shown if isinstance(step.attributes, AllAttributes) else shown & step.attributes
+    return shown
+
+
+def attribute_words(attributes: AttributeSet, names: Mapping[AttributeUid, str] | None) -> list[str]:
+    """Return attributes by their names, and `*` for all of them."""
+    from maia.credentials import AllAttributes
+
+    if isinstance(attributes, AllAttributes):
+        return ["*"]
+    return sorted((names or {}).get(uid, uid) for uid in attributes)
+
+
 def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
     """Return what is granted, one field a line."""
     record = authority_record(authority, attribute_names(authority) if names is None else names)
     lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
     lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
-    return lines + [
-        f"{word:<12} {record[word]}"
-        for word in ("where", "condition", "from", "every", "per", "set", "shown as", "written as")
-        if word in record
-    ]
+    return lines + [f"{word:<12} {record[word]}" for word in _TERMS if word in record]
 
 
 def authority_record(
@@ -262,28 +192,74 @@ def authority_record(
     actions = (
         ["*"] if authority.actions == ALL_ACTIONS else sorted(action.value for action in authority.actions)
     )
-    attributes: list[str] = ["*"]
-    if not isinstance(authority.attributes, AllAttributes):
-        attributes = sorted((names or {}).get(uid, uid) for uid in authority.attributes)
     record: dict[str, object] = {
         "resource": _shown_resource(authority.resources),
         "actions": actions,
-        "attributes": attributes,
+        "attributes": attribute_words(shown_attributes(authority), names),
     }
+    if authority.transformations and not isinstance(authority.attributes, AllAttributes):
+        record["made of"] = " ".join(attribute_words(authority.attributes, names))
     if authority.restriction != ALWAYS:
         record["where"] = format_predicate(authority.restriction, names)
     if authority.condition != ALWAYS:
         record["condition"] = format_predicate(authority.condition, names)
+    steps = list[str]()
     for step in authority.transformations:
-        record["set"] = "; ".join(format_rule(rule, names) for rule in step.rules)
-        if step.summary is not None:
+        if step.summary is None:
+            steps.append("; ".join(format_rule(rule, names) for rule in step.rules))
+        else:
             record["every"], per, assigned = format_summary(step.summary, names)
-            record["per"], record["set"] = "; ".join(per), "; ".join(assigned)
+            record["per"] = "; ".join(per)
+            steps.append("; ".join(assigned))
         if step.restriction != ALWAYS:
             record["from"] = format_predicate(step.restriction, names)
         if step.result is not None:
             record["shown as" if Action.PUBLISH not in authority.actions else "written as"] = str(step.result)
+    if steps:
+        record["set"] = ", then ".join(steps)
     return record
+
+
+def right_record(signed: SignedCertificate) -> dict[str, object]:
+    """Return what a certificate grants in the words of `maia grant`, for people and programs."""
+    from maia.credentials import AuthorisationCertificate, NetworkPattern, TypePattern
+
+    certificate = signed.certificate
+    if not isinstance(certificate, AuthorisationCertificate):
+        return {"may": f"be called {certificate.name}", "until": _end(certificate.validity)}
+    record = authority_record(certificate.authority, attribute_names(certificate.authority))
+    resource, owner = certificate.authority.resources, certificate.authority.resources.owner
+    match resource:
+        case TypePattern(_, name, _):
+            about = f":{name}" + ("" if owner in (None, certificate.issuer) else f" of {owner}")
+        case NetworkPattern(_, name):
+            about = f" network {name}"
+        case _:
+            about = f" {_shown_resource(resource)}"
+    return {
+        "may": ", ".join(f"{action}{about}" for action in _words(record["actions"])),
+        **({} if record["attributes"] == ["*"] else {"only": record["attributes"]}),
+        **{word: record[word] for word in _TERMS if word in record},
+        "delegable": certificate.may_delegate,
+        "until": _end(certificate.validity),
+        "by": str(certificate.issuer),
+    }
+
+
+def right_lines(signed: SignedCertificate, *, by: bool = False) -> list[str]:
+    """Return the same in lines; with `by`, also who granted it."""
+    record = right_record(signed)
+    lines = [f"may          {record['may']}"]
+    if "only" in record:
+        lines.append(f"  only       {' '.join(_words(record['only']))}")
+    lines += [f"  {word:<10} {record[word]}" for word in _TERMS if word in record]
+    passes_on = ", and may pass it on" if record.get("delegable") else ""
+    lines.append(f"  until      {record['until']}{passes_on}")
+    return [*lines, f"  granted by {record['by']}"] if by else lines
+
+
+def _end(validity: Validity) -> str:
+    return validity_record(validity)["not_after"]
 
 
 def certificate_record(certificate: Certificate) -> dict[str, object]:

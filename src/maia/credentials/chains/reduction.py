@@ -291,8 +291,10 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
             raise _broken_link(links, ids)
         granted = link.authority
         if granted is not authority:
-            # The first lines of `composed`: most links transform nothing, and a call is a part of the whole.
-            is_plain = not (authority.transformations or granted.transformations)
+            # As `composed`: most links transform and restrict nothing, and a call is a part of the whole.
+            is_plain = not (authority.transformations or granted.transformations) and (
+                granted.restriction is ALWAYS or authority.attributes is ALL_ATTRIBUTES
+            )
             common = intersect(authority, granted) if is_plain else composed(authority, granted)
             if common is None:
                 raise _nothing_in_common(links, ids)

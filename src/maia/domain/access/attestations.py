@@ -33,9 +33,8 @@ from maia.domain.access.core import AccessCore
 from maia.domain.access.refusals import NotRegistered, TpmNotEnrolled
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import META, SUBJECTS, TPMS, MetaRow, TpmRow
-from maia.events import SECOND, AttributeUid, Instant
+from maia.events import SECOND, Instant
 
-TPM_ATTRIBUTE: Final = AttributeUid("tpm-integrity")
 NONCE_S: Final = 120
 """How long a nonce waits for its quote."""
 _APPROVED: Final = "tpm-approved"

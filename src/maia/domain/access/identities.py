@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from maia.credentials import Principal, principal_from_bytes
 from maia.credentials.appointments import Argument, Given, Word, read_word
 from maia.credentials.identity import (
+    PROVIDER_ATTRIBUTE,
+    RESERVED_ATTRIBUTES,
+    TPM_ATTRIBUTE,
     Identity,
     ProviderNotTrusted,
     SignedIdentity,
@@ -26,7 +28,7 @@ from maia.credentials.identity import (
     issue_identity,
     verify_identity,
 )
-from maia.domain.access.attestations import TPM_ATTRIBUTE, level_of
+from maia.domain.access.attestations import level_of
 from maia.domain.access.core import AccessCore
 from maia.domain.access.refusals import (
     BadSubject,
@@ -40,10 +42,6 @@ from maia.domain.access.unit_of_work import end_of, next_number
 from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, TPMS, ProviderRow, SubjectRow
 from maia.errors import BrokenCredential
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
-
-PROVIDER_ATTRIBUTE: Final = AttributeUid("identity-provider")
-RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
-"""Attributes that only the provider itself gives, after a check of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             new = [one for one in shown if self._register_certificate(work, one)]
             if work.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
-            work.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
+            if new:
+                work.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
             return len(new)
 
     def held(self, now: Instant) -> tuple[SignedCertificate, ...]:

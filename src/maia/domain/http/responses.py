@@ -23,7 +23,7 @@ from maia.api.responses import (
     WithheldAnswer,
 )
 from maia.credentials import (
-    AllAttributes,
+    ALL_ATTRIBUTES,
     LocalName,
     NameCertificate,
     Subject,
@@ -45,6 +45,8 @@ from maia.domain.access.results import (
     Wallet,
 )
 from maia.events import AttributeUid, Instant
+from maia.expressions import format_rule
+from maia.policy import shows
 from maia.predicates import format_predicate
 from maia.roles import RoleMembership
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes
@@ -155,13 +157,9 @@ def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
     """Return a principal that can, with attributes by the names of the type."""
     names = {one.uid: one.name for one in event_type.attributes}
     windows = () if holder.view is None else holder.view.windows
-    shown: set[AttributeUid] = set()
-    sees_all = False
-    for window in windows:
-        if isinstance(window.attributes, AllAttributes):
-            sees_all = True
-        else:
-            shown |= window.attributes
+    shown = {uid for uid in names for window in windows if shows(window, uid)}
+    rules = {rule for window in windows for step in window.transformations for rule in step.rules}
+    sees_all = any(one.attributes is ALL_ATTRIBUTES and not one.transformations for one in windows)
     return HolderAnswer(
         str(holder.principal),
         _moment(holder.until),
@@ -169,6 +167,7 @@ def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
         None if sees_all else sorted(names.get(uid, uid) for uid in shown),
         [[one.id.hex() for one in chain] for chain in holder.chains],
         holder.is_conditional,
+        sorted(format_rule(rule, names) for rule in rules),
     )
 
 

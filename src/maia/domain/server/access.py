@@ -21,6 +21,7 @@ from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactStream
 from maia.domain.server.access_config import PreparedAccess
 from maia.domain.server.background import (
+    follow_issued,
     policy_file,
     pollers,
     publish_statements,
@@ -128,6 +129,7 @@ def _background(
     ]
     tasks = [
         publish_statements(service, records),
+        follow_issued(config.policy_issued, service, records),
         reload_at_signals(policy_file(prepared), service, records),
         stop_when_fenced(service),
         *(one.run() for one in pollers(config.facts, service, ages, records)),

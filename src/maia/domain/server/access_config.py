@@ -154,6 +154,8 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """Event types that the policy names: files, and folders of *.type."""
     policy_held: Paths = msgspec.field(name="policy.held", default=())
     """Certificates that owners issued to the domain: files and folders."""
+    policy_issued: Paths = msgspec.field(name="policy.issued", default=())
+    """Folders of certificates that the domain's key signs elsewhere; the register takes in what appears."""
     statements_period_s: Positive = msgspec.field(name="statements.period_s", default=30)
     """For how many seconds a list of revocations holds."""
     statements_lead_s: Whole = msgspec.field(name="statements.lead_s", default=5)

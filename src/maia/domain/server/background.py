@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from maia.api.responses import WalletAnswer
-from maia.config.input_files import read_text
+from maia.config.input_files import read_certificates, read_text
 from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.config.start_checks import opened
 from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
@@ -109,6 +109,7 @@ def check_policy_file(prepared: PreparedDomain) -> None:
 
 
 PUSH_S: Final = 10.0
+ISSUED_S: Final = 1.0
 RENEW_S: Final = 300
 """How often it is asked at least what the policy grants a broker, beside what must be renewed sooner."""
 _BEAT_MOST_S: Final = 5.0
@@ -191,6 +192,30 @@ def source_of(config: FactConfig) -> FactSource | None:
             return HttpSource(url, config.columns, config.kinds)
         case _:
             return None
+
+
+# ------------------------------------------------------------ certificates that were signed elsewhere
+
+
+async def follow_issued(folders: Iterable[Path], service: DomainService, records: Records) -> None:
+    """Register what the domain's key signs beside this process, as `maia grant` does, as files appear."""
+    seen = set[Path]()
+    while folders:
+        for file in sorted({one for folder in folders for one in folder.glob("*.cert")} - seen):
+            seen.add(file)
+            now, by = service.clock(), service.principal
+            try:
+                found = await asyncio.to_thread(read_certificates, [file])
+                own = [one for one in found if one.certificate.issuer == by and not _is_over(one, now)]
+                await service.ask(lambda access: access.hold(own, actor=by, now=now))  # noqa: B023 - awaited
+            except MaiaError as problem:
+                records.note("refused", {"file": str(file), "code": problem.code, "why": problem.message})
+        await asyncio.sleep(ISSUED_S)
+
+
+def _is_over(signed: SignedCertificate, now: Instant) -> bool:
+    end = signed.certificate.validity.not_after
+    return end is not None and end < now
 
 
 # ------------------------------------------------------------ push_credentials certificates to brokers

@@ -24,6 +24,7 @@ from maia.config.settings import (
     Address,
     Addresses,
     BadConfig,
+    Defaults,
     Loopback,
     Paths,
     Positive,
@@ -116,12 +117,26 @@ _OWN: Final = settings_of(GatewayConfig)
 _LIMITS: Final = limits_of(MqttLimits)
 
 
-def read_config(file: Path, *, flags: Mapping[str, object], environment: Mapping[str, str]) -> GatewayConfig:
+def read_config(
+    file: Path | None,
+    *,
+    flags: Mapping[str, object],
+    environment: Mapping[str, str],
+    defaults: Defaults | None = None,
+) -> GatewayConfig:
     """Read the file, the environment and flags; raise BadConfig at the first wrong value."""
-    settings = gather(_OWN | _LIMITS, file=file, environment=environment, prefix="MAIA_GATEWAY_", flags=flags)
+    settings = gather(
+        _OWN | _LIMITS,
+        file=file,
+        environment=environment,
+        prefix="MAIA_GATEWAY_",
+        flags=flags,
+        defaults=defaults,
+    )
     for name in ("broker", "network", "coordinator", "data", "topics"):
         if name not in settings:
-            raise BadConfig(f"`{file}`: `{name}` is missing; a gateway cannot run without it")
+            where = "the options" if file is None else f"`{file}`"
+            raise BadConfig(f"{where}: `{name}` is missing; a gateway cannot run without it")
     limits = build(MqttLimits, _LIMITS, settings, prefix="limits.")
     origins = {name: one.origin for name, one in settings.items()}
     config = build(GatewayConfig, _OWN, settings, limits=limits, origins=origins)

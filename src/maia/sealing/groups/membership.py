@@ -43,7 +43,7 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.answers import Answers, hidden_restriction, is_askable
+from maia.policy.answers import Answers, hidden_restriction
 from maia.policy.view import Window, keeps
 from maia.predicates import Predicate, attributes_of
 from maia.sealing.groups.key_group import GroupId
@@ -280,8 +280,7 @@ def _opened(
 ) -> tuple[set[GroupId], Validity, Reason | None, tuple[Window, ...]]:
     """Return the groups that an action opens, for how long, what a limit left out, and restricted windows."""
     request = Request(claim.principal, action, version.name, version)
-    evidence = evidence_for(request, claim, grounds, at)
-    decision = decide(request, evidence, NO_FACTS, at)
+    decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
         return set(), decision.stable, None, ()
     if all(window.transformations for window in decision.view.windows):
@@ -293,20 +292,8 @@ def _opened(
         # A holder of transformed values has no business with the keys of those that they are made of.
         kept = (uid for uid in version.kinds if any(keeps(window, uid) for window in windows))
         groups |= {GroupId(version.type_id, uid) for uid in kept}
-        if action is Action.SUBSCRIBE:
-            restricted = _askable_windows(request, evidence, windows, at)
+        restricted = windows if action is Action.SUBSCRIBE else ()
     return groups, decision.stable, decision.limit, restricted
-
-
-def _askable_windows(
-    request: Request, evidence: Evidence, windows: tuple[Window, ...], at: Instant
-) -> tuple[Window, ...]:
-    """Return the windows of a right whose restrictions may be answered."""
-    chains = tuple(chain for chain in evidence.chains if is_askable(chain))
-    if len(chains) == len(evidence.chains):
-        return windows
-    decision = decide(request, replace(evidence, chains=chains), NO_FACTS, at)
-    return decision.view.windows if isinstance(decision, Permit) else ()
 
 
 def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:

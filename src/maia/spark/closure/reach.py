@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials.authority import (
+    ALL_ATTRIBUTES,
     Action,
     Authority,
     AuthorityTooLarge,
@@ -68,7 +69,7 @@ from maia.expressions.language import format_rule
 from maia.policy import Evidence, Facts, Permit, Request, decide
 from maia.policy.view import converts_to, keeps, kinds_shown
 from maia.predicates.language.writer import format_predicate
-from maia.predicates.syntax import ALWAYS, Predicate
+from maia.predicates.syntax import ALWAYS, Exists, Predicate, atoms
 from maia.types import VerifiedType
 
 PATHS_MAX: Final = DEFAULT_LIMITS.flows_per_subject_max
@@ -146,7 +147,7 @@ class Reach:
 
     __slots__ = (
         "_at", "_authorities", "_book", "_cache", "_composed", "_constitutions", "_ends", "_event_type",
-        "_hinges", "_included", "_issued", "_names", "_pool", "_sights", "_trusted", "left_out",
+        "_hinges", "_included", "_issued", "_names", "_pool", "_sights", "_sought", "_trusted", "left_out",
     )  # fmt: skip
 
     def __init__(
@@ -176,6 +177,14 @@ class Reach:
         for one in self._pool:
             if isinstance(one.certificate, AuthorisationCertificate):
                 self._issued.setdefault(one.certificate.issuer, []).append(one)
+        self._sought = frozenset(
+            atom.uid
+            for issued in self._issued.values()
+            for one in issued
+            if isinstance(one.certificate, AuthorisationCertificate)
+            for atom in atoms(one.certificate.authority.restriction)
+            if isinstance(atom, Exists)
+        )
         self._names = {one.uid: one.name for one in event_type.attributes}
         self._trusted: dict[tuple[bytes, bytes], bool] = {}
         self._book: NameBook = name_book(self._pool, self._trusts, self._bounded_names())
@@ -299,7 +308,12 @@ class Reach:
             return one.authority is None
         pair = id(one.authority), id(other.authority)
         if pair not in self._included:
-            self._included[pair] = includes(wide=one.authority, narrow=other.authority)
+            # That an attribute is missing may let a later restriction admit more, where it is hidden.
+            shown, fewer = one.authority.attributes, other.authority.attributes
+            is_alike = fewer is ALL_ATTRIBUTES or all(
+                uid in fewer or (shown is not ALL_ATTRIBUTES and uid not in shown) for uid in self._sought
+            )
+            self._included[pair] = is_alike and includes(wide=one.authority, narrow=other.authority)
         return self._included[pair]
 
     # ------------------------------------------------------------ one principal after the other

@@ -1,0 +1,73 @@
+"""Who loses what, when an organisation revokes a grant, a certificate, or all that a principal has?
+
+What it issued is in its folder. What its subjects passed on is known as far as
+the register of its server knows it. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from maia.credentials import AuthorisationCertificate, NetworkPattern, Principal, SignedCertificate, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A certificate that would count no more."""
+
+    signed: SignedCertificate = field(repr=False)
+    is_passed_on: bool = False
+    """It rests on one that is revoked, and was issued by the subject of that one."""
+
+    @property
+    def subject(self) -> Subject:
+        """Return who would lose it."""
+        return self.signed.certificate.subject
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What would end, and what its holder would keep."""
+
+    lost: tuple[Loss, ...]
+    kept: tuple[SignedCertificate, ...] = field(repr=False, default=())
+    """Membership of a network, which is no right to events."""
+    is_complete: bool = True
+    """False: what was passed on could not be asked for."""
+
+
+def is_membership(signed: SignedCertificate) -> bool:
+    """Say whether a certificate lets its subject into a network, and nothing else."""
+    certificate = signed.certificate
+    return isinstance(certificate, AuthorisationCertificate) and isinstance(
+        certificate.authority.resources, NetworkPattern
+    )
+
+
+def passed_on(ended: Iterable[SignedCertificate], register: Iterable[SignedCertificate]) -> list[Loss]:
+    """Return what subjects of certificates that end have passed on of the same types, and so on.
+
+    A holder of two rights to a type keeps what the other one lets it pass on; that is not looked at here.
+    """
+    known, found = {one.id for one in ended}, list[Loss]()
+    holders = {key for one in ended for key in _held(one, one.certificate.subject)}
+    entries = list(register)
+    while True:
+        new = [
+            one for one in entries
+            if one.id not in known and not holders.isdisjoint(_held(one, one.certificate.issuer))
+        ]  # fmt: skip
+        if not new:
+            return found
+        known |= {one.id for one in new}
+        holders |= {key for one in new for key in _held(one, one.certificate.subject)}
+        found += [Loss(one, is_passed_on=True) for one in new]
+
+
+def _held(signed: SignedCertificate, by: object) -> set[tuple[object, object]]:
+    """Return what of whose types a principal has, or passes on, by a certificate."""
+    certificate = signed.certificate
+    if not isinstance(certificate, AuthorisationCertificate) or not isinstance(by, Principal):
+        return set()
+    return {(by, certificate.authority.resources)}
