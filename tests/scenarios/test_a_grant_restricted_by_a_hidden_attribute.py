@@ -94,11 +94,15 @@ def test_live_durable_and_recorded_are_the_same_rows(world: TwoOrganisations, sp
             seen.append(event["value"])
         assert seen == wanted
         assert [event["value"] for event in islice(durable, len(wanted))] == wanted
-    rows: list[tuple[object, ...]] = []
-    while len(rows) < len(wanted):  # until the broker has written all of it to the files of its log
+    recorded = [{"patient": None, "ward": None, "value": value} for value in wanted]
+
+    def are_recorded() -> bool:
         rows = maia.spark.table(spark, "LabResult", profile=world.profile("dashboard")).collect()
-        assert len(rows) <= len(wanted)
-    assert sorted(map(tuple, rows), key=str) == sorted([(None, None, value) for value in wanted], key=str)
+        found = sorted((row.asDict() for row in rows), key=lambda row: row["value"])
+        assert found == recorded[: len(found)]
+        return len(found) == len(recorded)
+
+    until(are_recorded)  # once the broker has written all of it to the files of its log
 
 
 def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
@@ -106,12 +110,16 @@ def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
 ) -> None:
     world.institute.add_member("late", may="subscribe:LabResult")
     with maia.connect(world.profile("lab")) as lab:
-        publish(lab, range(3))
+        publish(lab, range(3, 5))
     warned: list[str] = []
-    while not warned:  # until the broker has written them to the files of its log
+
+    def is_warned() -> bool:
         with warnings.catch_warnings(record=True, action="always", category=RowsWithheld) as found:
             maia.spark.table(spark, "LabResult", profile=world.profile("late"))
-        warned += [str(one.message) for one in found if one.category is RowsWithheld]
+        warned.extend(str(one.message) for one in found if one.category is RowsWithheld)
+        return bool(warned)
+
+    until(is_warned)  # once the broker has written them to the files of its log
     assert re.search(r"what was published before 20.* is not shown \[PIPELINE-KEYS-BEGIN-LATER\]", warned[0])
 
 

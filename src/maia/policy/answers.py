@@ -56,11 +56,15 @@ Answers = Mapping[AttributeUid, Predicate]
 
 
 def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Predicate | None:
-    """Return what a window asks of attributes that its holder cannot read, in one form; None for nothing."""
+    """Return what a window asks of attributes that its holder cannot read, in one form; None for nothing.
+
+    Nor is there anything that could be answered if it is too long to be told to those who answer.
+    """
     terms = _hidden(window, readable)
     if not terms or window.transformations:
         return None
-    return conjoined(sorted(terms, key=restriction_to_bytes))
+    found = conjoined(sorted(terms, key=restriction_to_bytes))
+    return found if len(restriction_to_bytes(found)) <= RESTRICTION_BYTES_MAX else None
 
 
 def answered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> View:

@@ -215,7 +215,9 @@ def _unanswered(state: BrokerState, entry: Subscription) -> RestrictionUnanswere
     """Return that a right is restricted by what this broker can neither read nor have answered."""
     event_type = entry.right.event_type
     ring = state.seals.ring_of(event_type.type_id)
-    if ring is None or not unanswered(entry.right.view, ring.answers, ring.readable):
+    if ring is None or not event_type.kinds.keys() & unanswered(
+        entry.right.view, ring.answers, ring.readable
+    ):
         return None
     return RestrictionUnanswered(
         f"your right to `{event_type.name.name}` is restricted by attributes that this broker may not read, "
