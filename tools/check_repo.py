@@ -97,6 +97,7 @@ def error_codes_are_unique_and_documented() -> Iterator[str]:
     """Programs match on codes and people look them up."""
     errors = error_codes.all_errors()
     yield from error_codes.problems(errors)
+    yield from error_codes.lost_ways(errors)
     if text_of(error_codes.PAGE) != error_codes.page(errors):
         yield f"{named(error_codes.PAGE)} is out of date; run: make docs"
 

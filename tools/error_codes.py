@@ -2,7 +2,7 @@
 
 The page `docs/errors.md` is written from the classes themselves, so it cannot
 forget one. The check refuses two classes with one code, a class that inherits
-its code unchanged, and a class without a sentence of explanation.
+its code unchanged, and a class without a sentence of explanation or a way out (`error_ways.toml`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import importlib
 import inspect
 import pkgutil
 import re
+import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import maia
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "errors.md"
+WAYS = Path(__file__).resolve().parent / "error_ways.toml"
 SHAPE = re.compile(r"[A-Z][A-Z0-9]*(-[A-Z0-9]+)*")
 
 FAMILIES: dict[type[MaiaError], tuple[str, str]] = {
@@ -57,6 +60,33 @@ def problems(errors: list[type[MaiaError]]) -> list[str]:
     return found
 
 
+def lost_ways(errors: list[type[MaiaError]]) -> list[str]:
+    """Return codes without a way out, and ways out of nothing."""
+    begun = {one for error in errors for one in _beginnings(error.code)}
+    found = [
+        f"tools/error_ways.toml has nothing for `{one.code}`" for one in errors if way_out(one.code) is None
+    ]
+    return found + [
+        f"tools/error_ways.toml: no code begins with `{one}`" for one in _ways() if one not in begun
+    ]
+
+
+@cache
+def _ways() -> dict[str, str]:
+    return tomllib.loads(WAYS.read_text(encoding="utf-8"))
+
+
+def _beginnings(code: str) -> list[str]:
+    """Return a code and what it begins with, word by word, the longest first."""
+    words = code.split("-")
+    return ["-".join(words[:count]) for count in range(len(words), 0, -1)]
+
+
+def way_out(code: str) -> str | None:
+    """Return what to do about an error of this code."""
+    return next((_ways()[one] for one in _beginnings(code) if one in _ways()), None)
+
+
 def page(errors: list[type[MaiaError]]) -> str:
     """Return the page that explains every code."""
     lines = [
@@ -65,13 +95,14 @@ def page(errors: list[type[MaiaError]]) -> str:
         "<!-- Written by `make docs` from the classes in src/maia. Edit their docstrings, not this page. -->",
         "",
         "Programs match on the code, which never changes once released. The sentence that comes with it is",
-        "for people and may improve. The family says whose turn it is.",
+        "for people and may improve. The family says whose turn it is, the last column what to do.",
     ]
     for family, (title, who_acts) in FAMILIES.items():
         members = [error for error in errors if issubclass(error, family) and error is not family]
         lines += ["", f"## {title}", "", f"{_sentence(family)} Who acts: {who_acts[0].lower()}{who_acts[1:]}"]
-        lines += ["", "| code | meaning |", "| --- | --- |", f"| `{family.code}` | any of this family |"]
-        lines += [f"| `{error.code}` | {_sentence(error)} |" for error in members]
+        lines += ["", "| code | meaning | what to do |", "| --- | --- | --- |"]
+        lines += [f"| `{family.code}` | any of this family | {way_out(family.code)} |"]
+        lines += [f"| `{error.code}` | {_sentence(error)} | {way_out(error.code)} |" for error in members]
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["create_private", "exposure", "make_private_folder", "sync_folder"]
+__all__ = ["create_private", "exposure", "make_private_folder", "own_folder", "sync_folder"]
 
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -43,6 +43,12 @@ def create_private(path: Path, *, follow_links: bool = False) -> BinaryIO:
     """Open a file to write it anew; if it is a new one, only its owner can read it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def own_folder() -> Path:
+    """Return the folder of this user's own settings, which is also the user's own book of names."""
+    configured = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configured) if configured else Path.home() / ".config") / "maia"
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from maia.broker.server.config import prepare, read_config
+from maia.clock import system_now
+from maia.credentials import (
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    TypeName,
+    TypePattern,
+    certificate_to_text,
+    issue,
+)
+from maia.credentials.names import NamePattern
 from maia.errors import MaiaError
+from maia.keystore.key_files import load_signing_key
 from maia.organisation import Organisation
 from maia.profile import find_profile
 from maia.profile.profile import toml_text
+from maia.types import TypeDefinition, definition_to_text, sign_definition
 
 
 @pytest.fixture
@@ -91,3 +107,158 @@ def test_a_profile_that_others_can_change_is_not_used(grant: Path) -> None:
     made.path.chmod(0o777)
     with pytest.raises(MaiaError, match="can be changed by others"):
         find_profile(str(made.path))
+
+
+# ---------------------------------------------------------------- well signed, and none of our business
+
+
+@pytest.fixture
+def partner(grant: Path) -> Callable[..., Path]:
+    """The hospital, well known to the institute, adds to its grant whatever it can sign."""
+    key = load_signing_key(grant.parent / "hospital" / "hospital.key")
+    ours = Organisation(grant.parent / "institute").principal
+
+    shape = Organisation(grant.parent / "hospital").event_type("LabResult").attributes[:1]
+
+    def certificate(about: str) -> str:
+        pattern = TypePattern(key.principal, NamePattern(about), None)
+        authority = Authority(pattern, frozenset({Action.SUBSCRIBE}))
+        return certificate_to_text(
+            issue(AuthorisationCertificate(key.principal, ours, False, authority, UNBOUNDED), key)
+        )
+
+    def definition(name: str) -> str:
+        made = TypeDefinition(TypeName(key.principal, name, "0"), None, shape)
+        return definition_to_text(sign_definition(made, key))
+
+    def added(certificates: Iterable[str], definitions: Iterable[str] = ()) -> Path:
+        texts = [certificate(one) for one in certificates]
+        more = [definition(one) for one in definitions]
+        return changed(
+            grant,
+            lambda found: found.update(
+                certificates=[*found["certificates"], *texts], definitions=[*found["definitions"], *more]
+            ),
+        )
+
+    return added
+
+
+def test_an_older_definition_of_our_own_type_does_not_come_back(grant: Path) -> None:
+    """A71: the institute sealed its type after it had once signed a plain one; the partner kept that."""
+    institute = Organisation(grant.parent / "institute")
+    institute.define("Finding", text="string", sealed=True)
+    present = institute.event_type("Finding")
+    key = load_signing_key(institute.folder / "institute.key")
+    plain = definition_to_text(sign_definition(replace(present.definition, sealing=None), key))
+    joined = institute.join(
+        changed(grant, lambda found: found.update(definitions=[*found["definitions"], plain]))
+    )
+    assert institute.event_type("Finding").sealing == present.sealing
+    assert any("our own `Finding`" in one for one in joined.offer.unused)
+
+
+def test_another_definition_of_a_version_that_we_have_is_refused(
+    grant: Path, partner: Callable[..., Path]
+) -> None:
+    """A29, A71: the owner itself signed other content under the same name; nothing is replaced by it."""
+    institute = Organisation(grant.parent / "institute")
+    institute.join(grant)
+    before = state(institute.folder)
+    fork = partner([], ["LabResult"])
+    fork.write_text(toml_text(forked(tomllib.loads(fork.read_text()))))
+    with pytest.raises(MaiaError) as refused:
+        institute.join(fork)
+    assert refused.value.code == "TYPE-FORK"
+    assert state(institute.folder) == before
+
+
+def forked(found: dict[str, object]) -> dict[str, object]:
+    return found | {"definitions": found["definitions"][-1:]}  # type: ignore[index]  # a list of texts
+
+
+def test_what_a_grant_does_not_grant_is_not_kept(grant: Path, partner: Callable[..., Path]) -> None:
+    """A71, A88: 900 certificates about nothing and 100 definitions are named, and none is in the folder."""
+    institute = Organisation(grant.parent / "institute")
+    names = [f"Junk{number}" for number in range(900)]
+    joined = institute.join(partner(names, [f"More{number}" for number in range(100)]))
+    assert joined.offer.types == ("LabResult",)
+    assert any("900 certificates" in one for one in joined.offer.unused)
+    assert len(list(institute.folder.glob("certs/*.cert"))) == 3
+    assert len(list(institute.folder.glob("types/*.type"))) == 1
+
+
+def test_a_grant_of_more_than_can_be_shown_is_refused(grant: Path, partner: Callable[..., Path]) -> None:
+    """A88: every certificate that is kept is shown at every connection, so their number has a limit."""
+    institute = Organisation(grant.parent / "institute")
+    before = state(institute.folder)
+    names = [f"Used{number}" for number in range(130)]
+    with pytest.raises(MaiaError, match="more than the 128"):
+        institute.join(partner(names, names))
+    assert state(institute.folder) == before
+
+
+def test_the_broker_starts_after_a_grant_that_may_not_be_passed_on(grant: Path) -> None:
+    """A88: data that stays with the organisation's key is no reason for its broker to be locked out."""
+    hospital = Organisation(grant.parent / "hospital")
+    clinic = Organisation.create(grant.parent / "clinic")
+    file = hospital.grant(clinic.principal, may="subscribe:LabResult").save(grant.parent / "clinic.grant")
+    clinic.join(file)
+    config = read_config(clinic.folder / "broker.toml", flags={}, environment={})
+    assert prepare(config, now=system_now(), open_key=load_signing_key).network == hospital.network
+
+
+def test_a_grant_that_would_lock_the_broker_out_changes_nothing(grant: Path) -> None:
+    """A88: of a grant whose right to connect stays with the organisation's key, the folder keeps nothing."""
+    hospital, institute = (Organisation(grant.parent / one) for one in ("hospital", "institute"))
+    key = load_signing_key(hospital.folder / "hospital.key")
+    found = hospital.grant(institute.principal, may="subscribe:LabResult")
+    certificates = tuple(
+        issue(replace(one.certificate, may_delegate=False), key) for one in found.certificates
+    )
+    file = replace(found, certificates=certificates).save(grant.parent / "locking.grant")
+    before = state(institute.folder)
+    with pytest.raises(MaiaError, match="could not connect"):
+        institute.join(file)
+    assert state(institute.folder) == before
+
+
+def test_no_grant_moves_an_organisation_to_another_network_unasked(grant: Path) -> None:
+    """A71: the institute is in the hospital's network; another partner's grant would take it away."""
+    institute = Organisation(grant.parent / "institute")
+    institute.join(grant)
+    clinic = Organisation.create(grant.parent / "clinic")
+    clinic.define("Visit", patient="string")
+    other = clinic.grant(institute.principal, may="subscribe:Visit").save(grant.parent / "other.grant")
+    before = state(institute.folder)
+    with pytest.raises(MaiaError, match="to join is to leave that, which ends what was granted there") as end:
+        institute.join(other)
+    assert end.value.code == "REFUSED-LEAVES-NETWORK"
+    assert institute.join(other, leave=True, is_check=True).left == institute.network
+    assert state(institute.folder) == before
+    institute.join(other, leave=True)
+    assert Organisation(institute.folder).network == clinic.network
+    assert institute.leave()
+    assert Organisation(institute.folder).network.owner == institute.principal
+
+
+def test_a_folder_that_cannot_be_written_to_the_end_stays_as_it_was(
+    grant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A88: a disk that is full in the middle of joining leaves no half of it."""
+    from maia.organisation import draft
+
+    institute = Organisation(grant.parent / "institute")
+    before, written, write = state(institute.folder), list[Path](), draft.write_file
+
+    def full(path: Path, data: bytes | None) -> None:
+        if path.parent == institute.folder and path.name == "organisation.toml" and not written:
+            written.append(path)
+            raise draft.BadFile("no space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(draft, "write_file", full)
+    with pytest.raises(MaiaError, match="no space left"):
+        institute.join(grant)
+    assert written
+    assert state(institute.folder) == before

@@ -20,6 +20,7 @@ from maia.broker.access import authoriser as edge
 from maia.broker.routing import routes
 from maia.broker.sealed import interests as sealed_interests
 from maia.broker.sealed import publisher_rights as writers
+from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.credentials import (
     FIRST_VERSION,
     UNBOUNDED,
@@ -38,11 +39,14 @@ from maia.credentials import (
     issue,
     sign_statement,
 )
+from maia.credentials.identity import Identity
 from maia.demo.numberplate import LOCATION
+from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.sessions import admission
 from maia.types import type_id
+from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Interest,
     NodeRecord,
@@ -274,3 +278,14 @@ def test_what_peers_make_a_broker_remember_grows_to_its_limit_and_no_further(
     assert len(sizes) == STEPS
     assert max(sizes) == LIMIT
     assert sizes[-LIMIT:] == [LIMIT] * LIMIT
+
+
+def test_a89_a_peer_that_shows_one_statement_after_the_other_leaves_one_behind() -> None:
+    """A89: what a statement said is forgotten with it, not with the link."""
+    provider, peer = key_of("provider").principal, key_of("peer").principal
+    identities = LinkIdentities()
+    for number in range(3_000):
+        attributes = {AttributeUid("clearance"): number}
+        stated = Identity(provider, "north", peer, "peer", attributes, Instant(0), Instant(1), provider)
+        identities.hold(LinkId(1), stated)
+    assert len(identities._classes) <= 2

@@ -216,7 +216,7 @@ def test_same_secret_compares_no_other_way() -> None:
 def test_the_job_desk_and_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A79: the authentication code of questions and of answers, over a real connection."""
     uncomparable(monkeypatch, desk_module, "_mac")
-    monkeypatch.setattr(desk_module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(desk_module, "_PAUSES_S", ())
     with job_desk() as desk:
         shown = desk.open(None, frozenset())
         assert shown.keys_of([1]) == {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 
@@ -13,6 +14,7 @@ from maia.credentials import SigningKey
 from maia.domain import DomainLimits
 from maia.net.links import LinkLimits
 from maia.net.tls import dialling_context
+from maia.spark.keys.key_server import WORKERS_MAX, job_desk
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
 from maia.wire.messages import Ping
@@ -160,3 +162,13 @@ def test_a_key_server_gives_up_the_oldest_stranger():
         effects = net.server.handle(opened, net.now)
         closed += [effect.link for effect in effects if isinstance(effect, Close)]
     assert closed == [2001, 2002]
+
+
+def test_a88_silent_connections_keep_no_worker_from_the_keys_of_its_job():
+    """A88: strangers that connect to a Spark driver and say nothing make room for the workers of its jobs."""
+    with job_desk() as desk, ExitStack() as strangers:
+        shown = desk.open(None, frozenset({None}))
+        for _ in range(WORKERS_MAX + 8):
+            strangers.enter_context(socket.create_connection((shown.host, shown.port), timeout=5))
+        for _ in range(10):
+            assert shown.keys_of([1]) == {}

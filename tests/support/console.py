@@ -64,20 +64,20 @@ def let_read(made: maia.Organisation, name: str, *topics: str) -> None:
         label = topic.rpartition("/")[2]
         said = command(
             "cert", "issue", "-k", f"{made.name}.key", "--subject", f"{name}.maia/{name}.pub",
-            "--owner", f"{made.name}.pub", "--topic", topic, "--action", "subscribe", "--days", "9",
+            "--owner", f"{made.name}.pub", "--topic", topic, "--action", "subscribe", "--days", "6",
             "-o", f"{name}.maia/certs/{label}.cert", cwd=made.folder,
         )  # fmt: skip
         assert said.returncode == 0, said.stderr
 
 
 @contextmanager
-def hospital_with_console(folder: Path) -> Iterator[Hospital]:
+def hospital_with_console(folder: Path, ward: str = SCRIPT) -> Iterator[Hospital]:
     """Run a hospital's broker, its domain's server and its console while the body runs."""
     made = maia.Organisation.create(folder / "hospital")
     made.define("LabResult", patient="string", ward="string", value="float", taken="timestamp")
     made.add_member("lab", may="publish:LabResult")
     made.add_member("office", may="subscribe:LabResult", only=["ward", "value", "taken"])
-    made.add_member("intern", may="subscribe:LabResult", where=f'ward == "{SCRIPT}"')
+    made.add_member("intern", may="subscribe:LabResult", where=f'ward == "{ward}"')
     made.add_member("auditor")
     let_read(made, "auditor", "/admin/register", "/admin/network", "/admin/audit")
     broker = made.folder / "broker.toml"

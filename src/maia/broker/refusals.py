@@ -7,6 +7,9 @@ none of them names another's rights, filters or references.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from hashlib import sha256
+
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.sessions.admission import TooManyRequests
 from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
@@ -72,7 +75,14 @@ __all__ = [
     "StateOfDurable",
     "SummaryNotKept",
     "PublishedTooFast",
+    "refusal_id",
 ]
+
+
+def refusal_id(fields: Mapping[str, object]) -> str:
+    """Return the id of a refusal: the same for all that refuse one principal the same thing by one code."""
+    said = "\n".join(str(fields.get(one)) for one in ("code", "principal", "asked", "type"))
+    return sha256(b"maia/1/refusal\x00" + said.encode()).digest()[:6].hex()
 
 
 class BrokersOnly(ProtocolViolation):

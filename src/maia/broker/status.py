@@ -48,6 +48,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "one_time": {"waiting": len(state.one_time), "questions": state.one_time.questions},
         "decisions": state.authoriser.decisions,
         "log": None if state.recording is None else state.recording.status(),
+        "refusals": state.repeated.refusals.records(),
         "counters": dict(state.counters),
     }
 

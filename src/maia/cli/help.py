@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "Begin": {
         "demo": "Play a story on a real network, and look around in it.",
         "org": "Make an organisation, and join the network of another one.",
+        "network": "Invite organisations into the network, join one, leave it, show who is in it.",
         "member": "Add members to an organisation, and list them.",
         "type": "Define event types, change, verify and compare them.",
         "grant": "Grant rights to another organisation, in one file.",

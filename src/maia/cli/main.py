@@ -28,6 +28,7 @@ INPUT_STATUS: Final = 2
 
 COMMANDS: Final[Mapping[str, str]] = {
     "org": "organisation.org_app",
+    "network": "network.app",
     "member": "organisation.member_app",
     "grant": "organisation.grant",
     "revoke": "organisation.revoke",

@@ -155,29 +155,25 @@ def new(
     answer(lines, record, as_json=as_json, whole=True)
 
 
-@org_app.command(epilog="Example: maia org join institute.grant")
+@org_app.command(epilog="Examples: maia org join institute.grant; maia org join institute.grant --check")
 def join(
-    grant: Annotated[Path, typer.Argument(help="A file of `maia grant`, made for this organisation.")],
+    file: Annotated[Path, typer.Argument(help="An invitation or a grant, made for this organisation.")],
+    leave: Annotated[
+        bool, typer.Option("--leave", help="Leave the network that it is in, without a question.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", "--dry-run", help="Try it and say what it would change.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="What you call the other organisation from now on.")
+    ] = None,
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
-    """Join the network of the organisation that made the grant, and keep its certificates and types."""
-    found = opened(org).join(grant)
-    names = sorted({one.definition.name.name for one in found.definitions})
-    lines = [
-        f"joined       {found.network} of {found.coordinator}",
-        f"granted by   {found.domain}",
-        f"types        {' '.join(names)}",
-        "check        compare that key with the one the other organisation tells you; then",
-        f"             `maia key remember {found.domain} --name NAME` gives it a name of yours",
-    ]
-    record = {
-        "network": found.network,
-        "coordinator": str(found.coordinator),
-        "granted_by": str(found.domain),
-        "types": names,
-    }
-    answer(lines, record, as_json=as_json, whole=True)
+    """Use an invitation or a grant, as `maia network join` does."""
+    from maia.cli.network import join_and_answer
+
+    join_and_answer(file, leave=leave, check=check, name=name, org=org, as_json=as_json)
 
 
 @org_app.command("show", epilog="Examples: maia org show; maia org show --org hospital")

@@ -8,7 +8,6 @@ the exit status tells the family, so that a script need not read sentences.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
@@ -20,6 +19,7 @@ from maia.config.input_files import QUORUM_SUFFIX
 from maia.config.input_files import read_owner as owner_in
 from maia.config.input_files import read_principal as principal_in
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
+from maia.private_files import own_folder
 
 if TYPE_CHECKING:
     from maia.credentials import Owner, Principal
@@ -92,12 +92,6 @@ def named(text: str) -> str:
 def names_in(text: str) -> dict[str, dict[str, str]]:
     """Return the names of the keys and types in a text, for programs."""
     return book().names_in(text) if _MAY_HOLD_ID.search(text) else {}
-
-
-def own_folder() -> Path:
-    """Return the folder of this user's own settings, which is also the user's own book of names."""
-    configured = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(configured) if configured else Path.home() / ".config") / "maia"
 
 
 def read_principal(word: str) -> Principal:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from maia.cli.output import own_folder, use_folder
+from maia.cli.output import use_folder
 from maia.errors import Refusal
+from maia.private_files import own_folder
 
 if TYPE_CHECKING:
     from maia.profile import Profile

@@ -239,10 +239,20 @@ def gather(
     flags: Mapping[str, object],
     defaults: Defaults | None = None,
 ) -> dict[str, Setting]:
-    """Put the three sources together; refuse a name that is not a setting. `defaults` are weaker than all."""
+    """Put the sources together; refuse a name that is not a setting. `defaults` are weaker than all.
+
+    Of a file and the one that was generated beside it, the file is stronger.
+    """
     found = {} if defaults is None else defaults.settings()
-    found |= {} if file is None else from_file(file, known)
+    if file is not None:
+        beside = generated_beside(file)
+        found |= (from_file(beside, known) if beside.is_file() else {}) | from_file(file, known)
     return found | _from_environment(environment, known, prefix) | _from_flags(flags)
+
+
+def generated_beside(file: Path) -> Path:
+    """Return where the generated settings beside a file of the operator's are, if there are any."""
+    return file.with_suffix(f".generated{file.suffix}")
 
 
 def from_file(path: Path, known: Collection[str]) -> dict[str, Setting]:

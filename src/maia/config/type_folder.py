@@ -15,8 +15,8 @@ from typing import Final
 from maia.config.input_files import BadFile, read_definition
 from maia.credentials import Owner, TypeName, VerifiedConstitution, Version
 from maia.errors import MaiaError, Unavailable
-from maia.events import Instant
-from maia.types import SignedDefinition, VerifiedType, verify_definition
+from maia.events import INSTANT_MAX, Instant
+from maia.types import SignedDefinition, VerifiedType, content_digest, verify_definition
 
 FILES_MAX: Final = 4096
 LINEAGE_MAX: Final = 256
@@ -93,9 +93,9 @@ def verified_lineage(
     The source of the definitions is not trusted: what is about another
     type is left aside, and the rest is checked against the owner's key.
     """
-    mine = [
+    mine = same_version_once(
         one for one in definitions if (one.definition.name.owner, one.definition.name.name) == (owner, name)
-    ]
+    )
     by_version = {one.definition.name.version: one for one in mine}
     if not by_version:
         raise TypeNotFound(f"`{name[:200]}` of this owner is not there")
@@ -112,6 +112,22 @@ def verified_lineage(
         previous = verified[-1] if verified else None
         verified.append(verify_definition(one, at=at, previous=previous, constitutions=tuple(constitutions)))
     return tuple(verified)
+
+
+def same_version_once(definitions: Iterable[SignedDefinition]) -> list[SignedDefinition]:
+    """Return each version once where it was signed again: with the certificates inside that end last."""
+    best: dict[tuple[TypeName, bytes], SignedDefinition] = {}
+    for one in definitions:
+        key = (one.definition.name, content_digest(one.definition))
+        known = best.get(key)
+        if known is None or _ends(one) > _ends(known):
+            best[key] = one
+    return list(best.values())
+
+
+def _ends(one: SignedDefinition) -> int:
+    ends = (each.certificate.validity.not_after for each in one.definition.credentials)
+    return max((INSTANT_MAX if end is None else end for end in ends), default=0)
 
 
 def latest(definitions: Sequence[SignedDefinition]) -> SignedDefinition:

@@ -12,7 +12,7 @@ For an organisation or a profile, all of it is known without a file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from maia.errors import BadInput
 from maia.net.addresses import host_and_port
 from maia.organisation import Organisation
 from maia.profile import Profile, read_profile
+from maia.profile.address_book import own_places
 from maia.profile.profile import ORGANISATION_FILE, ProfileSettings
 
 _LISTEN: Final = "127.0.0.1:7700"
@@ -67,7 +68,8 @@ class Held:
     brokers: tuple[Path, ...] = ()
     issued: tuple[Path, ...] = ()
     ledgers: tuple[Path, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[Path, ...] = ()
+    """Profiles and organisations whose names for keys are shown."""
 
     @property
     def door(self) -> Path:
@@ -110,7 +112,7 @@ def config_of_file(path: Path, *, listen: str | None = None) -> ConsoleConfig:
     )
     profiles = [read_profile(one) for one in found.profiles]
     held = [Held(one, signing_key(one), found.brokers, found.issued, found.ledgers) for one in profiles]
-    return ConsoleConfig(listen or found.listen, _named(held), tls, found.public)
+    return ConsoleConfig(listen or found.listen, _by_key(held), tls, found.public)
 
 
 def config_of_profile(profile: Profile, *, listen: str | None = None) -> ConsoleConfig:
@@ -118,14 +120,14 @@ def config_of_profile(profile: Profile, *, listen: str | None = None) -> Console
     folder = profile.path.resolve().parent
     if (folder / ORGANISATION_FILE).is_file():
         around = Organisation(folder)
-        return ConsoleConfig(listen or _LISTEN, _named([_held_in(around, profile)], around))
-    return ConsoleConfig(listen or _LISTEN, _named([held_by(profile)]))
+        return ConsoleConfig(listen or _LISTEN, _by_key([_held_in(around, profile)]))
+    return ConsoleConfig(listen or _LISTEN, _by_key([held_by(profile)]))
 
 
 def config_of_organisation(ours: Organisation, *, listen: str | None = None) -> ConsoleConfig:
     """Return a console for an organisation's own key and for its members."""
     held = [_held_in(ours, one) for one in (own_profile(ours), *ours.members())]
-    return ConsoleConfig(listen or _LISTEN, _named(held, ours))
+    return ConsoleConfig(listen or _LISTEN, _by_key(held))
 
 
 def held_by(profile: Profile) -> Held:
@@ -162,18 +164,13 @@ def _held_in(ours: Organisation, profile: Profile) -> Held:
     )
 
 
-def _named(held: list[Held], ours: Organisation | None = None) -> dict[Principal, Held]:
-    """Return profiles by their keys, each with the names by which keys are shown."""
-    names = {str(one.key.principal): one.profile.name for one in held}
-    if ours is not None:
-        from maia.config.input_files import read_principal
-
-        names |= {str(read_principal(str(one))): one.stem for one in ours.folder.glob("*.pub")}
-        names |= {one.principal(): one.name for one in ours.members()}
-    return {
-        one.key.principal: Held(one.profile, one.key, one.brokers, one.issued, one.ledgers, names)
-        for one in held
-    }
+def _by_key(held: list[Held]) -> dict[Principal, Held]:
+    """Return profiles by their keys, each with the places of names that all of them have."""
+    paths = [one.profile.path.resolve() for one in held]
+    around = [one if (one / ORGANISATION_FILE).is_file() else one.parent for one in paths]
+    found = (own_places(path, here) for path, here in zip(paths, around, strict=True))
+    places = tuple(dict.fromkeys(one for some in found for one in some))
+    return {one.key.principal: replace(one, places=places) for one in held}
 
 
 def _is_loopback(host: str) -> bool:

@@ -26,8 +26,17 @@ from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.validity.statements import CertificateRevoked
 from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant
-from maia.policy import NO_FACTS, Audience, Denial, Permit, Request, decide, gather_evidence
-from maia.policy.view import shows
+from maia.policy import (
+    NO_FACTS,
+    Audience,
+    ConditionNotMet,
+    Denial,
+    Permit,
+    Request,
+    decide,
+    gather_evidence,
+)
+from maia.policy.view import Window, keeps, shows
 from maia.predicates import format_predicate
 from maia.types import VerifiedType
 
@@ -40,7 +49,8 @@ class _Register:
 
     def __init__(self, entries: Sequence[Entry], without: Collection[bytes] = ()) -> None:
         self._revoked = {one.signed.id: one.revoked_at for one in entries if one.revoked_at is not None}
-        self._without = without
+        listed = (one.signed.id for one in entries if one.problem == "revoked" and one.revoked_at is None)
+        self._without = {*without, *listed}  # since when is not known here
 
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
@@ -108,6 +118,58 @@ def _decided(
 
 def _shown(permit: Permit, uids: Collection[AttributeUid]) -> frozenset[AttributeUid]:
     return frozenset(uid for uid in uids if any(shows(one, uid) for one in permit.view.windows))
+
+
+# ------------------------------------------------------------ who sees what
+
+
+@dataclass(frozen=True, slots=True)
+class Sees:
+    """What one principal sees of a type, until when, and on which certificates."""
+
+    principal: Principal
+    attributes: Mapping[str, str]
+    """Of each attribute: `shown`, `changed` where a transformation stands before it, or `hidden`."""
+    windows: tuple[str, ...]
+    until: str | None
+    chains: tuple[tuple[str, ...], ...]
+    is_conditional: bool
+    """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
+
+
+def who_sees(
+    event_type: VerifiedType, entries: Sequence[Entry], people: Sequence[Principal], now: Instant
+) -> tuple[list[Sees], int]:
+    """Ask the kernel about each of these; return those who see something, and how many were too many."""
+    cache = VerificationCache(certificates_max=2 * len(entries) + 1)
+    names = {one.uid: one.name for one in event_type.attributes}
+    pool, register = [one.signed for one in entries], _Register(entries)
+    found = []
+    for principal in people[:DECISIONS_MAX]:
+        request = Request(principal, Action.SUBSCRIBE, event_type.name, event_type)
+        evidence = gather_evidence(request, pool, at=now, standing=register, cache=cache)
+        decision = decide(request, evidence, NO_FACTS, now)
+        is_conditional = isinstance(decision, Denial) and decision.kind is ConditionNotMet
+        if isinstance(decision, Denial) and not is_conditional:
+            continue
+        windows = decision.view.windows if isinstance(decision, Permit) else ()
+        until = decision.until if isinstance(decision, Permit) else None
+        chains = tuple(tuple(one.id.hex() for one in chain.certificates) for chain in evidence.chains)
+        found.append(Sees(
+            principal,
+            {name: _seen(windows, uid) for uid, name in names.items()},
+            tuple(format_predicate(one.admits, names) for one in windows),
+            None if until is None else str(until),
+            tuple(one for one in chains if one),
+            is_conditional,
+        ))  # fmt: skip
+    return found, max(0, len(people) - DECISIONS_MAX)
+
+
+def _seen(windows: Sequence[Window], uid: AttributeUid) -> str:
+    if any(keeps(one, uid) for one in windows):
+        return "shown"
+    return "changed" if any(shows(one, uid) for one in windows) else "hidden"
 
 
 # ------------------------------------------------------------ what would fall

@@ -8,7 +8,7 @@ the network.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -34,6 +34,8 @@ class BrokerRow:
     asked_at: float
     published: int = 0
     events_per_s: float = 0.0
+    bytes_per_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By the number of a link, what it receives and sends."""
 
     @property
     def refused(self) -> int:
@@ -72,15 +74,28 @@ class Network:
             return self._rows
 
 
+def brokers_in(rows: Iterable[BrokerRow]) -> frozenset[str]:
+    """Return the keys of these brokers and of those that they are linked to."""
+    known = [row.status for row in rows if row.status is not None]
+    peers = (link["peer"] for one in known for link in one.get("links") or () if link["role"] == "broker")
+    return frozenset([*(one["principal"] for one in known), *peers])
+
+
 def _asked(folder: Path, before: BrokerRow | None) -> BrokerRow:
     try:
-        status = fetch_status(read_door(folder))
+        status: Mapping[str, Any] = fetch_status(read_door(folder))
     except MaiaError as problem:
         return BrokerRow(folder, None, problem, monotonic())
     now = monotonic()
     counters = status.get("counters")
     published = int(counters.get(_PUBLISHED, 0)) if isinstance(counters, dict) else 0
-    rate = 0.0
-    if before is not None and before.status is not None and published >= before.published:
-        rate = (published - before.published) / max(now - before.asked_at, 0.001)
-    return BrokerRow(folder, status, None, now, published, rate)
+    if before is None or before.status is None:
+        return BrokerRow(folder, status, None, now, published)
+    passed, traffic = max(now - before.asked_at, 0.001), before.status.get("bytes") or {}
+    rates = {
+        link: tuple(max(0, count - past) / passed for count, past in zip(counts, traffic[link], strict=True))
+        for link, counts in (status.get("bytes") or {}).items()
+        if link in traffic
+    }
+    rate = max(0, published - before.published) / passed
+    return BrokerRow(folder, status, None, now, published, rate, rates)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -20,10 +22,15 @@ from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.config.input_files import read_certificates, read_principal
 from maia.config.type_folder import in_order_of_making, verified_lineage
-from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
+from maia.credentials import Principal, SignedCertificate, ValidityState, certificate_from_bytes
+from maia.credentials.validity.statements import CertificateRevoked, Revalidation, RevocationList
+from maia.credentials.validity.validity_state import one_time_tests
 from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
+from maia.private_files import own_folder
+from maia.profile.address_book import AddressBook, load_book
 from maia.types import SignedDefinition, VerifiedType, definition_from_bytes
+from maia.validity.fetch import BEGIN_S, ask_testers
 
 if TYPE_CHECKING:
     from maia.console.config import Held
@@ -38,6 +45,8 @@ ENTRIES_MAX: Final = 20_000
 _PAGE: Final = 500
 _FRESH: Final = 2 * SECOND
 """How long a page may use what was read for the page before; a change of ours ends it."""
+_LISTS_FRESH: Final = 5 * SECOND
+"""How long the same validity statements and names are used."""
 _TIMEOUT_S: Final = 10.0
 _Answer = TypeVar("_Answer")
 
@@ -62,6 +71,10 @@ class Entry:
     revoked_at: Instant | None = None
     reason: str = ""
     rule: str = ""
+    problem: str = ""
+    """What validity statements say against it: `revoked`, or `unconfirmed` where none that it needs holds."""
+    as_of: Instant | None = None
+    """Since when the newest statement holds that this was read from."""
 
 
 @dataclass(slots=True)
@@ -74,6 +87,8 @@ class Acting:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _entries: tuple[Instant, bool, list[Entry]] | None = None
     _types: tuple[Instant, bool, dict[bytes, VerifiedType]] | None = None
+    _book: tuple[Instant, AddressBook] | None = None
+    _heard: tuple[Instant, ValidityState] | None = None
 
     @property
     def principal(self) -> Principal:
@@ -131,9 +146,30 @@ class Acting:
 
             await self._alone(read)
         places = (*self.held.profile.settings.credentials, *(self.held.issued if is_reader else ()))
-        for signed in await asyncio.to_thread(_FILES.read, places):
+        files = await asyncio.to_thread(_FILES.read, places)
+        for signed in files:
             found.setdefault(signed.id, Entry(signed))
-        return list(found.values())
+        heard, now = await self._validity(files), system_now()
+        return [judged(one, heard, now) for one in found.values()]
+
+    async def _validity(self, certificates: Sequence[SignedCertificate]) -> ValidityState:
+        """Return what the testers state that the certificates in files name; strangers choose no address."""
+        now = system_now()
+        if self._heard is None or self._heard[0] < now - _LISTS_FRESH:
+            state = ValidityState() if self._heard is None else self._heard[1]
+            for signed in (await ask_testers(certificates, now=now, within_s=BEGIN_S)).statements:
+                with suppress(MaiaError):  # known, or older than what is known
+                    state.hear(signed, now)
+            self._heard = (now, state)
+        return self._heard[1]
+
+    async def book(self) -> AddressBook:
+        """Return by which names the holder of the profile, and its organisation, know keys."""
+        now = system_now()
+        if self._book is None or self._book[0] < now - _LISTS_FRESH:
+            read = partial(load_book, self.held.places, own=own_folder(), at=now)
+            self._book = (now, await asyncio.to_thread(read))
+        return self._book[1]
 
     async def types(self, acts: frozenset[str]) -> dict[bytes, VerifiedType]:
         """Return the newest versions of the types that the principal knows, by their ids.
@@ -155,7 +191,7 @@ class Acting:
 
     def forget(self) -> None:
         """Read everything anew for the next page: something has changed."""
-        self._entries = self._types = None
+        self._entries = self._types = self._heard = self._book = None
 
     async def _alone(self, work: Callable[[DomainClient], _Answer]) -> _Answer:
         """Use the connection to the domain's server, one call at a time."""
@@ -186,6 +222,27 @@ class Acting:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def judged(entry: Entry, heard: ValidityState, now: Instant) -> Entry:
+    """Return a certificate with what is stated of it, and since when."""
+    said = entry.signed.certificate
+    problem = heard.problem_with(entry.signed, now, once=one_time_tests(entry.signed))
+    states = [
+        one.statement
+        for by in {said.issuer, *(test.by for test in said.validity.tests)}
+        for one in heard.statements(by, now)
+    ]
+    begun = [
+        one.period.not_before
+        for one in states
+        if isinstance(one, RevocationList | Revalidation)
+        and one.period is not None
+        and one.period.not_before is not None
+        and one.period.not_before <= now
+    ]
+    word = "" if problem is None else "revoked" if isinstance(problem, CertificateRevoked) else "unconfirmed"
+    return replace(entry, problem=word, as_of=max(begun, default=None))
 
 
 class _CertificateFiles:

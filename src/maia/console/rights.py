@@ -25,35 +25,44 @@ from maia.credentials import (
     Threshold,
     TopicPattern,
     TypePattern,
-    principal_from_text,
 )
 from maia.credentials.authority import EVENT_ACTIONS, ResourcePattern, covers_request
+from maia.credentials.names import is_reserved
+from maia.errors import BadInput
 from maia.events import AttributeUid, Instant
 from maia.expressions import format_rule
 from maia.predicates import ALWAYS, format_predicate
-from maia.types import VerifiedType, validity_type_id
+from maia.profile.address_book import OWN, AddressBook
+from maia.types import VerifiedType
 
 NODES_MAX: Final = 120
 """Principals that one drawing shows; a filter narrows a larger one."""
+STATES: Final = ("valid", "unconfirmed", "not yet valid", "expired", "revoked")
 _KEY_DIGITS: Final = 64
 _CHAIN_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """By which names the console shows keys and attributes; a key is always beside its name."""
+    """By which names the console shows keys and attributes; the beginning of a key is beside its name."""
 
-    keys: Mapping[str, str]
+    book: AddressBook
     types: Mapping[bytes, VerifiedType]
 
     def key(self, text: str) -> str:
-        """Return a key in short, after its name if it has one here."""
+        """Return a key by its name and its beginning; without a name, in short."""
         kind, _, digits = text.partition(":")
-        is_key = kind in ("ed25519", "quorum") and len(digits) == _KEY_DIGITS
-        name = self.keys.get(text)
-        if not is_key or name is None:
-            return f"{kind}:{digits[:8]}…" if is_key else text
-        return f"{name} ({digits[:8]}…)"
+        if kind in ("ed25519", "quorum") and len(digits) == _KEY_DIGITS:
+            return self.book.shown(text) if text in self.book.keys else f"{kind}:{digits[:8]}…"
+        return self.book.named(text)
+
+    def label(self, text: str) -> str:
+        """Return a name that `principal` reads, if the user chose one for this key; else the whole key."""
+        known = self.book.keys.get(text)
+        if known is None or known.chosen_by != OWN:
+            return text
+        short = self.principal(known.name) == text
+        return known.name if short else f"{known.place.parent.name}/{known.name}"
 
     @property
     def attributes(self) -> dict[AttributeUid, str]:
@@ -62,16 +71,20 @@ class Names:
 
     def type(self, type_id: str) -> str:
         """Return the name of a type, or whose validity statements it carries."""
-        streams = (one for one in self.keys if validity_type_id(principal_from_text(one)).hex() == type_id)
         known = self.types.get(bytes.fromhex(type_id))
         if known is not None:
             return known.name.name
-        issuer = next(streams, None)
-        return f"{type_id[:12]}…" if issuer is None else f"statements of {self.key(issuer)}"
+        stream = self.book.types.get(type_id)
+        if stream is None:
+            return f"{type_id[:12]}…"
+        return f"statements of {self.key(str(stream.owner))}" if is_reserved(stream.name) else stream.name
 
     def principal(self, word: str) -> str:
         """Return the key that a name means, or the word itself."""
-        return next((key for key, name in self.keys.items() if name == word), word)
+        try:
+            return str(self.book.find(word))
+        except BadInput:
+            return word
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +100,13 @@ class Asked:
 def state_of(entry: Entry, now: Instant) -> str:
     """Say whether a certificate counts at a moment."""
     validity = entry.signed.certificate.validity
-    if entry.revoked_at is not None and entry.revoked_at <= now:
+    if entry.problem == "revoked" or (entry.revoked_at is not None and entry.revoked_at <= now):
         return "revoked"
     if validity.not_after is not None and validity.not_after < now:
         return "expired"
-    return "valid" if validity.contains(now) else "not yet valid"
+    if not validity.contains(now):
+        return "not yet valid"
+    return entry.problem or "valid"
 
 
 def subject_text(subject: Subject) -> str:
@@ -132,6 +147,7 @@ def record_of(entry: Entry, names: Names, now: Instant) -> dict[str, object]:
         "not_before": None if said.validity.not_before is None else str(said.validity.not_before),
         "not_after": None if said.validity.not_after is None else str(said.validity.not_after),
         "tests": [f"{test.kind.value} by {names.key(str(test.by))}" for test in said.validity.tests],
+        "as_of": None if entry.as_of is None else str(entry.as_of),
         "revoked_at": None if entry.revoked_at is None else str(entry.revoked_at),
         "reason": entry.reason,
         "rule": entry.rule,
@@ -160,12 +176,13 @@ def record_of(entry: Entry, names: Names, now: Instant) -> dict[str, object]:
 def filtered(entries: Iterable[Entry], asked: Asked, names: Names, now: Instant) -> list[Entry]:
     """Return the certificates that fit, the newest state first: valid ones before those that are over."""
     types = [one for one in names.types.values() if asked.type and asked.type in one.name.name]
+    who = names.principal(asked.person)
     uids = {uid for uid, name in names.attributes.items() if name == asked.attribute} | {asked.attribute}
     found = []
     for entry in entries:
         said = entry.signed.certificate
         people = (str(said.issuer), subject_text(said.subject))
-        if asked.person and not any(asked.person in (one, names.keys.get(one, "")) for one in people):
+        if asked.person and who not in people:
             continue
         if asked.state and state_of(entry, now) != asked.state:
             continue
@@ -182,8 +199,7 @@ def filtered(entries: Iterable[Entry], asked: Asked, names: Names, now: Instant)
             if asked.attribute and not (has and authority.actions & EVENT_ACTIONS):
                 continue
         found.append(entry)
-    order = ("valid", "not yet valid", "expired", "revoked")
-    return sorted(found, key=lambda one: order.index(state_of(one, now)))
+    return sorted(found, key=lambda one: STATES.index(state_of(one, now)))
 
 
 @dataclass(frozen=True, slots=True)

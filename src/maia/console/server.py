@@ -39,6 +39,7 @@ from maia.console.pages.page import (
     Page,
     Visit,
     el,
+    prose,
     shape_and_texts,
     to_html,
 )
@@ -195,7 +196,11 @@ class Console:
         visit = None
         with suppress(MaiaError):
             visit = await self._visit(request)
-        body = [el("p", problem.message, role="alert"), el("p", el("code", problem.code))]
+        meaning = el("a", "What does this mean?", href=f"/why?refusal={problem.code}")
+        body: list[Node] = [
+            el("p", prose(problem.message), role="alert"),
+            el("p", el("code", problem.code), " ", meaning if visit is not None else None),
+        ]
         return _html("This cannot be shown", body, visit, status=status)
 
     async def _checked(self, request: Request, handler: _Handler) -> Response:

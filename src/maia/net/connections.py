@@ -136,6 +136,10 @@ class Connections:
         for link in list(self._links.values()):
             link.read_on(wanted)
 
+    def traffic(self) -> dict[str, tuple[int, int]]:
+        """Return how many bytes each link has received and sent."""
+        return {str(number): (one.received_bytes, one.sent_bytes) for number, one in self._links.items()}
+
     @property
     def half_open(self) -> int:
         """Return how many connections have not ended the handshake of TLS."""

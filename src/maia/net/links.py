@@ -86,6 +86,7 @@ class SocketLink:
         self._splitter = Splitter()
         self._outbox: list[bytes] = []  # idle, a deque is as large as all the rest of a link
         self._waiting = 0
+        self.received_bytes = self.sent_bytes = 0
         self._stream: SocketStream | None = None
         self._is_paused = False
         self._is_closing = False
@@ -112,6 +113,7 @@ class SocketLink:
         """Hand on every message that is whole now."""
         if self._is_closing:
             return
+        self.received_bytes += len(data)
         try:
             messages = self._splitter.feed(data)
         except MaiaError as problem:
@@ -181,6 +183,7 @@ class SocketLink:
         self._outbox.append(length_prefix(message))
         self._outbox.append(message)
         self._waiting += len(message)
+        self.sent_bytes += len(message)
         if self._is_welcomed:
             return  # nearly always
         self._has_sent = True

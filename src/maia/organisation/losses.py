@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from maia.credentials import AuthorisationCertificate, NetworkPattern, Principal, SignedCertificate, Subject
+from maia.credentials import (
+    AuthorisationCertificate,
+    NetworkName,
+    NetworkPattern,
+    Principal,
+    SignedCertificate,
+    Subject,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +44,13 @@ class Losses:
     """False: what was passed on could not be asked for."""
 
 
-def is_membership(signed: SignedCertificate) -> bool:
-    """Say whether a certificate lets its subject into a network, and nothing else."""
-    certificate = signed.certificate
-    return isinstance(certificate, AuthorisationCertificate) and isinstance(
-        certificate.authority.resources, NetworkPattern
-    )
+def is_membership(signed: SignedCertificate, network: NetworkName | None = None) -> bool:
+    """Say whether a certificate lets its subject into a network (or into this one), and nothing else."""
+    one = signed.certificate
+    pattern = one.authority.resources if isinstance(one, AuthorisationCertificate) else None
+    if not isinstance(pattern, NetworkPattern):
+        return False
+    return network is None or (pattern.owner == network.owner and pattern.name.matches(network.name))
 
 
 def passed_on(ended: Iterable[SignedCertificate], register: Iterable[SignedCertificate]) -> list[Loss]:

@@ -4,7 +4,7 @@
     hospital/hospital.key, .pub    the organisation's key: it owns its types, and its server runs with it
     hospital/types/*.type          event types, its own and those that it was granted
     hospital/certs/*.cert          what others granted to the organisation
-    hospital/broker.key, broker-certs/, broker.toml, domain.toml    its servers
+    hospital/broker.key, broker-certs/, broker.toml, domain.toml    its servers (`server_settings.py`)
     hospital/issued/*.cert         what it granted to others; its server's register follows this folder
     hospital/revoked/*.cert        what it granted once and `maia revoke` has ended
     hospital/lab.maia/             the profile of a member
@@ -22,6 +22,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
@@ -30,7 +31,14 @@ from uuid import uuid4
 import msgspec
 
 from maia.clock import system_now
-from maia.config.input_files import BadFile, read_certificates, read_definitions, read_owner, read_principal
+from maia.config.input_files import (
+    BadFile,
+    read_certificates,
+    read_definition,
+    read_definitions,
+    read_owner,
+    read_principal,
+)
 from maia.config.settings import (
     Address,
     Addresses,
@@ -39,9 +47,10 @@ from maia.config.settings import (
     Text,
     build,
     from_file,
+    generated_beside,
     settings_of,
 )
-from maia.config.type_folder import in_order_of_making
+from maia.config.type_folder import in_order_of_making, verified_lineage
 from maia.credentials import (
     FIRST_VERSION,
     Action,
@@ -52,11 +61,10 @@ from maia.credentials import (
     SignedCertificate,
     TypeName,
     certificate_to_text,
-    check_signature,
 )
 from maia.credentials.names import NamePattern
-from maia.errors import BadInput, Unavailable
-from maia.events import SECOND, Attribute, BadAttribute, Kind, attribute_uid
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.events import SECOND, Attribute, BadAttribute, Instant, Kind, attribute_uid
 from maia.keystore.key_files import (
     WrongPassphrase,
     create_key_file,
@@ -64,10 +72,22 @@ from maia.keystore.key_files import (
     new_signing_key,
     public_half,
 )
+from maia.organisation.draft import Draft, write_file
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
 from maia.organisation.losses import Loss, Losses, is_membership, passed_on
-from maia.organisation.rights import Right, Signing, Terms, check_held, end_of, reaches_network, read_right
-from maia.private_files import create_private, exposure, make_private_folder
+from maia.organisation.offer import Offer, chain_certificates, examine
+from maia.organisation.rights import (
+    NotHeld,
+    Right,
+    Signing,
+    Terms,
+    check_held,
+    end_of,
+    reaches_network,
+    read_right,
+)
+from maia.organisation.server_settings import separate_settings, write_settings
+from maia.private_files import exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
 from maia.profile.profile import (
     ORGANISATION_FILE,
@@ -82,6 +102,7 @@ from maia.profile.profile import (
 )
 from maia.types import (
     Change,
+    InstallNotGranted,
     Sealing,
     SealingLevel,
     SignedDefinition,
@@ -89,8 +110,10 @@ from maia.types import (
     VerifiedType,
     definition_to_bytes,
     definition_to_text,
+    install_credentials,
     next_version,
     sign_definition,
+    verify_definition,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +133,6 @@ _PORTS: Final = range(15_000, 32_000)
 """Below those that systems give to outgoing connections, which could take one before its server starts."""
 _PORTS_TRIED: Final = 1_000
 _CONNECT: Final = frozenset({Action.CONNECT})
-_INSTALL: Final = frozenset({Action.INSTALL})
 
 
 class NoOrganisation(BadInput):
@@ -123,6 +145,26 @@ class NotForUs(BadInput):
     """A grant was made for another organisation."""
 
     code = "INPUT-GRANT-FOR-ANOTHER"
+
+
+class WouldLeave(Refusal):
+    """To join the network of a grant, the organisation would have to leave the one that it is in."""
+
+    code = "REFUSED-LEAVES-NETWORK"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a grant or an invitation has changed here, or would change."""
+
+    offer: Offer
+    left: NetworkName | None
+    """The network that was left for another one."""
+    ends: tuple[str, ...]
+    """What ended with that."""
+    files: int
+    """How many files of the organisation changed."""
+    notes: tuple[str, ...]
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +221,9 @@ class Organisation:
             raise NoOrganisation(f"the organisation cannot be used: {exposed}")
         self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
         checked_profile_name(self._settings.name)
+        files = [self.folder / one for one in ("broker.toml", "domain.toml")]
+        if any(one.exists() and not generated_beside(one).exists() for one in files):
+            separate_settings(self.folder, self._server_settings(dict(self.type_files())))
 
     @classmethod
     def create(cls, folder: str | Path, *, host: str = "127.0.0.1", processes: int = 1) -> Organisation:
@@ -226,6 +271,11 @@ class Organisation:
     def addresses(self) -> dict[str, str]:
         """Return where its broker, the keys of its types and its domain's server are."""
         return {one: getattr(self._settings, one) for one in ("broker", "keys", "server")}
+
+    @property
+    def joined_through(self) -> tuple[str, ...]:
+        """Return the brokers of other organisations through which its broker joins the network."""
+        return self._settings.join
 
     def members(self) -> list[Profile]:
         """Return the profiles of the members."""
@@ -287,13 +337,16 @@ class Organisation:
             sealing = Sealing(SealingLevel(level), self.principal, (self._settings.keys,))
         type_name = TypeName(self.principal, name, FIRST_VERSION)
         key = self._key()
-        signed = sign_definition(TypeDefinition(type_name, None, shape, (), sealing), key)
+        signed = sign_definition(TypeDefinition(type_name, None, shape, self.installing(), sealing), key)
         self.keep_definition(signed, is_new=True)
         return signed
 
     def change(self, old: TypeDefinition, changes: Sequence[Change]) -> SignedDefinition:
         """Make the next version of a type of the organisation; participants fetch it from its server."""
-        new = next_version(old, changes, version=uuid4(), sealing=old.sealing, extends=old.extends)
+        new = next_version(
+            old, changes, version=uuid4(), credentials=self.installing(), sealing=old.sealing,
+            extends=old.extends,
+        )  # fmt: skip
         signed = sign_definition(new, self._key())
         self.keep_definition(signed)
         with suppress(Unavailable):  # a server that does not run reads it when it starts
@@ -311,18 +364,63 @@ class Organisation:
 
     def keep_definition(self, signed: SignedDefinition, *, is_new: bool = False) -> Path:
         """Keep a definition among the types of the organisation."""
-        name = signed.definition.name
-        label = name.name if _FILE_NAME.fullmatch(name.name) else signed.id.hex()[:16]
-        own = "" if name.owner == self.principal else f"-{signed.id.hex()[:8]}"
-        version = "" if name.version == FIRST_VERSION else f"-{signed.id.hex()[:12]}"
-        file = self.folder / "types" / f"{label}{own}{version}.type"
-        if is_new and file.exists():
-            raise BadFile(
-                f"`{file}` is already there: `{name.name}` has been defined; see `maia type change`"
-            )
-        _write(file, definition_to_text(signed))
+        file = self._keep_definitions([signed], is_new=is_new)
         self.prepare_servers()
         return file
+
+    def installing(self) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that let the organisation's types be installed on its network.
+
+        They are embedded in the definitions that it signs; the coordinator needs none.
+        """
+        if self.network.owner == self.principal:
+            return ()
+        return install_credentials(self.principal, self.network, self.held(), system_now())
+
+    def _keep_definitions(self, definitions: Iterable[SignedDefinition], *, is_new: bool = False) -> Path:
+        """Keep definitions; one that was signed again takes the place of the same version."""
+        places = {found.definition.name: one for one, found in dict(self.type_files()).items()}
+        file = self.folder / "types"
+        for signed in definitions:
+            name = signed.definition.name
+            label = name.name if _FILE_NAME.fullmatch(name.name) else signed.id.hex()[:16]
+            own = "" if name.owner == self.principal else f"-{signed.id.hex()[:8]}"
+            version = "" if name.version == FIRST_VERSION else f"-{signed.id.hex()[:12]}"
+            file = places.setdefault(name, self.folder / "types" / f"{label}{own}{version}.type")
+            if is_new and file.exists():
+                raise BadFile(
+                    f"`{file}` is already there: `{name.name}` has been defined; see `maia type change`"
+                )
+            _write(file, definition_to_text(signed))
+        return file
+
+    def _sign_again(self, files: dict[Path, SignedDefinition]) -> None:
+        """Sign our own types again where they do not embed what lets them be installed on this network."""
+        embedded = self.installing()
+        again: dict[TypeName, SignedDefinition] = {}
+        for one in in_order_of_making(files.values()) if embedded else ():
+            old = one.definition
+            is_ours = old.name.owner == self.principal == one.signer
+            if not is_ours or {each.id for each in embedded} <= {each.id for each in old.credentials}:
+                continue
+            others = tuple(each for each in old.credentials if not is_membership(each))
+            above = tuple(again.get(each.definition.name, each) for each in old.extends)
+            new = replace(old, credentials=(*embedded, *others), extends=above)
+            again[old.name] = sign_definition(new, self._key())
+        for file, one in files.items():
+            if one.definition.name in again:
+                files[file] = again[one.definition.name]
+                _write(file, definition_to_text(files[file]))
+
+    def _update_members_types(self, definitions: Iterable[SignedDefinition]) -> None:
+        """Put definitions that were signed again into the profiles of members, in place of the old ones."""
+        newer = {one.definition.name: one for one in definitions}
+        for file in self.folder.glob(f"*{PROFILE_SUFFIX}/types/*.type"):
+            old = read_definition(file)
+            new = newer.get(old.definition.name, old)
+            if new.id != old.id:
+                _write(file.with_name(f"{new.id.hex()[:24]}.type"), definition_to_text(new))
+                file.unlink()
 
     # -------------------------------------------------------- members, and what they may do
 
@@ -373,14 +471,25 @@ class Organisation:
         given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
         for right in rights:
             check_held(right, whom, [*self.held(), *given], issuer=self.name, now=signing.now)
-        ends = rights[0].ends
-        given.append(signing.network(self.network, _CONNECT, whom, ends=ends, may_delegate=delegable))
-        if delegable:
-            # An organisation publishes its own lists of what it revokes, on a stream of its own.
-            given.append(signing.network(self.network, _INSTALL, whom, ends=ends))
         self._keep(self.folder / "issued", given)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
             self._remember(whom, Path(subject))
+        wanted = [
+            (right.action, one.name)
+            for right in rights
+            for one in (right.event_type, right.result)
+            if one is not None
+        ]
+        proof = chain_certificates([*self.held(), *given], whom, wanted, signing.now)
+        invitation = self._invitation(whom, signing) if self.network.owner == self.principal else ()
+        return self._handed(whom, (*proof, *invitation), tuple(one.signed for one in self._types_of(rights)))
+
+    def _handed(
+        self,
+        whom: Principal,
+        certificates: tuple[SignedCertificate, ...],
+        definitions: tuple[SignedDefinition, ...] = (),
+    ) -> Grant:
         return Grant(
             issued_by=self.name,
             domain=self.principal,
@@ -390,40 +499,193 @@ class Organisation:
             brokers=(self._settings.broker, *self._settings.join),
             keys=(self._settings.keys,),
             server=self._settings.server,
-            certificates=(*self.held(), *given),
-            definitions=tuple(one.signed for one in self._types_of(rights)),
+            certificates=certificates,
+            definitions=definitions,
         )
 
-    def join(self, path: str | Path) -> Grant:
-        """Use what another organisation granted: take its network over, and keep certificates and types."""
+    # -------------------------------------------------------- the network
+
+    def invite(self, subject: Principal | str | Path, *, days: int = SERVER_DAYS) -> Grant:
+        """Let another organisation be part of the network, and install its own types; `save` writes the file.
+
+        It sees nothing by that. Data is granted apart, and revoked apart.
+        """
+        whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
+        given = self._invitation(whom, self._signing(), days=days)
+        if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
+            self._remember(whom, Path(subject))
+        return self._handed(whom, given)
+
+    def invited(self) -> dict[Principal, list[SignedCertificate]]:
+        """Return what lets others be part of the network by an invitation of ours, those that hold now."""
+        found: dict[Principal, list[SignedCertificate]] = {}
+        for one in self.issued():
+            whom = one.certificate.subject
+            if isinstance(whom, Principal) and is_membership(one, self.network):
+                found.setdefault(whom, []).append(one)
+        return found
+
+    def _invitation(
+        self, whom: Principal, signing: Signing, *, days: int = SERVER_DAYS
+    ) -> tuple[SignedCertificate, ...]:
+        """Return the certificates of an invitation: those that were given before, unless they end soon."""
+        start = Instant(signing.now + days * _DAY // 2)
+        given = [
+            one for one in self.invited().get(whom, ()) if one.certificate.validity.contains(start)
+        ]  # fmt: skip
+        if not given:
+            ends = end_of(signing.now, days=days)
+            given = [
+                signing.network(self.network, frozenset({action}), whom, ends=ends, may_delegate=True)
+                for action in (Action.CONNECT, Action.INSTALL)
+            ]
+        wanted = [(action, self.network) for action in (Action.CONNECT, Action.INSTALL)]
+        proof = chain_certificates([*self.held(), *given], whom, wanted, signing.now)
+        if not reaches_network(self.network, whom, proof, now=signing.now):
+            raise NotHeld(
+                f"`{self.name}` may not invite others to `{self.network.name}`: its coordinator does"
+            )
+        self._keep(self.folder / "issued", given)
+        return proof
+
+    def join(
+        self, path: str | Path, *, leave: bool = False, is_check: bool = False, name: str | None = None
+    ) -> Joined:
+        """Use an invitation or a grant of another organisation; return what that changes.
+
+        One of another network is refused unless `leave` says that ours is left for it. With `is_check`,
+        everything is tried and nothing is changed. `name` is what you call the other organisation.
+        """
         grant = read_grant(Path(path))
         if grant.subject != self.principal:
             raise NotForUs(
                 f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`"
             )
-        for one in grant.certificates:
-            check_signature(one)
-        network, now = NetworkName(grant.coordinator, grant.network), system_now()
-        pool = [*self.held(), *grant.certificates]
-        if not reaches_network(network, self.principal, pool, now=now):
-            raise BadGrantFile(f"`{path}` does not let `{self.name}` connect to `{grant.network[:64]}` now")
-        self._take_types(grant)
-        self._keep(self.folder / "certs", grant.certificates)
+        now = system_now()
+        offer = examine(grant, self.principal, self.held(), self.definitions(), now)
+        moves = offer.network != self.network
+        if moves and not offer.invites:
+            raise BadGrantFile(
+                f"`{path}` does not let `{self.name}` connect to `{offer.network.name[:64]}` now: ask its "
+                "coordinator for an invitation (`maia network invite`)"
+            )
+        if not (offer.types or offer.invites):
+            raise BadGrantFile(f"`{path}` grants nothing here: {'; '.join(offer.unused) or 'it is empty'}")
+        ends = self._ends_with(self.network) if moves else ()
+        if ends and not leave:
+            raise WouldLeave(
+                f"`{path}` is of network `{offer.network.name[:64]}` of `{offer.network.owner}`, and "
+                f"`{self.name}` is in `{self.network.name}` of `{self.network.owner}`: to join is to leave "
+                f"that, which ends {', '.join(ends)}; `--leave` does so"
+            )
+        left = self.network if moves else None
+        with Draft(self.folder) as draft:
+            copy = Organisation(draft.path)
+            notes = copy._take(offer, moves=moves, name=name)
+            files = draft.changed()
+            if not is_check:
+                draft.accept()
+        self._settings = Organisation(self.folder)._settings
+        return Joined(offer, left, ends, len(files), notes)
+
+    def leave(self, *, is_check: bool = False) -> tuple[str, ...]:
+        """Leave the network that was joined, for one of our own; return what ends by that."""
+        if self.network.owner == self.principal:
+            raise NoOrganisation(f"`{self.name}` has joined no network: it is in its own")
+        ends = self._ends_with(self.network)
+        if is_check:
+            return ends
+        with Draft(self.folder) as draft:
+            copy = Organisation(draft.path)
+            copy._move(NetworkName(self.principal, self.name), (), ())
+            copy._try_settings()
+            draft.accept()
+        self._settings = Organisation(self.folder)._settings
+        return ends
+
+    def _take(self, offer: Offer, *, moves: bool, name: str | None) -> tuple[str, ...]:
+        """Write what an offer changes, and try it; return what is to be said about that."""
+        grant = offer.grant
+        self._keep_definitions(offer.definitions)
+        self._keep(self.folder / "certs", offer.certificates)
         make_private_folder(self.folder / INTRODUCED)
         file, text = introduction(grant.domain, grant.issued_by)
         _write(self.folder / INTRODUCED / file, text)
-        settings = msgspec.structs.replace(
-            self._settings,
-            network=network.name,
-            coordinator=PrincipalWord(str(network.owner)),
-            join=tuple(dict.fromkeys((*self._settings.join, *grant.brokers))),
-            hear=tuple(dict.fromkeys((*self._settings.hear, PrincipalWord(str(grant.domain))))),
+        if name is not None:
+            self._remember(grant.domain, Path(f"{checked_profile_name(name)}.pub"))
+        hear = tuple(
+            dict.fromkeys((*(() if moves else self._settings.hear), PrincipalWord(str(grant.domain))))
         )
+        join = tuple(
+            dict.fromkeys(
+                (*(() if moves else self._settings.join), *(grant.brokers if offer.invites else ()))
+            )
+        )
+        own = (self._settings.broker,)
+        self._move(offer.network, tuple(one for one in join if one not in own), hear)
+        return self._try_settings()
+
+    def _move(self, network: NetworkName, join: tuple[str, ...], hear: tuple[PrincipalWord, ...]) -> None:
+        """Be part of a network, through these brokers; what let us into another one is dropped."""
+        left = self.network
+        settings = msgspec.structs.replace(
+            self._settings, network=network.name, coordinator=PrincipalWord(str(network.owner)),
+            join=join, hear=hear,
+        )  # fmt: skip
         self._save_settings(settings)
+        if network != left:
+            places = ("certs", "broker-certs", "server-certs", f"*{PROFILE_SUFFIX}/certs")
+            for file in (one for place in places for one in self.folder.glob(f"{place}/*.cert")):
+                if is_membership(read_certificates([file])[0], left):
+                    file.unlink()
         for member in self.members():
             self._write_member(member.path, member.name)
         self.prepare_servers()
-        return grant
+
+    def _try_settings(self) -> tuple[str, ...]:
+        """Ask what the servers ask when they start, and what brokers ask of our types; raise what fails."""
+        now, network = system_now(), self.network
+        for file, place in (("broker.key", "broker-certs"), (f"{self.name}.key", "server-certs")):
+            pool = read_certificates([self.folder / place])
+            if not reaches_network(network, public_half(self.folder / file), pool, now=now):
+                raise BadGrantFile(
+                    f"`{file}` of `{self.name}` could not connect to `{network.name[:64]}`: the right "
+                    "may not be passed on: ask the coordinator for an invitation (`maia network invite`)"
+                )
+        notes: list[str] = []
+        owners: dict[str, set[str]] = {}
+        for one in self.definitions():
+            owners.setdefault(one.definition.name.name, set()).add(str(one.definition.name.owner))
+            try:
+                verify_definition(one, at=now, network=network)
+            except InstallNotGranted:
+                notes.append(
+                    f"`{one.definition.name.name}` cannot be used in `{network.name}`: it holds no right "
+                    "to be installed there, which an invitation of its owner brings"
+                )
+            except MaiaError:
+                continue  # a later version that is not compared here, or a quorum's
+        several = sorted(name for name, found in owners.items() if len(found) > 1)
+        notes += [f"`{name}` is of {len(owners[name])} owners here: say `{name}@OWNER`" for name in several]
+        return tuple(dict.fromkeys(notes))
+
+    def _ends_with(self, network: NetworkName) -> tuple[str, ...]:
+        """Say what ends when the network is left; nothing if it is our own, and no others are in it."""
+        others = sorted(
+            {
+                one.definition.name.name
+                for one in self.definitions()
+                if one.definition.name.owner != self.principal
+            }
+        )
+        invited = len(self.invited())
+        if network.owner == self.principal:
+            others = []
+        return (
+            *([f"what was granted there ({', '.join(others)})"] if others else []),
+            *([f"the membership of {invited} that `{self.name}` invited"] if invited else []),
+            *(["the connection to its brokers"] if network.owner != self.principal else []),
+        )
 
     def losses(self, what: str | Path) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""
@@ -437,12 +699,21 @@ class Organisation:
 
         Rights to events end; membership of the network ends where it is all that is meant.
         """
+        return self._revoke(self._revoked_with(what)[0], reason)
+
+    def revoke_membership(self, subject: Principal, *, reason: str = "") -> RevokedAnswer:
+        """End the membership of an organisation that was invited; its own types and members go with it."""
+        given = self.invited().get(subject)
+        if not given:
+            raise BadGrantFile(f"`{self.name}` has not invited `{subject}` to `{self.network.name}`")
+        return self._revoke(given, reason)
+
+    def _revoke(self, ended: Sequence[SignedCertificate], reason: str) -> RevokedAnswer:
         from maia.api.client import new_once
         from maia.api.requests import Revocation
         from maia.api.responses import RevokedAnswer
         from maia.credentials import certificate_to_bytes
 
-        ended, _ = self._revoked_with(what)
         body = Revocation([], reason, [certificate_to_bytes(one) for one in ended])
         with self._server() as client:
             found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
@@ -456,38 +727,35 @@ class Organisation:
     # -------------------------------------------------------- servers
 
     def prepare_servers(self) -> None:
-        """Write the settings of the broker and of the domain's server; renew what lets them connect."""
-        given, broker = self._settings, public_half(self.folder / "broker.key")
-        self._let_connect(broker, self.folder / "broker-certs", may_delegate=given.processes > 1)
-        self._keep(self.folder / "broker-certs", self.held())
-        self._keep(self.folder / "server-certs", self.held())
-        sealed = [one for one in self.definitions() if self._keeps_keys_of(one)]
-        coordinator = self._settings.coordinator
-        shared = {
-            "network": given.network,
-            "coordinator": os.path.relpath(coordinator, self.folder)
-            if not coordinator.startswith(("ed25519:", "quorum:"))
-            else coordinator,
-        }
-        broker_settings: dict[str, object] = {
-            "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
-            "join": given.join, "data": "broker-data", "types": "types", "processes": given.processes,
-            "log": {"folder": "log", "roll_s": _ROLL_S},
-            "statements": {"fetch_from": [given.server]},
+        """Write the settings of the servers; renew what lets them connect, and types be installed."""
+        broker, held, files = public_half(self.folder / "broker.key"), self.held(), dict(self.type_files())
+        self._let_connect(broker, self.folder / "broker-certs", may_delegate=self._settings.processes > 1)
+        self._keep(self.folder / "broker-certs", held)
+        self._keep(self.folder / "server-certs", held)
+        self._sign_again(files)
+        self._update_members_types(files.values())
+        write_settings(self.folder, self._server_settings(files))
+
+    def _server_settings(self, files: Mapping[Path, SignedDefinition]) -> dict[str, dict[str, object]]:
+        given, owner = self._settings, self.network.owner
+        coordinator = f"{self.name}.pub" if owner == self.principal else str(owner)
+        shared = {"network": given.network, "coordinator": coordinator}
+        history = sorted(f"types/{one.name}" for one, found in files.items() if self._keeps_keys_of(found))
+        return {
+            "broker.toml": {
+                "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
+                "join": given.join, "data": "broker-data", "types": "types", "processes": given.processes,
+                "log": {"folder": "log", "roll_s": _ROLL_S},
+                "statements": {"fetch_from": [given.server]},
+            },
+            "domain.toml": {
+                "key": f"{self.name}.key", **shared, "credentials": ["server-certs"], "listen": given.keys,
+                "data": "domain-data", "history": history,
+                "api": {"listen": given.server, "public": given.server},
+                "broker": {"addresses": [given.broker], "hear": list(given.hear)},
+                "policy": {"types": ["types"], "held": ["certs"], "issued": ["issued"]},
+            },
         }  # fmt: skip
-        history = [f"types/{one.name}" for one in self._files_of(sealed)]
-        domain_settings: dict[str, object] = {
-            "key": f"{self.name}.key", **shared, "credentials": ["server-certs"], "listen": given.keys,
-            "data": "domain-data", "history": history,
-            "api": {"listen": given.server, "public": given.server},
-            "broker": {"addresses": [given.broker], "hear": list(given.hear)},
-            "policy": {"types": ["types"], "held": ["certs"], "issued": ["issued"]},
-        }  # fmt: skip
-        for file, settings in (("broker.toml", broker_settings), ("domain.toml", domain_settings)):
-            text = toml_text(settings)
-            path = self.folder / file
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                _write(path, text)
 
     # -------------------------------------------------------- inside
 
@@ -506,6 +774,11 @@ class Organisation:
 
     def _lineage(self, name: str) -> tuple[VerifiedType, ...]:
         return types_named(name, [self.folder / "types"], at=system_now())
+
+    def _versions(self, name: TypeName) -> tuple[VerifiedType, ...]:
+        """Return the versions of a type that is known exactly."""
+        found = self.definitions()
+        return verified_lineage(found, owner=name.owner, name=name.name, version=None, at=system_now())
 
     def rights(self, may: str | Iterable[str], **terms: Unpack[Terms]) -> list[Right]:
         """Return the rights that some words mean, to types that it knows; nothing is granted by that."""
@@ -528,7 +801,7 @@ class Organisation:
     def _types_of(self, rights: Iterable[Right]) -> list[VerifiedType]:
         """Return every version of the types that rights are about."""
         types = [one for right in rights for one in (right.event_type, right.result) if one is not None]
-        found = {version.id: version for one in types for version in self._lineage(one.name.name)}
+        found = {version.id: version for one in types for version in self._versions(one.name)}
         return list(found.values())
 
     def _let_broker(self, right: Right, signing: Signing) -> None:
@@ -578,20 +851,6 @@ class Organisation:
             "log": "../log",
         }
         write_profile(folder, settings)
-
-    def _take_types(self, grant: Grant) -> None:
-        """Keep the types of a grant that their owners have signed; refuse all if one was not."""
-        from maia.config.type_folder import verified_lineage
-
-        now = system_now()
-        names = {(one.definition.name.owner, one.definition.name.name) for one in grant.definitions}
-        found = [
-            version
-            for owner, name in sorted(names, key=str)
-            for version in verified_lineage(grant.definitions, owner=owner, name=name, version=None, at=now)
-        ]
-        for version in found:
-            self.keep_definition(version.signed)
 
     def _remember(self, whom: Principal, given: Path) -> None:
         """Keep a public key under the name of its file, unless that name is taken or unusable."""
@@ -659,11 +918,6 @@ class Organisation:
         sealing, version = signed.definition.sealing, signed.definition.name.version
         return sealing is not None and sealing.manager == self.principal and version == FIRST_VERSION
 
-    def _files_of(self, definitions: Sequence[SignedDefinition]) -> list[Path]:
-        wanted = {one.id for one in definitions}
-        files = sorted((self.folder / "types").glob("*.type"))
-        return [file for file in files if read_definitions([file])[0].id in wanted]
-
     def _save_settings(self, settings: _Settings) -> None:
         record = {one.name: getattr(settings, one.name) for one in msgspec.structs.fields(settings)}
         _write(self.folder / ORGANISATION_FILE, toml_text(record))
@@ -691,14 +945,7 @@ def _new_key(file: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in its place at once: a server that runs reads the old one or the new one."""
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        with create_private(beside) as file:
-            file.write(text.encode())
-        beside.replace(path)
-    except OSError as problem:
-        raise BadFile(f"`{path}` cannot be written: {problem.strerror}") from problem
+    write_file(path, text.encode())
 
 
 def _free_addresses(host: str, count: int, *, beside: int = 0) -> list[str]:

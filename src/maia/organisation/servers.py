@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from maia.back_off import doubled
+from maia.config.settings import generated_beside
 from maia.errors import Unavailable
 from maia.net.process import STOP_WITH_INPUT, stop_process, until_told_to_stop
 from maia.organisation.organisation import Organisation
@@ -151,7 +152,8 @@ class _Server:
         sys.stderr.flush()
 
     def _settings(self) -> bytes:
+        found = [one for one in (generated_beside(self.config), self.config) if one.exists()]
         try:
-            return self.config.read_bytes()
+            return b"".join(one.read_bytes() for one in found)
         except OSError:
             return b""

@@ -192,31 +192,26 @@ def _needed(profile: Profile, name: str, value: _Value | None) -> _Value:
 
 
 def types_named(
-    name: str, places: Iterable[Path], *, constitutions: Sequence[VerifiedConstitution] = (), at: Instant
+    word: str, places: Iterable[Path], *, constitutions: Sequence[VerifiedConstitution] = (), at: Instant
 ) -> tuple[VerifiedType, ...]:
-    """Find a type by its readable name, or the last part of it, in files and folders; verify its versions."""
-    from difflib import get_close_matches
-
-    from maia.config.input_files import read_definitions
+    """Return the versions of the type that a word means, verified: its name, NAME@OWNER, or its file."""
+    from maia.config.input_files import read_definition, read_definitions
     from maia.config.type_folder import verified_lineage
+    from maia.profile.type_names import type_meant
 
-    found = read_definitions(places)
-    owned = {(one.definition.name.owner, one.definition.name.name) for one in found}
-    names = sorted({one for _, one in owned})
-    meant = {one for one in owned if one[1] == name} or {
-        one for one in owned if one[1].rpartition(".")[2] == name
-    }
-    shown = name[:64].encode("unicode_escape").decode()
-    if not meant:
-        near = get_close_matches(name[:64], names, n=1, cutoff=0.5)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names[:20]) or 'none yet'}"
-        raise UnknownTypeName(f"there is no type `{shown}`; {hint}")
-    if len(meant) > 1:
-        raise UnknownTypeName(
-            f"`{shown}` means {len(meant)} types here, of several owners or names: give its file"
-        )
-    ((owner, full),) = meant
-    return verified_lineage(found, owner=owner, name=full, version=None, at=at, constitutions=constitutions)
+    places = list(places)
+    found, version = read_definitions(places), None
+    if word.endswith(".type") and Path(word).is_file():
+        given = read_definition(Path(word))
+        found, name = [*found, given], given.definition.name
+        owner, full, version = name.owner, name.name, name.version
+    else:
+        folders = [place.parent for place in places]
+        owned = ((one.definition.name.owner, one.definition.name.name) for one in found)
+        owner, full = type_meant(word, owned, folders=folders)
+    return verified_lineage(
+        found, owner=owner, name=full, version=version, at=at, constitutions=constitutions
+    )
 
 
 # ------------------------------------------------------------ reading and writing

@@ -51,6 +51,7 @@ from maia.types.definition import (
 )
 from maia.types.encoding import (
     BadDefinitionEncoding,
+    content_digest,
     definition_from_bytes,
     definition_from_text,
     definition_to_bytes,
@@ -67,6 +68,7 @@ from maia.types.verification import (
     PreviousVersionNeeded,
     TamperedDefinition,
     WrongPreviousVersion,
+    install_credentials,
     verify_definition,
 )
 from maia.types.verified import (
@@ -139,6 +141,7 @@ __all__ = [
     "check_event",
     "check_predicate",
     "check_restriction",
+    "content_digest",
     "definition_from_bytes",
     "definition_from_text",
     "definition_to_bytes",
@@ -148,6 +151,7 @@ __all__ = [
     "frame_from_transit",
     "frame_to_transit",
     "from_transit",
+    "install_credentials",
     "is_weaker",
     "next_version",
     "sign_definition",

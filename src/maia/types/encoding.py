@@ -22,6 +22,7 @@ holds; `verification.py` does.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
@@ -100,6 +101,16 @@ def sign_definition(definition: TypeDefinition, key: SigningKey) -> SignedDefini
     _check_size(definition, body)
     signature = key.sign(SignedKind.TYPE_DEFINITION, body)
     return SignedDefinition(definition, key.principal, body, signature, sha256(body).digest())
+
+
+def content_digest(definition: TypeDefinition) -> bytes:
+    """Return a digest of what a version says, its super-types included, without the certificates inside.
+
+    Those prove the signer's rights for a time. A version that is signed again with newer ones is the same.
+    """
+    own = write_canonical(definition_to_expression(replace(definition, credentials=(), extends=())))
+    above = (content_digest(one.definition) for one in definition.extends)
+    return sha256(b"".join((sha256(own).digest(), *above))).digest()
 
 
 def definition_to_bytes(signed: SignedDefinition) -> bytes:

@@ -197,6 +197,23 @@ def install_grounds(network: NetworkName | None, definition: TypeDefinition, evi
     return Grounds(chains[:1])
 
 
+def install_credentials(
+    principal: Principal,
+    network: NetworkName,
+    pool: Iterable[SignedCertificate],
+    now: Instant,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that let a principal install types on a network; none if it has no right.
+
+    They are embedded in the definitions that it signs.
+    """
+    budget = Budget.of(_WORK_MAX)
+    evidence = Evidence(principal, tuple(pool), now, constitutions, VerificationCache(), budget)
+    chains = () if principal == network.owner else evidence.chains_for(Action.INSTALL, network)
+    return chains[0].certificates if chains else ()
+
+
 def _rights(changed: TypeName, evidence: Evidence) -> _Held:
     """Return the chains for each management right that the signer holds; one chain often grants all."""
     held: dict[Action, tuple[VerifiedChain, ...]] = {}

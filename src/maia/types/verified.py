@@ -42,7 +42,7 @@ from maia.types.definition import (
     is_weaker,
     strongest,
 )
-from maia.types.encoding import definition_from_bytes, definition_to_bytes, sign_definition
+from maia.types.encoding import content_digest, definition_from_bytes, definition_to_bytes, sign_definition
 
 TYPES_MAX: Final = 4096
 """How many verified types a cache remembers by default."""
@@ -75,11 +75,14 @@ class VerifiedType(Proof):
     # Not a field: `dataclasses.replace` therefore cannot carry it over to an altered copy.
     seal: InitVar[object]
     type_id: bytes = field(init=False, repr=False, compare=False)
+    content: bytes = field(init=False, repr=False, compare=False)
+    """A digest of what the version says, whatever certificates were embedded when it was signed."""
 
     def __post_init__(self, seal: object) -> None:
         """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_definition makes a VerifiedType")
+        object.__setattr__(self, "content", content_digest(self.signed.definition))
         object.__setattr__(self, "type_id", type_id(self.name.owner, self.name.name))
 
     @property
@@ -101,6 +104,13 @@ class VerifiedType(Proof):
     def name(self) -> TypeName:
         """Return the full name: owner, readable name, version."""
         return self.signed.definition.name
+
+    def replaces(self, known: VerifiedType | None) -> bool:
+        """Say whether this is to be kept in the place of a known one: it is new, or the same for longer."""
+        if known is None:
+            return True
+        mine, theirs = self.validity.not_after, known.validity.not_after
+        return theirs is not None and (mine is None or mine > theirs)
 
     @property
     def super_types(self) -> tuple[VerifiedType, ...]:
@@ -287,7 +297,7 @@ class TypeHistoryFull(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class TypeHistory:
-    """The versions of one type that were accepted, by full name and digest.
+    """The versions of one type that were accepted, by full name and digest of what they say.
 
     `remember` returns a new history. The kinds of all uids that any version
     ever used stay in it, those of removed attributes included.
@@ -316,7 +326,7 @@ class TypeHistory:
         version = verified.name.version
         self._check_same_type(verified)
         known = self.digests.get(version)
-        if known == verified.id:
+        if known == verified.content:
             return self
         if known is not None:
             raise TypeFork(f"version `{version}` of `{verified.name.name}` is known with other content")
@@ -327,7 +337,7 @@ class TypeHistory:
             raise TypeHistoryFull(f"type `{verified.name.name}` has more than {VERSIONS_MAX} versions")
         return TypeHistory(
             self.type_id,
-            MappingProxyType({**self.digests, version: verified.id}),
+            MappingProxyType({**self.digests, version: verified.content}),
             MappingProxyType({**self.parents, version: verified.definition.previous}),
             MappingProxyType({**self.kinds, **verified.kinds}),
             MappingProxyType({**self.sealings, version: verified.sealing}),

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from maia.console.decisions import ask, preview
-from maia.console.principal import Entry
-from maia.console.rights import Asked, Names, chain_above, filtered, graph_of
+from dataclasses import replace
+from pathlib import Path
+
+from maia.console.decisions import ask, preview, who_sees
+from maia.console.principal import Entry, judged
+from maia.console.rights import Asked, Names, chain_above, filtered, graph_of, state_of
 from maia.credentials import (
     UNBOUNDED,
     Action,
     AuthorisationCertificate,
     Authority,
+    OnlineTest,
     SignedCertificate,
     SigningKey,
+    TestKind,
     TypeName,
     TypePattern,
+    Validity,
+    ValidityState,
     issue,
 )
 from maia.credentials.names import NamePattern
+from maia.credentials.validity.statements import RevocationList, sign_statement
 from maia.events import Attribute, Instant, Kind
 from maia.policy import Audience, Request
+from maia.profile.address_book import OWN, AddressBook, KnownName
 from maia.types import TypeDefinition, sign_definition, verify_definition
 
 NOW, HOUR = Instant.parse("2026-11-16T12:00:00Z"), 3_600_000_000
@@ -82,6 +91,35 @@ def test_the_graph_has_owners_first_and_the_way_to_a_certificate_begins_at_the_o
     ]
     assert graph_of(entries, nodes_max=2).left_out == 2
     assert [one.signed for one in chain_above(entries[0], entries, NOW)] == [TO_BRANCH]
-    names = Names({str(CLERK.principal): "clerk"}, {NUMBERPLATE.type_id: NUMBERPLATE})
+    clerk = KnownName(CLERK.principal, "clerk", OWN, Path("bank/clerk.pub"))
+    names = Names(AddressBook({str(CLERK.principal): clerk}), {NUMBERPLATE.type_id: NUMBERPLATE})
     by_person = filtered(entries, Asked(person="clerk", attribute="place"), names, NOW)
     assert [one.signed for one in by_person] == [TO_CLERK]
+
+
+def test_who_sees_what_is_the_kernels_answer_with_the_way_that_leads_to_it() -> None:
+    entries = [Entry(one) for one in (TO_BRANCH, TO_CLERK, TO_TEMP, PAST_BRANCH)]
+    people = [one.principal for one in (OWNER, BRANCH, TEMP, SigningKey.from_seed(b"x" * 32))]
+    found, left_out = who_sees(NUMBERPLATE, entries, people, NOW)
+    assert {one.principal: dict(one.attributes) for one in found} == {
+        OWNER.principal: {"plate": "shown", "place": "shown"},
+        BRANCH.principal: {"plate": "shown", "place": "shown"},
+        TEMP.principal: {"plate": "shown", "place": "hidden"},
+    }
+    assert found[2].chains == ((TO_BRANCH.id.hex(), TO_TEMP.id.hex()),)
+    assert (found[0].chains, left_out) == ((), 0)
+
+
+def test_a_revocation_that_only_a_list_tells_of_counts_as_one_in_the_register_does() -> None:
+    tests = (OnlineTest(TestKind.TIMED_CRL, OWNER.principal),)
+    said = replace(TO_BRANCH.certificate, validity=Validity(None, None, tests))
+    tested, heard = Entry(issue(said, OWNER)), ValidityState()
+    assert state_of(judged(tested, heard, NOW), NOW) == "unconfirmed"
+    period = Validity(Instant(NOW - HOUR), Instant(NOW + HOUR))
+    for number, revoked, state in ((1, frozenset[bytes](), "valid"), (2, {tested.signed.id}, "revoked")):
+        heard.hear(
+            sign_statement(RevocationList(OWNER.principal, number, period, frozenset(revoked)), OWNER), NOW
+        )
+        found = judged(tested, heard, NOW)
+        assert (state_of(found, NOW), found.as_of) == (state, period.not_before)
+    assert who_sees(NUMBERPLATE, [found, Entry(TO_TEMP)], [TEMP.principal], NOW) == ([], 0)

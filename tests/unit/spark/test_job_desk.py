@@ -72,7 +72,7 @@ def test_a_grant_that_was_taken_back_is_refused(desk):
 
 
 def test_strangers_hear_nothing(desk, monkeypatch):
-    monkeypatch.setattr(module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(module, "_PAUSES_S", ())
     shown = desk.open(SOURCE, ALL)
     for other in (replace(shown, token=bytes(32)), replace(shown, grant=bytes(16))):
         with pytest.raises(DeskUnreachable):
@@ -121,7 +121,7 @@ def test_what_is_on_the_wire_is_sealed_and_fresh(desk):
 
 
 def test_a_desk_that_is_gone_is_said_to_be(monkeypatch):
-    monkeypatch.setattr(module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(module, "_PAUSES_S", ())
     with job_desk() as desk:
         shown = desk.open(SOURCE, ALL)
     with pytest.raises(DeskUnreachable, match="does not answer"):

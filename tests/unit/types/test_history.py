@@ -102,4 +102,4 @@ def test_an_unchanged_history_is_not_touched_by_a_refusal():
     history = remembered(FIRST)
     with pytest.raises(TypeFork):
         history.remember(verified(TIME))
-    assert dict(history.digests) == {"0": FIRST.id}
+    assert dict(history.digests) == {"0": FIRST.content}

@@ -29,6 +29,7 @@ from maia.broker.access.authorisation import (
     certificates_of,
     memory_of,
 )
+from maia.broker.refusals import refusal_id
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials import (
@@ -512,8 +513,9 @@ def forget_frames(problem: BaseException | None) -> None:
 
 def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:
     """Return the log line and the metric of a refusal: its code, never what it was compared with."""
+    fields: dict[str, object] = {"code": problem.code, "principal": str(principal), **named}
     return [
-        Note("refused", {"code": problem.code, "principal": str(principal), **named}),
+        Note("refused", {"refusal": refusal_id(fields), **fields}),
         Count("maia_refused_total", labels={"code": problem.code}),
     ]
 

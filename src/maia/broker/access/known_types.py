@@ -217,20 +217,24 @@ class KnownTypes:
         """Remember versions, and keep those that are new; refuse more than there is room for."""
         effects: list[Effect] = []
         for version in versions:
-            is_new = version.name not in self._by_name
+            known = self._by_name.get(version.name)
+            is_new = known is None
             if is_new and len(self._by_name) >= self._limit:
                 raise TypesFull(
                     f"this broker remembers no more than {self._limit} type versions, and all are in use"
                 )
             history = self._history(version, self._histories).remember(version)
             self._histories[version.type_id] = history
-            self._by_name[version.name] = version
-            self._versions.setdefault(version.type_id, {})[version.name] = version
+            is_kept = version.replaces(known)
+            if known is None or version.id == known.id or is_kept:
+                self._by_name[version.name] = version
+                self._versions.setdefault(version.type_id, {})[version.name] = version
             if is_new and history.sealing is not None:
                 self._sealings[version.type_id] = history.sealing
             if version.definition.ledger:
                 self._on_record.add(version.type_id)
-            if is_new:
+            if is_kept:  # also a version that was signed again, with certificates that hold for longer
+                effects += [] if known is None else [Keep(f"{KEPT_TYPE}{known.id.hex()}", None)]
                 effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", definition_to_bytes(version.signed)))
         return effects
 

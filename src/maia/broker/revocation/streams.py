@@ -33,7 +33,15 @@ from maia.broker.revocation.validity import StatementIssuer
 from maia.broker.routing.interests import redecide_own_interests
 from maia.broker.routing.outbox import new_proof, route_messages
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.links import Advertisement, Entry, Link, Role, Stage, Subscription
+from maia.broker.sessions.links import (
+    Advertisement,
+    Entry,
+    Link,
+    Role,
+    Stage,
+    Subscription,
+    end_of_entry,
+)
 from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,
@@ -313,5 +321,5 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
 
 def _refusals(link: Link, entries: Collection[Entry], problem: MaiaError) -> list[Effect]:
     code, principal = problem.code, str(link.peer)
-    lines = [Note("refused", {"code": code, "principal": principal, "ref": one.ref}) for one in entries]
+    lines = [Note("refused", end_of_entry(one, code, principal)) for one in entries]
     return [*lines, Count("maia_refused_total", len(entries), labels={"code": code})]

@@ -151,6 +151,7 @@ class RunningBroker:
     def status(self) -> dict[str, object]:
         """Return links, tables, leases, counters, and how far the event log is."""
         found = {**self.broker.status(self.clock()), "pid": os.getpid()}
+        found["bytes"] = self.runner.connections.traffic()
         log = found.get("log")
         if self.recorder is not None and isinstance(log, Mapping):
             found["log"] = {**log, **self.recorder.status()}

@@ -21,6 +21,7 @@ A peer beyond its share is parted from, and all that it left goes with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from maia.broker.access.authoriser import forget_frames, refusal_effects
@@ -29,7 +30,7 @@ from maia.broker.durable.delivery import forget_durable, receive_seen
 from maia.broker.publication.path import carry, publish
 from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
-from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
+from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
 from maia.broker.revocation.streams import receive_held, receive_state_frame
 from maia.broker.routing.aggregation import receive_spill_report
 from maia.broker.routing.outbox import Proof
@@ -52,7 +53,8 @@ from maia.broker.subscriptions.registry import end_advertisement, price_of_renew
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
 from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
 from maia.credentials.chains.reduction import BYTES_PER_STEP
-from maia.errors import MaiaError, ProtocolViolation
+from maia.credentials.names import type_id
+from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.types import definition_to_bytes
 from maia.wire.codec import encode
@@ -205,8 +207,9 @@ def _from_client(state: BrokerState, link: Link, message: Message, now: Instant)
         raise
     except MaiaError as problem:
         forget_frames(problem)
-        told = _refused(state, link, message, problem, now)
-        return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
+        asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
+        told = _refused(state, link, message, problem, now, asked)
+        return [*told, *refusal_effects(problem, link.peer, link=link.id, **asked)]
     finally:
         work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
         if work > 0:
@@ -233,8 +236,25 @@ def _receive_held_before(state: BrokerState, link: Link, message: Message, now: 
     receive_held(state, link, now)
 
 
+def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
+    """Return of which type a refused request is, for those who look the refusal up."""
+    match message:
+        case Publish(ref=ref) if ref in link.advertisements:
+            return {"type": link.advertisements[ref].right.event_type.type_id.hex()}
+        case Advertise(request=request) | Subscribe(request=request) | SubscribeDurable(request=request):
+            with suppress(MaiaError):
+                name = request_from_bytes(request).request.event_type
+                return {"type": type_id(name.owner, name.name).hex()}
+    return {}
+
+
 def _refused(
-    state: BrokerState, link: Link, message: Message, problem: MaiaError, now: Instant
+    state: BrokerState,
+    link: Link,
+    message: Message,
+    problem: MaiaError,
+    now: Instant,
+    asked: Mapping[str, str],
 ) -> list[Effect]:
     match message:
         case Publish(ref=ref) if ref in link.advertisements:
@@ -253,7 +273,11 @@ def _refused(
             | AskState()
             | Identify()
         ):
-            return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
+            said = problem.message
+            if not isinstance(problem, Unavailable):
+                number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
+                said = f"{said} (refusal {number})"
+            return [Send(link.id, encode(Failed(message.id, problem.code, said)))]
         case _:
             raise problem
 

@@ -7,12 +7,13 @@ nothing on any other link, so knowing another client's reference is worth nothin
 A peer that is refused can ask as often as it likes, and a stranger that is
 sent away can come back. The log of the broker has a line for the first of
 them; those that follow within a period are counted, and a line at the end of
-the period says how many there were (A89). Metrics count every one.
+the period says how many there were (A89). Metrics count every one. The latest refusals
+are kept with an id, which the refused client is sent: operators look it up.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,7 +24,7 @@ import msgspec
 from maia.broker.access.authorisation import Authorisation, Basis
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import SealedStream, Shaper, SingleEvents
-from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
+from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef, refusal_id
 from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink, RecheckEntries
 from maia.credentials import SignedCertificate
@@ -266,14 +267,71 @@ class _Said:
     left_out: int = 0
 
 
+REFUSALS_MAX: Final = 256
+_REFUSALS_OF_ONE: Final = 16
+_POLICY, _LATER = "POLICY-", "UNAVAILABLE-"
+
+
+def end_of_entry(entry: Entry, code: str, principal: str) -> dict[str, object]:
+    """Return what is noted of a subscription or an advertisement that the broker ends."""
+    asked = "Subscribe" if isinstance(entry, Subscription) else "Advertise"
+    of = entry.right.event_type.type_id.hex()
+    fields: dict[str, object] = {"code": code, "principal": principal, "asked": asked, "type": of}
+    return {"refusal": refusal_id(fields), **fields, "ref": entry.ref}
+
+
+class Refusals:
+    """The latest refusals by their ids: who was refused what, with which code, when and how often."""
+
+    __slots__ = ("_kept", "_of_one")
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._kept: OrderedDict[str, dict[str, object]] = OrderedDict()
+        self._of_one: Counter[object] = Counter()
+
+    def record(self, note: Note, now: Instant) -> None:
+        """Keep what a log line says of a refusal; one principal cannot displace all others (A89)."""
+        fields = note.fields
+        if note.event == "closing" and str(fields.get("code")).startswith(_POLICY):
+            fields = {"code": fields["code"], "principal": fields["peer"], "asked": "Connect"}
+        elif (
+            note.event != "refused"
+            or "principal" not in fields
+            or str(fields.get("code")).startswith(_LATER)  # not yet is no refusal
+        ):
+            return
+        known = refusal_id(fields)
+        one = self._kept.pop(known, None)
+        if one is None:
+            named = {name: fields.get(name) for name in ("code", "principal", "asked", "type")}
+            one = {"id": known, **named, "first": str(now), "times": 0}
+            self._make_room(one["principal"])
+        self._kept[known] = {**one, "last": str(now), "times": int(str(one["times"])) + 1}
+
+    def _make_room(self, principal: object) -> None:
+        mine = self._of_one[principal] >= _REFUSALS_OF_ONE
+        if mine or len(self._kept) >= REFUSALS_MAX:
+            id_ = next(id_ for id_, kept in self._kept.items() if not mine or kept["principal"] == principal)
+            gone = self._kept.pop(id_)["principal"]
+            self._of_one[gone] -= 1
+            self._of_one += Counter()  # those of which none is left
+        self._of_one[principal] += 1
+
+    def records(self) -> list[dict[str, object]]:
+        """Return them, the latest first."""
+        return list(reversed(self._kept.values()))
+
+
 class RepeatedNotes:
     """What was noted lately, and how often it was left out since."""
 
-    __slots__ = ("_said", "due_at")
+    __slots__ = ("_said", "due_at", "refusals")
 
     def __init__(self) -> None:
         """Begin with nothing noted."""
         self._said: OrderedDict[Hashable, _Said] = OrderedDict()
+        self.refusals = Refusals()
         self.due_at: int = INSTANT_MAX
         """When the first period ends."""
 
@@ -285,6 +343,7 @@ class RepeatedNotes:
         return [*kept, *summed]
 
     def _count(self, note: Note, now: Instant) -> bool:
+        self.refusals.record(note, now)
         kind, lines_max = _kind_of(note)
         if kind is None:
             return True

@@ -76,11 +76,14 @@ class LinkIdentities:
         if found is None:
             found = self._classes[key] = IdentityClass(key, attributes_of_identity(identity))
         self._links[link] = _Shown(found, identity.not_before, identity.not_after)
-        self._version += 1
+        self._changed()
 
     def _forget(self, link: LinkId) -> None:
-        if self._links.pop(link, None) is None:
-            return
+        if self._links.pop(link, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        """Forget classes that no link is of any more, before they are more than the links (A89)."""
         self._version += 1
         if len(self._classes) > 2 * len(self._links):
             self._classes = {one.found.key: one.found for one in self._links.values()}

@@ -28,7 +28,7 @@ from typing import Final
 from msgspec import structs
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import limit_effects, refusal_effects
+from maia.broker.access.authoriser import limit_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.durable.cursors import Cursor, kept
 from maia.broker.publication.delivery import schedule_closing
@@ -53,7 +53,7 @@ from maia.broker.routing.interests import (
     unadvertised_as,
     withdraw_ended,
 )
-from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription, ask_to_recheck
+from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription, ask_to_recheck, end_of_entry
 from maia.broker.state import BrokerState, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.timers import WithdrawEnded
@@ -411,7 +411,11 @@ def why_lost(
 
 def _ended(state: BrokerState, link: Link, entry: Entry, problem: MaiaError, now: Instant) -> list[Effect]:
     ended = end_entry(state, link, entry, now, problem)
-    return [*ended, *refusal_effects(problem, link.peer, ref=entry.ref)]
+    return [
+        *ended,
+        Note("refused", end_of_entry(entry, problem.code, str(link.peer))),
+        Count("maia_refused_total", labels={"code": problem.code}),
+    ]
 
 
 def _asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:

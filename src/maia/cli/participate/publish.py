@@ -114,7 +114,7 @@ def publish(
     sent = _Sent()
     try:
         advertised = (where, requires, sign, result)
-        with explaining(context, event_type.name.name, "publish", where):
+        with explaining(context, meant.named or event_type.name.name, "publish", where):
             asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")

@@ -126,7 +126,7 @@ def subscribe(
     wanted = _Wanted(
         where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result
     )
-    with explaining(context, event_type.name.name, "subscribe", where):
+    with explaining(context, meant.named or event_type.name.name, "subscribe", where):
         asyncio.run(_subscribe(member, history, wanted))
 
 

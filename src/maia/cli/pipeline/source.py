@@ -326,7 +326,7 @@ def network_of(signed: SignedCertificate) -> NetworkName | None:
 
 def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution, ...]) -> list[VerifiedType]:
     """Return every version that was named, each verified after those before it; or all of a name."""
-    if len(definitions) == 1 and not definitions[0].exists() and not definitions[0].suffix:
+    if len(definitions) == 1 and not definitions[0].exists() and definitions[0].suffix != ".type":
         from maia.profile.profile import types_named
 
         name = str(definitions[0])

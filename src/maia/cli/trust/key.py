@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
-from maia.cli.output import answer, book, own_folder
+from maia.cli.output import answer, book
 from maia.config.input_files import kind_of_file
+from maia.private_files import own_folder
 
 if TYPE_CHECKING:
     from maia.credentials import Principal, SigningKey

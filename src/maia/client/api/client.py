@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maia.client import ClientSession, ClientSettings, histories
@@ -68,6 +69,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     on_waiting: Callable[[MaiaError], None] | None = None,
     follows: bool = True,
     on_warning: OnWarning | None = None,
+    folders: Sequence[Path] = (),
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -86,6 +88,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     reason if the first broker cannot be reached, while others, and the same again, are still tried.
     A broker of several processes sends a client to the one that serves a type; it `follows` by itself.
     `on_warning` is that of publishers and subscriptions which are asked for without one of their own.
+    In `folders`, profiles and organisations, are the names of owners by which types are told apart.
     """
     if identity is None and by_statement is not None:
         identity = by_statement.identity
@@ -106,7 +109,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
-    client = Client(session, settings, clock, revalidate or AskingTesters(key), on_warning)
+    client = Client(session, settings, clock, revalidate or AskingTesters(key), on_warning, folders)
     for history in histories(types):
         client.learn(*history)
     if follows:

@@ -8,8 +8,9 @@ made by `connect` (`api/client.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from maia.client import (
@@ -133,6 +134,7 @@ class Client:
         clock: Callable[[], Instant],
         revalidate: Revalidate,
         on_warning: OnWarning | None = None,
+        folders: Sequence[Path] = (),
     ) -> None:
         """Take a session over; `connect` runs it."""
         self._session = session
@@ -141,7 +143,7 @@ class Client:
         self._clock = clock
         self._runner: NodeRunner | None = None
         self._answers = Answers()
-        self._types = KnownTypes(clock, settings.constitutions)
+        self._types = KnownTypes(clock, settings.constitutions, folders)
         self._publishers: dict[int, Publisher] = {}
         self._subscriptions: dict[int, Subscription] = {}
         self._by_type: dict[TypeName, Publisher] = {}

@@ -128,6 +128,7 @@ async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[
         "credentials": (*profile.certificates(), *(() if kept is None else kept.certificates)),
         "constitutions": profile.constitutions(),
         "types": await _types(profile, key),
+        "folders": (profile.path,),
         **({} if kept is None else {"statements": kept.statements}),
         **_identity(profile, key),
     } | options

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from maia.client import (
@@ -70,15 +71,22 @@ async def whole_lineage(name: TypeName, ask: AskForType) -> tuple[SignedDefiniti
 class KnownTypes:
     """The type versions that one client has verified."""
 
-    def __init__(self, clock: Callable[[], Instant], constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Know nothing yet."""
-        self._clock, self._constitutions = clock, constitutions
+    def __init__(
+        self,
+        clock: Callable[[], Instant],
+        constitutions: tuple[VerifiedConstitution, ...],
+        folders: Sequence[Path] = (),
+    ) -> None:
+        """Know nothing yet; owners are called what these profiles and organisations call them."""
+        self._clock, self._constitutions, self._folders = clock, constitutions, folders
         self._by_name: dict[TypeName, KnownVersion] = {}
+        self._by_word: dict[str, KnownVersion] = {}
 
     def learn(self, history: Sequence[SignedDefinition]) -> KnownVersion:
         """Verify a version after those it was made from; it can be named from now on."""
         known = known_version(history, at=self._clock(), constitutions=self._constitutions)
         self._by_name[known.event_type.name] = known
+        self._by_word.clear()
         return known
 
     async def meant(self, event_type: EventType, ask: AskForType) -> KnownVersion:
@@ -98,25 +106,27 @@ class KnownTypes:
                 return self.learn(event_type)
 
     def _named(self, name: str) -> KnownVersion:
-        every = list(self._by_name.values())
-        found = [known for known in every if known.event_type.name.name == name] or [
-            known for known in every if known.event_type.name.name.rpartition(".")[2] == name
-        ]
-        owned = {(known.event_type.name.owner, known.event_type.name.name) for known in found}
-        if len(owned) == 1 and len(found) > 1:
-            older = {known.event_type.definition.previous for known in found}
-            found = [known for known in found if known.event_type.name.version not in older]
-        if len(found) != 1:
-            from difflib import get_close_matches
+        """Return the newest version of the type that a word means: its name, or NAME@OWNER."""
+        known = self._by_word.get(name)
+        if known is None:
+            known = self._by_word[name] = self._found(name)
+        return known
 
-            shown = name[:64].encode("unicode_escape").decode()
-            names = sorted({known.event_type.name.name for known in every})
-            near = [] if found else get_close_matches(name[:64], names, n=1, cutoff=0.5)
-            hint = f"did you mean `{near[0]}`?" if near else "say which with a definition or a full name"
-            raise UnknownToClient(
-                f"`{shown}` names {len(found)} of the types that this client was given; {hint}"
-            )
-        return found[0]
+    def _found(self, name: str) -> KnownVersion:
+        from maia.profile.profile import UnknownTypeName
+        from maia.profile.type_names import type_meant
+
+        every = [(known, known.event_type.name) for known in self._by_name.values()]
+        try:
+            meant = type_meant(name, [(one.owner, one.name) for _, one in every], folders=self._folders)
+        except UnknownTypeName as problem:
+            raise UnknownToClient(problem.message) from problem
+        found = [known for known, one in every if (one.owner, one.name) == meant]
+        older = {known.event_type.definition.previous for known in found}
+        newest = [known for known in found if known.event_type.name.version not in older]
+        if len(newest) != 1:
+            raise UnknownToClient(f"`{name[:64]}` has several newest versions: say which with a definition")
+        return newest[0]
 
     def _told(self, name: TypeName, told: tuple[SignedDefinition, ...]) -> KnownVersion:
         history = list(told)

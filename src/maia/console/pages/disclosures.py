@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from maia.console.pages.page import Data, Node, Page, Visit, el, field_of, person, table
+from maia.console.pages.page import Data, Node, Page, Visit, el, field_of, hint, moment, person, table
 from maia.console.principal import READ_AUDIT
 from maia.console.rights import Names
 from maia.credentials import Principal
@@ -36,6 +36,7 @@ async def _data(visit: Visit) -> Data:
     rows, is_whole = await asyncio.to_thread(_rows, visit.held.ledgers, asked, names)
     return {
         "asked": asked,
+        "suggest": await visit.suggestions(),
         "ledgers": [one.name for one in visit.held.ledgers],
         "found": len(rows),
         "is_whole": is_whole,
@@ -57,7 +58,7 @@ def _rows(ledgers: Sequence[Path], asked: dict[str, str], names: Names) -> tuple
         called = types.get(one.type_id, one.type_id.hex()[:16])
         shown = tuple(sorted(known.get(uid, uid) for uid in one.attributes))
         fits = (
-            asked["recipient"] in ("", recipient, names.keys.get(recipient))
+            (not asked["recipient"] or names.principal(asked["recipient"]) == recipient)
             and asked["type"] in ("", called)
             and (not asked["attribute"] or asked["attribute"] in shown)
             and any(id_.hex().startswith(asked["certificate"]) for id_ in one.certificates)
@@ -84,11 +85,11 @@ def _rows(ledgers: Sequence[Path], asked: dict[str, str], names: Names) -> tuple
 
 
 def _view(data: Data) -> Sequence[Node]:
-    asked = data["asked"]
+    asked, offered = data["asked"], data["suggest"]
     rows = [
         [
             person(one["recipient"], one["name"]), one["type"], ", ".join(one["attributes"]),
-            str(one["events"]), one["first"], one["last"],
+            f"{one['events']:,}", moment(one["first"]), moment(one["last"]),
             el("span", [el("a", f"{id_[:12]} ", href=f"/certificate?id={id_}")
                         for id_ in one["certificates"]]),
         ]
@@ -97,21 +98,22 @@ def _view(data: Data) -> Sequence[Node]:
     return [
         el(
             "form",
-            field_of("Recipient", "recipient", asked["recipient"]),
-            field_of("Type", "type", asked["type"]),
-            field_of("Attribute", "attribute", asked["attribute"]),
-            field_of("Certificate", "certificate", asked["certificate"]),
+            field_of("Recipient", "recipient", asked["recipient"], offered["person"]),
+            field_of("Type", "type", asked["type"], offered["type"]),
+            field_of("Attribute", "attribute", asked["attribute"], offered["attribute"]),
+            field_of("Certificate", "certificate", asked["certificate"], offered["certificate"]),
             el("button", "Filter"),
             action="/disclosures", method="get", role="search",
         ),
-        el("p", f"Ledgers: {', '.join(data['ledgers'])}." if data["ledgers"] else
-           "There is no ledger; a broker keeps one with `[ledger] folder`."),
+        el("p", f"Ledgers: {', '.join(data['ledgers'])}.") if data["ledgers"] else
+        hint("There is no ledger: a broker keeps one with `[ledger]` and `folder = \"ledger\"` in its "
+             "settings, for types that ask for it, or with `all = true` for all."),
         "" if data["is_whole"] else el("p", "These are the first deliveries only.", role="alert"),
         table(
             "Who was shown what",
             ["recipient", "type", "attributes", "events", "first", "last", "certificates"],
             rows,
-            empty="No delivery fits.",
+            empty="No delivery fits: leave a field empty to see more." if data["ledgers"] else "",
         ),
     ]  # fmt: skip
 

@@ -6,6 +6,7 @@ the page shows and nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -17,6 +18,7 @@ from maia.console.network import Network
 from maia.console.principal import Acting
 from maia.console.rights import Names
 from maia.console.sessions import Session
+from maia.console.suggestions import Suggestions, suggestions
 from maia.errors import BadInput
 from maia.events import Instant
 
@@ -52,6 +54,8 @@ class Live:
 
     key: str
     text: str
+    tag: str = "span"
+    """Within a drawing, `tspan`."""
 
 
 Node: TypeAlias = Element | Live | str
@@ -100,7 +104,7 @@ def _write(node: Node, out: list[str], texts: dict[str, str] | None) -> None:
         if texts is not None:
             texts[node.key] = node.text
         shown = escape(node.text) if texts is None else ""
-        out.append(f'<span data-live="{escape(node.key)}">{shown}</span>')
+        out.append(f'<{node.tag} data-live="{escape(node.key)}">{shown}</{node.tag}>')
     else:
         named = "".join([f' {name}="{escape(value)}"' for name, value in node.attributes])
         out.append(f"<{node.name}{named}>")
@@ -140,7 +144,11 @@ class Visit:
 
     async def names(self) -> Names:
         """Return by which names keys and attributes are shown."""
-        return Names(self.held.names, await self.acting.types(self.acts))
+        return Names(await self.acting.book(), await self.acting.types(self.acts))
+
+    async def suggestions(self) -> Suggestions:
+        """Return what the fields of a page offer."""
+        return suggestions(await self.acting.entries(self.acts), await self.names(), self.now)
 
     def asked(self, name: str, most: int = 512) -> str:
         """Return a word of the query, within a limit."""
@@ -163,10 +171,23 @@ class Page:
 # ------------------------------------------------------------ what pages have in common
 
 
+_KEY_BESIDE: Final = re.compile(r" \((?:ed25519|quorum):([0-9a-f]+…)\)")
+
+
+def prose(text: str) -> list[Node]:
+    """Return a sentence with what stands in backticks as code, and keys beside names in small letters."""
+    return [el("code", one) if odd % 2 else named(one) for odd, one in enumerate(text.split("`"))]
+
+
+def hint(text: str) -> Element:
+    """Say what an empty page, or a part of it, waits for; commands stand in backticks."""
+    return el("p", prose(text), class_="empty")
+
+
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Node]], *, empty: str) -> Element:
     """Draw a table that scrolls by itself on a small screen; the first cell of a row names the row."""
     if not rows:
-        return el("p", empty, class_="empty")
+        return el("section", el("h2", caption), hint(empty), class_="nothing") if empty else el("div")
     return el(
         "div",
         el(
@@ -187,9 +208,14 @@ def facts(pairs: Sequence[tuple[str, Node | None]]) -> Element:
     return el("dl", [el("div", el("dt", name), el("dd", value)) for name, value in shown])
 
 
-def field_of(label: str, name: str, value: str, **attributes: object) -> Element:
-    """Draw a labelled field of a form."""
-    return el("label", label, el("input", name=name, value=value, autocomplete="off", **attributes))
+def field_of(
+    label: str, name: str, value: str, among: Sequence[Sequence[str]] = (), **attributes: object
+) -> Element:
+    """Draw a labelled field of a form, with suggestions: texts, and what each is."""
+    offered = f"among-{name}" if among else None
+    field = el("input", name=name, value=value, autocomplete="off", list=offered, **attributes)
+    options = [el("option", what, value=text) for text, what in among]
+    return el("label", label, field, el("datalist", options, id=offered) if among else None)
 
 
 def choice(label: str, name: str, value: str, options: Sequence[str]) -> Element:
@@ -198,6 +224,29 @@ def choice(label: str, name: str, value: str, options: Sequence[str]) -> Element
     return el("label", label, el("select", shown, name=name))
 
 
+def named(label: str) -> Node:
+    """Draw names, each with the beginning of its key in small letters."""
+    parts = _KEY_BESIDE.split(label)
+    return el("span", [el("small", f" {one}") if odd % 2 else one for odd, one in enumerate(parts)])
+
+
+def bare(label: str) -> str:
+    """Return names without the beginnings of their keys, for drawings and summaries that lead to them."""
+    return _KEY_BESIDE.sub("", label)
+
+
 def person(key: str, label: str) -> Element:
     """Link to what a principal was granted and has granted."""
-    return el("a", label, href="/rights?" + urlencode({"person": key}))
+    return el("a", named(label), href="/rights?" + urlencode({"person": key}), title=key)
+
+
+def moment(text: str | None, *, digits: int = 16) -> Node:
+    """Draw an instant to the minute; the whole of it is in the title."""
+    if text is None:
+        return "unbounded"
+    return el("time", text[:digits].replace("T", " "), datetime=text, title=text)
+
+
+def badge(state: str) -> Element:
+    """Draw a state."""
+    return el("span", state, class_=f"state {state.replace(' ', '-')}")

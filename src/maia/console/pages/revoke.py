@@ -15,7 +15,21 @@ from maia.api.requests import Revocation
 from maia.api.responses import RevokedAnswer
 from maia.bounded_map import BoundedMap
 from maia.console.network import Network
-from maia.console.pages.page import Data, Live, Node, NoSuchThing, Page, Visit, el, facts, field_of, table
+from maia.console.pages.page import (
+    Data,
+    Live,
+    Node,
+    NoSuchThing,
+    Page,
+    Visit,
+    badge,
+    el,
+    facts,
+    field_of,
+    moment,
+    named,
+    table,
+)
 from maia.console.pages.rights import found_entry, preview_record, preview_view
 from maia.console.principal import READ_NETWORK
 from maia.console.principal import REVOKE as MAY_REVOKE
@@ -122,11 +136,12 @@ async def _follow(watch: _Watch, network: Network) -> None:
 
 async def _data(visit: Visit) -> Data:
     if not visit.asked("id"):
-        return {"certificate": None, "preview": None}
+        return {"certificate": None, "preview": None, "suggest": await visit.suggestions()}
     entry, entries = await found_entry(visit)
     return {
         "certificate": record_of(entry, await visit.names(), visit.now),
         "preview": await preview_record(visit, entry, entries),
+        "suggest": await visit.suggestions(),
     }
 
 
@@ -134,25 +149,28 @@ def _view(data: Data) -> Sequence[Node]:
     one = data["certificate"]
     if one is None:
         return [
-            el("p", "Choose a certificate under ", el("a", "Rights", href="/rights?state=valid"),
-               ", or give its id."),
-            el("form", field_of("Id of the certificate", "id", "", required=True, minlength=8),
+            el("p", "Choose a person under ", el("a", "Who sees what", href="/who-sees"),
+               ", a certificate under ", el("a", "Rights", href="/rights?state=valid"),
+               ", or begin to write a name here.", class_="empty"),
+            el("form", field_of("Certificate", "id", "", data["suggest"]["certificate"], required=True,
+                                minlength=8, placeholder="its id"),
                el("button", "Preview"), action="/revoke", method="get"),
         ]  # fmt: skip
     return [
         facts([
             ("Certificate", el("a", one["id"], href=f"/certificate?id={one['id']}")),
-            ("From", one["issuer_name"]),
-            ("To", one["subject_name"]),
+            ("From", named(one["issuer_name"])),
+            ("To", named(one["subject_name"])),
             ("May", ", ".join(one["actions"])),
-            ("What", one["resource"]),
-            ("State", one["state"]),
+            ("What", named(one["resource"])),
+            ("State", badge(one["state"])),
+            ("As of", moment(one["as_of"]) if one["as_of"] else None),
         ]),
         *preview_view(data["preview"]),
         el(
             "form",
             el("input", type="hidden", name="id", value=one["id"]),
-            field_of("Reason, for the audit", "reason", "", maxlength=200),
+            field_of("Reason, for the audit", "reason", "", data["suggest"]["reason"], maxlength=200),
             el("button", "Revoke it now", class_="danger"),
             el("p", "A revocation cannot be taken back: a right is granted anew by a new certificate."),
             action="/revoke", method="post",
@@ -195,7 +213,8 @@ def _fallen_view(data: Data) -> Sequence[Node]:
            f", with {len(data['revoked'])} certificates in all. The domain answered after "
            f"{data['answered_s'] * 1000:.0f} ms."),
         table("Where it fell", ["broker", "entries open before", "left", "the first ended after"], rows,
-              empty="No broker that you may look at had anything open that depended on it."),
+              empty="No broker that you may look at had anything open that depended on it: its end is in the "
+              "domain's next list."),
     ]  # fmt: skip
 
 

@@ -14,20 +14,23 @@ from maia.console.pages.page import (
     NoSuchThing,
     Page,
     Visit,
+    badge,
+    bare,
     choice,
     el,
     facts,
     field_of,
+    moment,
+    named,
     person,
     table,
 )
 from maia.console.principal import REVOKE, Entry
-from maia.console.rights import Asked, chain_above, filtered, graph_of, record_of
+from maia.console.rights import STATES, Asked, chain_above, filtered, graph_of, record_of
 
 ROWS: Final = 100
 _WIDTH, _HEIGHT, _ACROSS, _DOWN = 220, 30, 320, 44
 _LABEL: Final = 28
-_STATES: Final = ("", "valid", "not yet valid", "expired", "revoked")
 
 
 async def _data(visit: Visit) -> Data:
@@ -43,10 +46,12 @@ async def _data(visit: Visit) -> Data:
             "attribute": asked.attribute,
             "state": asked.state,
         },
+        "suggest": await visit.suggestions(),
         "of": len(entries),
         "found": len(found),
         "from": first,
         "certificates": [record_of(one, names, visit.now) for one in found[first : first + ROWS]],
+        "as_of": max((str(one.as_of) for one in found if one.as_of is not None), default=None),
         "graph": {
             "layers": [
                 [{"principal": one, "name": names.key(one)} for one in layer] for layer in graph.layers
@@ -61,7 +66,7 @@ async def _data(visit: Visit) -> Data:
 
 
 def _view(data: Data) -> Sequence[Node]:
-    asked, first, found = data["asked"], data["from"], data["found"]
+    asked, first, found, offered = data["asked"], data["from"], data["found"], data["suggest"]
     pages = []
     for label, start in (("Earlier", first - ROWS), ("More", first + ROWS)):
         if 0 <= start < found:
@@ -69,20 +74,22 @@ def _view(data: Data) -> Sequence[Node]:
     return [
         el(
             "form",
-            field_of("Type", "type", asked["type"]),
-            field_of("Person", "person", asked["person"], title="A name, or a key in full"),
-            field_of("Attribute", "attribute", asked["attribute"]),
-            choice("State", "state", asked["state"], _STATES),
+            field_of("Type", "type", asked["type"], offered["type"]),
+            field_of("Person", "person", asked["person"], offered["person"], title="A name, or a whole key"),
+            field_of("Attribute", "attribute", asked["attribute"], offered["attribute"]),
+            choice("State", "state", asked["state"], ("", *STATES)),
             el("button", "Filter"),
             action="/rights", method="get", role="search",
         ),
-        el("p", f"{found} of {data['of']} certificates that you may read."),
-        _drawing(data["graph"]),
+        el("p", f"{found} of {data['of']} certificates that you may read.",
+           [" Validity as of ", moment(data["as_of"]), " UTC."] if data["as_of"] else None, class_="as-of"),
+        _drawing(data["graph"]) if found else "",
         table(
             "Certificates",
-            ["certificate", "from", "to", "may", "what", "attributes", "where", "until", "state"],
+            ["certificate", "state", "from", "to", "may", "what", "attributes", "where", "until"],
             [_row(one) for one in data["certificates"]],
-            empty="No certificate fits.",
+            empty="No certificate fits: leave a field empty to see more." if data["of"] else
+            "You hold no certificate. `maia member add NAME --may subscribe:TYPE` or `maia grant` gives one.",
         ),
         el("nav", pages, aria_label="Pages of certificates") if pages else "",
     ]  # fmt: skip
@@ -92,14 +99,14 @@ def _row(one: Data) -> list[Node]:
     attributes = one.get("attributes")
     return [
         _link(one),
+        badge(one["state"]),
         person(one["issuer"], one["issuer_name"]),
         person(one["subject"], one["subject_name"]),
         ", ".join(one["actions"]) + (" and pass it on" if one.get("may_delegate") else ""),
-        one["resource"],
+        named(one["resource"]),
         "all" if attributes is None else ", ".join(attributes),
-        one.get("where") or "",
-        one["not_after"] or "unbounded",
-        el("span", one["state"], class_="state " + one["state"].replace(" ", "-")),
+        el("code", one["where"]) if one.get("where") else "",
+        moment(one["not_after"]),
     ]
 
 
@@ -115,7 +122,8 @@ def _drawing(graph: Data) -> Element:
         for down, one in enumerate(layer):
             x, y = across * _ACROSS + 4, down * _DOWN + 4
             places[one["principal"]] = (x, y)
-            short = one["name"] if len(one["name"]) <= _LABEL else one["name"][: _LABEL - 1] + "…"
+            name = bare(one["name"])
+            short = name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
             nodes.append(
                 el(
                     "a",
@@ -214,9 +222,10 @@ def preview_view(found: Data) -> list[Node]:
         for one in found["losses"]
     ]
     falls = [
-        [_link(one), one["issuer_name"], one["subject_name"], ", ".join(one["actions"]), one["resource"]]
+        [_link(one), named(one["issuer_name"]), named(one["subject_name"]), ", ".join(one["actions"]),
+         named(one["resource"])]
         for one in found["falls"]
-    ]
+    ]  # fmt: skip
     return [
         table("Rights that depend on it", ["who", "may", "what", "loses", "attributes"], losses,
               empty="No right at this moment depends on it."),
@@ -241,9 +250,10 @@ async def _certificate(visit: Visit) -> Data:
 def _certificate_view(data: Data) -> Sequence[Node]:
     one = data["certificate"]
     chain = [
-        [_link(up), up["issuer_name"], up["subject_name"], up["not_after"] or "unbounded", up["state"]]
+        [_link(up), badge(up["state"]), named(up["issuer_name"]), named(up["subject_name"]),
+         moment(up["not_after"])]
         for up in (*data["chain"], one)
-    ]
+    ]  # fmt: skip
     revoke = None
     if data["may_revoke"] and one["state"] != "revoked":
         revoke = el(
@@ -256,21 +266,22 @@ def _certificate_view(data: Data) -> Sequence[Node]:
             ("From", person(one["issuer"], one["issuer_name"])),
             ("To", person(one["subject"], one["subject_name"])),
             ("May", ", ".join(one["actions"])),
-            ("What", one["resource"]),
+            ("What", named(one["resource"])),
             ("Attributes", "all" if attributes is None else ", ".join(attributes)),
             ("Where", one.get("where")),
             ("Condition", one.get("condition")),
             ("Transforms", "; ".join(one.get("transforms") or ())),
             ("May pass it on", "yes" if one.get("may_delegate") else "no"),
-            ("Valid from", one["not_before"] or "unbounded"),
-            ("Valid until", one["not_after"] or "unbounded"),
-            ("Tested by", "; ".join(one["tests"])),
-            ("State", one["state"]),
+            ("Valid from", moment(one["not_before"])),
+            ("Valid until", moment(one["not_after"])),
+            ("Tested by", named("; ".join(one["tests"]))),
+            ("State", badge(one["state"])),
+            ("As of", moment(one["as_of"]) if one["as_of"] else None),
             ("Revoked at", one["revoked_at"]),
             ("Reason", one["reason"]),
             ("Rule", one["rule"]),
         ]),
-        table("The way from the owner to it", ["certificate", "from", "to", "until", "state"], chain,
+        table("The way from the owner to it", ["certificate", "state", "from", "to", "until"], chain,
               empty=""),
         *preview_view(data["depends"]),
         revoke or "",

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from maia.client.api.connection import connect
 from maia.client.api.subscription import ReceivedEvent
-from maia.console.pages.page import Data, Node, NoSuchThing, Page, Visit, choice, el, field_of
+from maia.console.pages.page import Data, Node, NoSuchThing, Page, Visit, choice, el, field_of, hint
 from maia.predicates import ALWAYS
 
 _LOOK_S: Final = 1.0
@@ -26,6 +26,7 @@ async def _data(visit: Visit) -> Data:
         raise NoSuchThing("you know no type of this name")
     return {
         "types": sorted(one.name.name for one in names.types.values()),
+        "suggest": await visit.suggestions(),
         "type": asked,
         "where": where,
         "attributes": [] if found is None else [one.name for one in found.attributes],
@@ -34,15 +35,19 @@ async def _data(visit: Visit) -> Data:
 
 
 def _view(data: Data) -> Sequence[Node]:
+    if not data["types"]:
+        return [hint("You know no type to watch. `maia org join FILE.grant` or `maia member add NAME --may "
+                     "subscribe:TYPE` brings one into your profile.")]  # fmt: skip
     form = el(
         "form",
         choice("Type", "type", data["type"], data["types"]),
-        field_of("Filter", "where", data["where"]),
+        field_of("Filter", "where", data["where"], data["suggest"]["where"], placeholder="everything"),
         el("button", "Watch"),
         action="/streams", method="get",
     )  # fmt: skip
     if data["events"] is None:
-        return [form]
+        return [form, hint("Choose a type, and its events appear here as they are published. What your "
+                           "rights do not show is shown as hidden.")]  # fmt: skip
     heads = ["published", *data["attributes"], "publisher"]
     return [
         form,

@@ -31,6 +31,7 @@ from maia.console.pages.page import (
     el,
     facts,
     field_of,
+    hint,
     person,
     table,
 )
@@ -233,6 +234,7 @@ async def _data(visit: Visit) -> Data:
     names = await visit.names()
     return {
         "types": sorted(one.name.name for one in names.types.values()),
+        "suggest": await visit.suggestions(),
         "revoke": visit.asked("revoke", 64),
         "has_log": visit.held.profile.settings.log is not None,
     }
@@ -240,16 +242,19 @@ async def _data(visit: Visit) -> Data:
 
 def _view(data: Data) -> Sequence[Node]:
     if not data["has_log"]:
-        return [el("p", "Your profile names no `log`, and so there is nothing to replay.")]
+        return [hint("Your profile names no `log`, so there is nothing to replay: `log = \"PATH\"` in its "
+                     "`profile.toml` names a folder in which a broker records.")]  # fmt: skip
+    offered = data["suggest"]
     return [
         el("p", "Who would have seen more of what was recorded, and who less? Spark takes half a minute."),
         el(
             "form",
             choice("Type", "type", "", data["types"]),
-            field_of("Revoke the certificate", "revoke", data["revoke"], placeholder="its id"),
+            field_of("Revoke the certificate", "revoke", data["revoke"], offered["certificate"],
+                     placeholder="its id"),
             el("label", "or put this policy in force", el("textarea", name="policy", rows=4, cols=40)),
-            field_of("Since", "since", "", placeholder="the beginning"),
-            field_of("Until", "until", "", placeholder="now"),
+            field_of("Since", "since", "", offered["at"], placeholder="the beginning"),
+            field_of("Until", "until", "", offered["at"], placeholder="now"),
             el("button", "Replay"),
             action="/what-if", method="post",
         ),

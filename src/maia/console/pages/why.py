@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
 from maia.console.decisions import ask
-from maia.console.pages.page import Data, Node, NoSuchThing, Page, Visit, choice, el, facts, field_of, table
-from maia.console.principal import READ_REGISTER, NotAllowed
+from maia.console.pages.page import (
+    Data,
+    Node,
+    NoSuchThing,
+    Page,
+    Visit,
+    choice,
+    el,
+    facts,
+    field_of,
+    hint,
+    moment,
+    named,
+    person,
+    prose,
+    table,
+)
+from maia.console.pages.refusals import refusals_seen
+from maia.console.principal import READ_NETWORK, READ_REGISTER, NotAllowed
 from maia.credentials import actions_from_words, principal_from_text
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -18,6 +35,7 @@ from maia.policy import Audience, Request
 from maia.predicates import ALWAYS, parse_predicate
 
 _ACTIONS: Final = ("subscribe", "publish")
+_EVERY: Final = {"true": "every event"}
 _CODE: Final = re.compile(r"\b[A-Z]{3,20}(?:-[A-Z0-9]{1,20}){1,6}\b")
 _ID: Final = re.compile(r"\b[0-9a-f]{12,64}\b")
 
@@ -26,12 +44,27 @@ async def _data(visit: Visit) -> Data:
     names = await visit.names()
     asked = {one: visit.asked(one) for one in ("who", "action", "type", "where", "at", "refusal")}
     types = sorted(one.name.name for one in names.types.values())
-    data: dict[str, object] = {"asked": asked, "types": types, "answer": None, "refusal": None}
+    rows = await visit.network.brokers() if READ_NETWORK in visit.acts else []
+    seen = refusals_seen(rows, names)
+    data: dict[str, object] = {
+        "asked": asked,
+        "types": types,
+        "suggest": {
+            **await visit.suggestions(),
+            "refusal": [(one["id"], f"{one['code']}: {one['name']} {one['asked']}") for one in seen],
+        },
+        "answer": None,
+        "refusal": None,
+    }
     if asked["refusal"]:
-        data["refusal"] = await _meaning(visit, asked["refusal"])
-    if not asked["type"]:
-        return data
-    is_reader, own = READ_REGISTER in visit.acts, str(visit.acting.principal)
+        data["refusal"] = await _meaning(visit, asked["refusal"], seen)
+    if asked["type"]:
+        data["answer"] = await _answer(visit, asked)
+    return data
+
+
+async def _answer(visit: Visit, asked: Mapping[str, str]) -> Data:
+    names, is_reader, own = await visit.names(), READ_REGISTER in visit.acts, str(visit.acting.principal)
     who = names.principal(asked["who"]) if asked["who"] else own
     if not is_reader and who != own:
         raise NotAllowed("without the right to read the register, you can ask about yourself alone")
@@ -45,23 +78,46 @@ async def _data(visit: Visit) -> Data:
     audience = Audience.OWNER if is_reader else Audience.REQUESTER
     entries = await visit.acting.entries(visit.acts)
     answer = await asyncio.to_thread(ask, request, entries, at, audience)
-    data["answer"] = {
-        **asdict(answer), "who": names.key(who), "action": action.value, "type": asked["type"], "at": str(at)
+    reasons = [(names.key(sentence), certificate) for sentence, certificate in answer.reasons]
+    return {
+        **asdict(answer), "reasons": reasons, "who": names.key(who), "action": action.value,
+        "type": asked["type"], "at": str(at),
     }  # fmt: skip
-    return data
 
 
-async def _meaning(visit: Visit, text: str) -> Data:
-    """Return what the codes in a pasted refusal mean, and which certificates of the reader it names."""
+async def _meaning(visit: Visit, text: str, seen: Sequence[Data]) -> Data:
+    """Return what a text names: refusals by their ids, codes with their meaning, and certificates.
+
+    A refusal is decided once more, for the moment at which it was last made, if its reader may ask that.
+    """
+    recorded = [one for one in seen if one["id"] in _ID.findall(text)]
     meant = {one.code: one for one in _errors(MaiaError)}
     codes = [
         {"code": code, "means": " ".join((meant[code].__doc__ or "").split()) if code in meant else None}
-        for code in dict.fromkeys(_CODE.findall(text))
+        for code in dict.fromkeys([*(one["code"] for one in recorded), *_CODE.findall(text)])
     ]
     ids = dict.fromkeys(_ID.findall(text))
     entries = await visit.acting.entries(visit.acts)
     found = [one.signed.id.hex() for one in entries if any(one.signed.id.hex().startswith(i) for i in ids)]
-    return {"codes": codes, "certificates": found}
+    names = await visit.names()
+    types = {one.name.name for one in names.types.values()}
+    answers = []
+    for one in recorded:
+        is_askable = one["action"] is not None and one["type"] in types
+        may_ask = READ_REGISTER in visit.acts or one["principal"] == str(visit.acting.principal)
+        question = {"who": one["principal"], "at": one["last"], "where": ""}
+        answers.append(
+            await _answer(visit, {**question, "action": one["action"], "type": one["type"]})
+            if is_askable and may_ask
+            else None
+        )
+    return {
+        "recorded": recorded,
+        "answers": answers,
+        "codes": codes,
+        "certificates": found,
+        "may_look": READ_NETWORK in visit.acts,
+    }
 
 
 def _errors(kind: type[MaiaError]) -> Iterator[type[MaiaError]]:
@@ -71,26 +127,31 @@ def _errors(kind: type[MaiaError]) -> Iterator[type[MaiaError]]:
 
 
 def _view(data: Data) -> Sequence[Node]:
-    asked = data["asked"]
+    asked, offered = data["asked"], data["suggest"]
+    is_new = data["answer"] is None and data["refusal"] is None
     return [
         el(
             "form",
-            field_of("Who", "who", asked["who"], placeholder="you"),
+            field_of("Who", "who", asked["who"], offered["person"], placeholder="you"),
             choice("wants to", "action", asked["action"] or "subscribe", _ACTIONS),
             choice("Type", "type", asked["type"], ["", *data["types"]]),
-            field_of("Filter", "where", asked["where"]),
-            field_of("At", "at", asked["at"], placeholder="now"),
+            field_of("Filter", "where", asked["where"], offered["where"], placeholder="everything"),
+            field_of("At", "at", asked["at"], offered["at"], placeholder="now"),
             el("button", "Ask"),
             action="/why", method="get",
         ),
         *_answer_view(data["answer"]),
         el(
             "form",
-            field_of("A refusal, pasted whole", "refusal", asked["refusal"]),
+            field_of("A refusal: its id, its code, or the whole of it", "refusal", asked["refusal"],
+                     offered["refusal"], size=60),
             el("button", "Explain"),
             action="/why", method="get",
         ),
         *_refusal_view(data["refusal"]),
+        hint("Ask whether a person may publish or see a type, now or at a moment; or give a refusal, as a "
+             "program printed it: `… (refusal 3f0a…)`. The same at a terminal: `maia explain`.")
+        if is_new else "",
     ]  # fmt: skip
 
 
@@ -100,16 +161,17 @@ def _answer_view(answer: Data | None) -> list[Node]:
     said = "Yes" if answer["is_permitted"] else "No"
     who = f"{answer['who']} may {'' if answer['is_permitted'] else 'not '}{answer['action']} {answer['type']}"
     reasons = [
-        el("li", sentence, " " if certificate else None,
+        el("li", prose(sentence), " " if certificate else None,
            el("a", certificate[:12], href=f"/certificate?id={certificate}") if certificate else None)
         for sentence, certificate in answer["reasons"]
     ]  # fmt: skip
     return [
-        el("h2", f"{said}: {who} at {answer['at']}", class_="yes" if answer["is_permitted"] else "no"),
+        el("h2", named(f"{said}: {who} at {answer['at'][:19].replace('T', ' ')}"),
+           class_="yes" if answer["is_permitted"] else "no"),
         facts([
             ("Code", None if answer["code"] is None else el("code", answer["code"])),
-            ("Until", answer["until"]),
-            ("Which events", "; or ".join(answer["windows"])),
+            ("Until", moment(answer["until"]) if answer["until"] else None),
+            ("Which events", "; or ".join(_EVERY.get(one, one) for one in answer["windows"])),
         ]),
         el("ul", reasons) if reasons else "",
         table("Attributes", ["attribute", "shown"], [
@@ -124,12 +186,41 @@ def _refusal_view(refusal: Data | None) -> list[Node]:
     codes = [el("li", el("code", one["code"]), ": ", one["means"] or "no code of this version")
              for one in refusal["codes"]]  # fmt: skip
     named = [el("li", el("a", one[:12], href=f"/certificate?id={one}")) for one in refusal["certificates"]]
+    nothing = hint(
+        "There is neither a code of Maia's nor the id of a refusal in it that a broker here remembers: "
+        "brokers keep the latest ones since they started."
+        if refusal["may_look"]
+        else "There is no code of Maia's in it. Ids are explained to readers of `/admin/network`."
+    )
     return [
         el("h2", "What it means"),
-        el("ul", codes) if codes else el("p", "There is no code of Maia's in it."),
+        *(
+            node
+            for one, answer in zip(refusal["recorded"], refusal["answers"], strict=True)
+            for node in _recorded_view(one, answer)
+        ),
+        el("ul", codes) if codes else nothing,
         el("p", "It names these certificates:") if named else "",
         el("ul", named) if named else "",
     ]
+
+
+def _recorded_view(one: Data, answer: Data | None) -> list[Node]:
+    return [
+        facts([
+            ("Refusal", el("code", one["id"])),
+            ("Who", person(one["principal"], one["name"])),
+            ("Asked", one["asked"]),
+            ("Code", el("code", one["code"])),
+            ("By", named(one["broker"])),
+            ("First", moment(one["first"])),
+            ("Last", moment(one["last"])),
+            ("Times", str(one["times"])),
+        ]),
+        hint("The same question, put to the kernel for that moment without its filter, which brokers do not "
+             "record:") if answer is not None else "",
+        *_answer_view(answer),
+    ]  # fmt: skip
 
 
 WHY = Page("why", "Why", _data, _view)

@@ -92,14 +92,17 @@ class Definitions:
     def remember(self, versions: Iterable[VerifiedType]) -> dict[str, bytes | None]:
         """Remember versions whose member was let in; return what is to be kept."""
         versions = list(versions)
-        new = [one for one in versions if one.name not in self._by_name]
-        if len(self._by_name) + len(new) > self._settings.limits.versions:
+        names = self._by_name.keys() | {one.name for one in versions}
+        if len(names) > self._settings.limits.versions:
             raise KeyServerFull(
                 f"this server remembers no more than {self._settings.limits.versions} versions"
             )
         self._histories = self._remembered(versions)
-        self._by_name |= {one.name: one for one in versions}
-        return {f"{KEPT_DEFINITION}{one.id.hex()}": definition_to_bytes(one.signed) for one in new}
+        new = [one for one in versions if one.replaces(self._by_name.get(one.name))]
+        over = [self._by_name[one.name] for one in new if one.name in self._by_name]
+        self._by_name |= {one.name: one for one in new}
+        kept: dict[str, bytes | None] = {f"{KEPT_DEFINITION}{one.id.hex()}": None for one in over}
+        return kept | {f"{KEPT_DEFINITION}{one.id.hex()}": definition_to_bytes(one.signed) for one in new}
 
     def reload(self, kept: Mapping[str, bytes], now: Instant) -> list[str]:
         """Verify again what was kept; return the names of what does not hold any more."""

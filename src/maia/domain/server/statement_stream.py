@@ -22,21 +22,18 @@ from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent
 from maia.credentials import (
-    Action,
     NetworkName,
     Principal,
     SignedCertificate,
     SigningKey,
     VerifiedConstitution,
-    find_chain,
 )
 from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.domain.access.results import Revoked
 from maia.domain.server.service import DomainService
-from maia.errors import BrokenCredential, MaiaError
-from maia.events import Instant
+from maia.errors import MaiaError
 from maia.net.observer import Records
-from maia.types import validity_definition, validity_type_name
+from maia.types import install_credentials, validity_definition, validity_type_name
 
 Listener = Callable[[Client], Coroutine[None, None, None]]
 
@@ -297,31 +294,6 @@ class StatementStream:
 
 def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:
     return [{"statement": statement_to_bytes(signed)} for signed in statements]
-
-
-def install_credentials(
-    principal: Principal,
-    network: NetworkName,
-    pool: Iterable[SignedCertificate],
-    now: Instant,
-    constitutions: tuple[VerifiedConstitution, ...] = (),
-) -> tuple[SignedCertificate, ...]:
-    """Return the certificates that let a principal install types on a network; none if it has no right."""
-    if principal == network.owner:
-        return ()
-    try:
-        chain = find_chain(
-            tuple(pool),
-            root=network.owner,
-            subject=principal,
-            action=Action.INSTALL,
-            resource=network,
-            at=now,
-            constitutions=constitutions,
-        )
-    except BrokenCredential:
-        return ()
-    return chain.certificates
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

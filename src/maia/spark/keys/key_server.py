@@ -21,12 +21,13 @@ import os
 import socket
 import socketserver
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -47,9 +48,12 @@ from maia.spark.keys.content_keys import (
 
 GRANTS_MAX: Final = 4096
 WORKERS_MAX: Final = 256
-"""Workers that are answered at the same time; others try again."""
+"""Connections whose question has not come; beyond, the oldest of the address that has most makes room."""
 TIMEOUT_S: Final = 20.0
-_ATTEMPTS: Final = 3
+QUESTION_S: Final = 5.0
+"""How long a connection may take to say who it is: a worker asks as soon as it is connected."""
+_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
+"""Between the attempts of a worker."""
 _ASK_BYTES_MAX: Final = 1 << 17
 _TELL_BYTES_MAX: Final = 1 << 28
 _MAC_BYTES: Final = 32
@@ -129,7 +133,8 @@ class DeskPass:
 
     def _answer(self, question: bytes) -> bytes:
         problem: OSError | None = None
-        for _ in range(_ATTEMPTS):
+        for pause_s in (0.0, *_PAUSES_S):
+            time.sleep(pause_s)
             try:
                 with socket.create_connection((self.host, self.port), timeout=TIMEOUT_S) as connection:
                     _send(connection, question)
@@ -246,24 +251,27 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, address: tuple[str, int], desk: JobDesk) -> None:
         self.desk = desk
-        self._places = threading.BoundedSemaphore(WORKERS_MAX)
+        self._silent: dict[object, str] = {}
+        """Connections whose question has not come, the oldest first, and from where they are."""
+        self._lock = threading.Lock()
         super().__init__(address, _Question)
 
-    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], address: object) -> None:
-        """Answer in a thread of its own, while there is a place."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, address)
-        else:
-            self.shutdown_request(request)
+    def process_request(self, request: Any, address: Any) -> None:
+        """Answer in a thread of its own; strangers that say nothing make room for a worker (A88)."""
+        with self._lock:
+            if len(self._silent) >= WORKERS_MAX:
+                ((busiest, _),) = Counter(self._silent.values()).most_common(1)
+                oldest: Any = next(one for one, host in self._silent.items() if host == busiest)
+                del self._silent[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._silent[request] = str(address[0])
+        super().process_request(request, address)
 
-    def process_request_thread(
-        self, request: socket.socket | tuple[bytes, socket.socket], address: object
-    ) -> None:
-        """Give the place back when a worker was answered."""
-        try:
-            super().process_request_thread(request, address)
-        finally:
-            self._places.release()
+    def has_asked(self, request: object) -> None:
+        """Take note that the question of a connection has come, or that it ended without one."""
+        with self._lock:
+            self._silent.pop(request, None)
 
     def handle_error(self, request: object, address: object) -> None:
         """Log nothing: a bad request gets no answer, and a key must not end in a traceback."""
@@ -274,11 +282,17 @@ class _Question(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         """Answer one question, or close the connection."""
-        self.request.settimeout(TIMEOUT_S)
         try:
-            _send(self.request, self.server.desk.answer(_receive(self.request, _ASK_BYTES_MAX)))
+            self.request.settimeout(QUESTION_S)
+            question = _receive(self.request, _ASK_BYTES_MAX)
+            answer = self.server.desk.answer(question)
+            self.server.has_asked(self.request)
+            self.request.settimeout(TIMEOUT_S)
+            _send(self.request, answer)
         except (MaiaError, OSError):
             return  # the worker reports that the driver does not answer
+        finally:
+            self.server.has_asked(self.request)
 
 
 # ------------------------------------------------------------ bytes

@@ -1,0 +1,194 @@
+"""`maia network`: who is part of the network, apart from who sees what.
+
+An invitation lets an organisation connect and install its own types, and shows it nothing. A grant
+(`maia grant`) shows it events, and ends without its membership.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from maia.cli.domain.calls import ReasonText, record_of, revoked_lines
+from maia.cli.inputs import AsJson, command_group, read_principal
+from maia.cli.organisation import Org, opened
+from maia.cli.output import answer
+from maia.cli.trust.key import Force
+
+if TYPE_CHECKING:
+    from maia.organisation.organisation import Joined
+
+app = command_group("Invite organisations into the network, join one, leave it, and show who is in it.")
+
+Leave: TypeAlias = Annotated[
+    bool, typer.Option("--leave", help="Leave the network that the organisation is in, without a question.")
+]
+Check: TypeAlias = Annotated[
+    bool, typer.Option("--check", "--dry-run", help="Try it and say what it would change; change nothing.")
+]
+Called: TypeAlias = Annotated[
+    str | None, typer.Option("--name", help="What you call the other organisation from now on.")
+]
+
+
+@app.command(epilog="Example: maia network invite rotterdam.pub -o rotterdam.invite")
+def invite(
+    subject: Annotated[str, typer.Argument(help="Whom: a .pub file or a key.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to hand to the other organisation.")],
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it holds.")] = 365,
+    org: Org = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let an organisation connect and publish types of its own; it sees nothing of others by that."""
+    made = opened(org).invite(subject, days=days)
+    made.save(out, overwrite=force)
+    lines = [
+        f"invited      {made.subject}",
+        f"network      {made.network} of {made.coordinator}",
+        f"written to   {out}   (end it with `maia network revoke {subject}`)",
+    ]
+    record = {"invited": str(made.subject), "network": made.network, "file": str(out)}
+    answer(lines, record, as_json=as_json)
+
+
+@app.command(epilog="Examples: maia network join rotterdam.invite; maia network join customs.grant --check")
+def join(
+    file: Annotated[Path, typer.Argument(help="An invitation or a grant, made for this organisation.")],
+    leave: Leave = False,
+    check: Check = False,
+    name: Called = None,
+    org: Org = None,
+    as_json: AsJson = False,
+) -> None:
+    """Use an invitation or a grant: join the network if need be, and keep certificates and types."""
+    join_and_answer(file, leave=leave, check=check, name=name, org=org, as_json=as_json)
+
+
+def join_and_answer(
+    file: Path, *, leave: bool, check: bool, name: str | None, org: Path | None, as_json: bool
+) -> None:
+    """Join, after a question where a network is left and a person can answer it."""
+    from maia.organisation.organisation import WouldLeave
+
+    ours = opened(org)
+    try:
+        joined = ours.join(file, leave=leave or check, is_check=check, name=name)
+    except WouldLeave as problem:
+        if as_json or not sys.stdin.isatty():
+            raise
+        typer.echo(problem.message, err=True)
+        if not typer.confirm("Leave it?"):
+            raise
+        joined = ours.join(file, leave=True, name=name)
+    answer(
+        _joined_lines(joined, check=check), _joined_record(joined, check=check), as_json=as_json, whole=True
+    )
+
+
+def _joined_lines(joined: Joined, *, check: bool) -> list[str]:
+    offer = joined.offer
+    left = joined.left
+    return [
+        *(["checked      nothing was changed; this would be:"] if check else []),
+        f"{'joined' if left else 'network':<12} {offer.network.name} of {offer.network.owner}",
+        *([f"left         {left.name} of {left.owner}"] if left is not None and joined.ends else []),
+        *(f"ended        {one}" for one in joined.ends),
+        f"granted by   {offer.grant.domain}",
+        *([f"types        {' '.join(offer.types)}"] if offer.types else []),
+        *(f"not kept     {one}" for one in offer.unused),
+        *(f"note         {one}" for one in joined.notes),
+        "check        compare that key with the one the other organisation tells you; then",
+        f"             `maia key remember {offer.grant.domain} --name NAME` gives it a name of yours",
+    ]
+
+
+def _joined_record(joined: Joined, *, check: bool) -> dict[str, object]:
+    offer, left = joined.offer, joined.left
+    return {
+        "network": offer.network.name,
+        "coordinator": str(offer.network.owner),
+        "left": None if left is None else {"network": left.name, "coordinator": str(left.owner)},
+        "ended": list(joined.ends),
+        "granted_by": str(offer.grant.domain),
+        "types": list(offer.types),
+        "certificates": len(offer.certificates),
+        "not_kept": list(offer.unused),
+        "notes": list(joined.notes),
+        "files": joined.files,
+        "changed": not check,
+    }
+
+
+@app.command("leave", epilog="Examples: maia network leave; maia network leave --check")
+def leave_network(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    check: Check = False,
+    org: Org = None,
+    as_json: AsJson = False,
+) -> None:
+    """Leave the network that was joined: the organisation's broker and members go on in its own."""
+    ours = opened(org)
+    left = ours.network
+    ends = ours.leave(is_check=True)
+    if not (yes or check) and sys.stdin.isatty() and not as_json:
+        typer.echo(f"leaving `{left.name}` of `{left.owner}` ends {', '.join(ends)}", err=True)
+        typer.confirm("Leave it?", abort=True)
+    if not check:
+        ours.leave()
+    lines = [
+        *(["checked      nothing was changed; this would be:"] if check else []),
+        f"left         {left.name} of {left.owner}",
+        *(f"ended        {one}" for one in ends),
+    ]
+    record = {
+        "left": {"network": left.name, "coordinator": str(left.owner)}, "ended": list(ends),
+        "changed": not check,
+    }  # fmt: skip
+    answer(lines, record, as_json=as_json)
+
+
+@app.command(epilog="Examples: maia network show; maia network show --org hamburg --json")
+def show(org: Org = None, as_json: AsJson = False) -> None:
+    """Print the network, its coordinator, the brokers it was joined through, and who was invited."""
+    ours = opened(org)
+    invited = [
+        {
+            "organisation": str(whom),
+            "until": str(max(one.certificate.validity.not_after or 0 for one in given)),
+        }
+        for whom, given in ours.invited().items()
+    ]
+    is_own = ours.network.owner == ours.principal
+    record: dict[str, object] = {
+        "network": ours.network.name,
+        "coordinator": str(ours.network.owner),
+        "joined_through": list(ours.joined_through),
+        "invited": invited,
+    }
+    lines = [
+        f"network      {ours.network.name} of {ours.network.owner}{' (our own)' if is_own else ''}",
+        *(f"through      {one}" for one in ours.joined_through),
+        *(f"invited      {one['organisation']} until {one['until']}" for one in invited),
+    ]
+    answer(lines, record, as_json=as_json)
+
+
+@app.command(epilog="Examples: maia network revoke rotterdam; maia network revoke rotterdam.invite")
+def revoke(
+    whom: Annotated[str, typer.Argument(help="The organisation: a name, a .pub file, a key, an invitation.")],
+    reason: ReasonText = "",
+    org: Org = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the membership of an organisation that was invited, at our own server, which `maia up` runs."""
+    from maia.organisation.grant_file import read_grant
+
+    path = Path(whom)
+    is_file = path.is_file() and path.suffix != ".pub"
+    subject = read_grant(path).subject if is_file else read_principal(whom)
+    found = opened(org).revoke_membership(subject, reason=reason)
+    answer(revoked_lines(found), record_of(found), as_json=as_json)

@@ -1,0 +1,90 @@
+"""Which type does a word mean: `ShipMovement`, or `ShipMovement@hamburg` where two owners have one?
+
+After the `@` stands the owner: by the name that the user has given its key
+(`address_book.py`), or by the beginning of the key. What an owner calls itself is shown
+and never looked up. A word that means several types is refused, and the answer lists what to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from maia.clock import system_now
+from maia.credentials import Owner
+from maia.errors import MaiaError
+from maia.private_files import own_folder
+from maia.profile.address_book import ITSELF, OWN, AddressBook, load_book, own_places
+from maia.profile.profile import UnknownTypeName
+
+_SHOWN_MAX: Final = 20
+_KEY: Final = re.compile(r"ed25519:[0-9a-f]{8,64}|quorum:[0-9a-f]{8,64}")
+
+
+def type_meant(
+    word: str, known: Iterable[tuple[Owner, str]], *, folders: Iterable[Path] = ()
+) -> tuple[Owner, str]:
+    """Return the owner and the full name of the known type that a word means; the last part is enough.
+
+    Names of owners are those of the user, of these profiles and organisations, and of the ones here.
+    """
+    name, at, whose = word.partition("@")
+    owned = set(known)
+    meant = {one for one in owned if one[1] == name} or {
+        one for one in owned if one[1].rpartition(".")[2] == name
+    }
+    shown = word[:128].encode("unicode_escape").decode()
+    if not meant:
+        names = sorted({one for _, one in owned})
+        near = get_close_matches(name[:64], names, n=1, cutoff=0.5)
+        there = ", ".join(names[:_SHOWN_MAX]) or "none yet"
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {there}"
+        raise UnknownTypeName(f"there is no type `{shown}`; {hint}")
+    if len(meant) == 1 and not at:
+        return next(iter(meant))
+    book = _book(folders)
+    fitting = [one for one in meant if not at or _is_called(one[0], whose, book)]
+    if len(fitting) == 1:
+        return fitting[0]
+    ways = ", ".join(sorted(f"{one[1]}@{_called(one[0], book, owned)}" for one in fitting or meant))
+    if fitting:
+        raise UnknownTypeName(f"`{shown}` means {len(fitting)} types here: say which of {ways}")
+    raise UnknownTypeName(f"there is no type `{shown}`; there are {ways}")
+
+
+def _book(folders: Iterable[Path]) -> AddressBook:
+    try:
+        here = Path.cwd()
+        places = [one for folder in (*folders, None) for one in own_places(folder, here)]
+        return load_book(dict.fromkeys(places), own=own_folder(), at=system_now())
+    except (OSError, RuntimeError):  # no home, or a working folder that is gone
+        return AddressBook()
+
+
+def _is_called(owner: Owner, whose: str, book: AddressBook) -> bool:
+    if _KEY.fullmatch(whose):
+        return str(owner).startswith(whose)
+    known = book.keys.get(str(owner))
+    if known is not None and known.chosen_by == OWN and known.name == whose:
+        return True
+    try:
+        return book.find(whose) == owner
+    except MaiaError:
+        return False
+
+
+def _called(owner: Owner, book: AddressBook, owned: Iterable[tuple[Owner, str]]) -> str:
+    """Return what can be written behind the `@`: the user's name of an owner, or enough of its key."""
+    known = book.keys.get(str(owner))
+    if known is not None and known.chosen_by == OWN:
+        return known.name
+    others = {str(one) for one, _ in owned} - {str(owner)}
+    kind, _, digits = str(owner).partition(":")
+    length = next(
+        size for size in range(8, 65) if not any(one.startswith(f"{kind}:{digits[:size]}") for one in others)
+    )
+    itself = f' (self-named "{known.name}")' if known is not None and known.chosen_by == ITSELF else ""
+    return f"{kind}:{digits[:length]}{itself}"
