@@ -145,6 +145,10 @@ def test_an_administrator_previews_a_revocation_does_it_and_sees_a_stream_fall(
         expect(fell).to_contain_text(" ms", timeout=LONG_MS)
         assert fell.locator("td").all_inner_texts()[:2] == ["1", "0"]  # open before, and left
         expect(state).to_contain_text("ended: ", timeout=LONG_MS)
+    for looking, person in ((admin, "office"), (office, "")):  # the office reads its own certificates alone
+        looking.goto(f"{hospital.url}/rights?type=LabResult&person={person}&state=revoked")
+        expect(looking.locator("td .state")).to_have_text("revoked")
+        expect(looking.locator(".as-of")).to_contain_text("Validity as of 20")
     admin.goto(f"{hospital.url}/why?type=LabResult&who=office")
     expect(admin.get_by_role("heading", level=2)).to_contain_text("No: office")
     expect(admin.get_by_text("POLICY-REVOKED", exact=True)).to_be_visible()

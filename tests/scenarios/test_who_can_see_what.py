@@ -60,7 +60,7 @@ def explained(folder: Path, who: str, *more: str) -> Answer:
 
 def who_can(folder: Path) -> dict[str, dict[str, object]]:
     """Return who can subscribe, by the names that the hospital knows, as its register answers."""
-    asked = ("domain", "who-can", "subscribe", "LabResult", "--as", "desk", "-k", "hospital/hospital.key")
+    asked = ("domain", "who-can", "subscribe", "LabResult", "--as", "hospital")
     found = json.loads(said(folder, *asked, "--json"))
     return {found["names"][one["principal"]]["name"]: one for one in found["holders"]}
 
@@ -102,8 +102,15 @@ def test_a_refusal_suggests_the_question_that_was_refused(home: Path) -> None:
 
 
 def test_a_dry_run_shows_who_loses_what_and_changes_nothing(home: Path) -> None:
+    said(home, "org", "join", "institute.grant", "--org", "institute")
+    said(home, "member", "add", "dashboard", "--org", "institute", "--may", "subscribe:LabResult")
+    server = json.loads(said(home, "org", "show", "--org", "hospital", "--json"))["server"]
+    given = max((home / "institute" / "issued").glob("*.cert"), key=lambda one: one.stat().st_mtime)
+    at_hospital = ("--server", server, "--domain", "hospital/hospital.pub", "-k", "institute/institute.key")
+    said(home, "domain", "delegated", given, *at_hospital)
     shown = said(home, "revoke", "institute", "--org", "hospital", "--dry-run")
     assert shown.startswith("loses        institute (ed25519:")
+    assert re.search(r"^loses        dashboard \(.*, passed on by institute \(", shown, re.MULTILINE)
     assert f"where      {WARDS}" in shown
     assert "stays        connect network hospital" in shown
     assert shown.endswith("dry run      nothing was revoked\n")
@@ -146,6 +153,18 @@ def test_what_is_revoked_by_name_is_refused_by_explain_and_gone_from_every_list(
     again = command("revoke", "office", "--org", "hospital", cwd=home)
     assert "has issued nothing that is in `office`, or it is over [INPUT-GRANT-FILE]" in again.stderr
     assert explained(home, "desk").returncode == 0
+
+
+def test_a_grant_is_revoked_without_expelling_its_holder(home: Path) -> None:
+    said(home, "revoke", "institute", "--org", "hospital")
+    again = command("revoke", "institute", "--org", "hospital", cwd=home)
+    assert (
+        "`institute` has no right to events from `hospital` any more; `maia network revoke`" in again.stderr
+    )
+    assert "connect network hospital" in said(home, "org", "show", "--org", "hospital")
+    answer = command("explain", "LabResult", "--as", "dashboard", "--action", "subscribe", cwd=home)
+    assert answer.returncode == 1
+    assert "was revoked by `" in answer.stdout
 
 
 def test_an_organisation_is_enough_for_topics_and_gateways(home: Path) -> None:

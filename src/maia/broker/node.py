@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import warn_of_impairments
+from maia.broker.access.impairment import log_full, warn_of_impairments
 from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
@@ -28,6 +28,7 @@ from maia.broker.revocation.streams import (
     receive_fetched,
     subscribe_to_issuers,
 )
+from maia.broker.routing import peers
 from maia.broker.routing.interests import recheck_own_interests
 from maia.broker.routing.mesh import MeshRouter
 from maia.broker.routing.rendezvous import RendezvousRouter
@@ -172,8 +173,9 @@ class Broker:
                 self._state.links.pop(number, None)
             case DialFailed(address=address):
                 effects += self._state.router.dial_failed(address, now)
-            case Recorded(upto=upto):
+            case Recorded(upto=upto, problem=problem):
                 effects += receive_recorded(self._state, upto, now)
+                log_full(self._state, problem)
             case LogRead():
                 effects += receive_log_read(self._state, happened, now)
             case _:
@@ -243,6 +245,20 @@ class Broker:
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
         return self._finished(hold_certificates(self._state, certificates, now), now)
+
+    def learn(self, definitions: Mapping[str, bytes], now: Instant) -> list[Effect]:
+        """Answer questions about these types too, and look for their keys, as if they had been kept."""
+        state = self._state
+        learned = state.types.reload(definitions, now)
+        learned += [
+            *look_for_keys(state, list(state.types.sealed()), now),
+            *recheck_own_interests(state, now),
+        ]
+        return self._finished(learned, now)
+
+    def join(self, seeds: tuple[str, ...], now: Instant) -> list[Effect]:
+        """Join the network through these brokers from now on."""
+        return self._finished(peers.join(self._state, seeds, now), now)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
         """Put these constitutions of quorums in the place of those known before."""

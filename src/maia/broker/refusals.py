@@ -39,6 +39,7 @@ __all__ = [
     "KeysAwaited",
     "LeaseEnded",
     "LinkNotNeeded",
+    "LogFull",
     "LogKeysGone",
     "LogRemoved",
     "LogUnreadable",
@@ -245,6 +246,12 @@ class CutOff(Unavailable):
     """This broker has no link to any other broker of its network, and should have one."""
 
     code = "UNAVAILABLE-CUT-OFF"
+
+
+class LogFull(Unavailable):
+    """The disk of this broker's event log has no room, and what is published is to be on it first."""
+
+    code = "UNAVAILABLE-LOG-FULL"
 
 
 class FrameUnasked(Refusal):

@@ -91,6 +91,10 @@ class Impairments:
     """Up to when keys that are on their way are waited for without a warning."""
     silent_seeds: dict[str, str] = field(default_factory=dict)
     """Where no broker has become a neighbour since there was one last, and why, if it answered."""
+    in_vain: Counter[str] = field(default_factory=Counter)
+    """How often each of these was dialled since."""
+    log_full: str = ""
+    """Why nothing can be recorded at this moment."""
 
 
 @dataclass(slots=True)

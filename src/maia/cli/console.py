@@ -51,11 +51,11 @@ def serve(
 @app.command("open", epilog=_OPEN)
 def open_(profile: As = None, org: Org = None, as_json: AsJson = False) -> None:
     """Print a link that works once, in one browser, within two minutes, and signs you in with your rights."""
-    from maia.console.config import held_by, own_profile
+    from maia.console.config import held_by
     from maia.console.server import link_for
     from maia.profile import find_profile
 
-    link = link_for(held_by(own_profile(opened(org)) if profile is None else find_profile(profile)))
+    link = link_for(held_by(opened(org).profile if profile is None else find_profile(profile)))
     answer([link], {"link": link}, as_json=as_json)
 
 

@@ -306,7 +306,7 @@ def revoke(
     }
     if losses.kept:
         kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
-        lines.append(f"stays        {', '.join(kept)}")
+        lines.append(f"stays        {', '.join(kept)} (`maia network revoke` ends that)")
         record["stays"] = kept
     if dry_run:
         unknown = [] if losses.is_complete else ["unknown      what it passed on: the server does not answer"]

@@ -14,6 +14,7 @@ import typer
 
 from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import ANSWER_NO, answer, use_folder
+from maia.cli.profile_option import profile_named
 from maia.cli.servers.server_command import LogFormat, LogLevel
 from maia.cli.trust.key import open_key
 from maia.config.settings import Defaults
@@ -49,11 +50,9 @@ class ConnectorFile:
 
     def defaults(self) -> Defaults | None:
         """Return what the profile says of the connector."""
-        from maia.profile import find_profile
-
         if self.profile is None:
             return None
-        found = find_profile(self.profile)
+        found = profile_named(self.profile)
         use_folder(found.path)
         given = found.settings
         said: dict[str, object] = {

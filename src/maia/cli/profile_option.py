@@ -74,9 +74,7 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         by_flag.pop("--log", None)  # events come from elsewhere
 
     def chosen(context: typer.Context, given: str | None) -> None:
-        from maia.profile import find_profile
-
-        profile = find_profile(given) if given is not None else used_profile()
+        profile = profile_named(given) if given is not None else used_profile()
         if profile is None:
             return
         context.obj = profile
@@ -106,7 +104,8 @@ def _option(chosen: Callable[[typer.Context, str | None], None]) -> object:
             is_eager=True,
             expose_value=False,
             callback=chosen,
-            help=f"Take what is not given from this profile; default: {VARIABLE}, or `maia profile use`.",
+            help="Take what is not given from this profile, or this organisation; "
+            f"default: {VARIABLE}, or `maia profile use`.",
         ),
     ) -> None:
         del profile
@@ -140,6 +139,18 @@ def explaining(context: typer.Context, type_name: str, action: str, where: str =
             words += ["--where", where] if about and where != "true" else []
             problem.add_note(f"`{shlex.join(words)}` says why")
         raise
+
+
+def profile_named(word: str) -> Profile:
+    """Return the profile that is meant; an organisation's folder stands for the organisation itself."""
+    from maia.profile import find_profile
+    from maia.profile.profile import ORGANISATION_FILE
+
+    if (Path(word) / ORGANISATION_FILE).is_file():
+        from maia.organisation import Organisation
+
+        return Organisation(word).profile
+    return find_profile(word)
 
 
 def used_profile() -> Profile | None:

@@ -170,14 +170,32 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The least important lines that are written."""
     origins: dict[str, str] = {}
     """Where each setting was written, by its name."""
+    files: tuple[Path, ...] = ()
+    """The files that were read for it."""
 
     def wrong(self, name: str, problem: str) -> BadConfig:
         """Return the error about a setting that turned out wrong when it was used."""
         return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
-_NOT_SETTINGS: Final = frozenset({"origins", "limits", "access"})
+_NOT_SETTINGS: Final = frozenset({"origins", "files", "limits", "access"})
 """Fields of a configuration that are put together from settings of other structs."""
+
+
+def settings_changed(
+    before: msgspec.Struct | None, after: msgspec.Struct | None, *, live: Collection[str]
+) -> list[str]:
+    """Return the names of settings that differ, without those that a running server takes in."""
+    if before is None or after is None:
+        return [] if before is after else ["access"]
+    found: list[str] = []
+    for one in msgspec.structs.fields(after):
+        old, new = getattr(before, one.name), getattr(after, one.name)
+        if one.name == "access":
+            found += settings_changed(old, new, live=live)
+        elif one.name not in {"origins", "files"} and one.encode_name not in live and old != new:
+            found.append(one.encode_name)
+    return found
 
 
 def settings_of(kind: type[msgspec.Struct]) -> dict[str, object]:
@@ -253,6 +271,11 @@ def gather(
 def generated_beside(file: Path) -> Path:
     """Return where the generated settings beside a file of the operator's are, if there are any."""
     return file.with_suffix(f".generated{file.suffix}")
+
+
+def settings_files(file: Path | None) -> tuple[Path, ...]:
+    """Return a settings file, behind the one of generated settings beside it; each may not be there."""
+    return () if file is None else (generated_beside(file), file)
 
 
 def from_file(path: Path, known: Collection[str]) -> dict[str, Setting]:

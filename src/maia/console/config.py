@@ -20,14 +20,14 @@ from typing import Final
 import msgspec
 
 from maia.client.api.connection import signing_key
-from maia.config.settings import Address, BadConfig, Paths, PrincipalWord, build, from_file, settings_of
+from maia.config.settings import Address, BadConfig, Paths, build, from_file, settings_of
 from maia.credentials import Principal, SigningKey
 from maia.errors import BadInput
 from maia.net.addresses import host_and_port
 from maia.organisation import Organisation
 from maia.profile import Profile, read_profile
 from maia.profile.address_book import own_places
-from maia.profile.profile import ORGANISATION_FILE, ProfileSettings
+from maia.profile.profile import ORGANISATION_FILE
 
 _LISTEN: Final = "127.0.0.1:7700"
 
@@ -126,30 +126,13 @@ def config_of_profile(profile: Profile, *, listen: str | None = None) -> Console
 
 def config_of_organisation(ours: Organisation, *, listen: str | None = None) -> ConsoleConfig:
     """Return a console for an organisation's own key and for its members."""
-    held = [_held_in(ours, one) for one in (own_profile(ours), *ours.members())]
+    held = [_held_in(ours, one) for one in (ours.profile, *ours.members())]
     return ConsoleConfig(listen or _LISTEN, _by_key(held))
 
 
 def held_by(profile: Profile) -> Held:
     """Open the key of a profile."""
     return Held(profile, signing_key(profile))
-
-
-def own_profile(ours: Organisation) -> Profile:
-    """Return what an organisation's own key needs, as a profile; the domain's key needs no certificate."""
-    where, folder = ours.addresses, ours.folder
-    settings = ProfileSettings(
-        key=folder / f"{ours.name}.key",
-        credentials=(folder / "certs",),
-        types=(folder / "types",),
-        network=ours.network.name,
-        coordinator=PrincipalWord(str(ours.network.owner)),
-        brokers=(where["broker"],),
-        server=where["server"],
-        domain=PrincipalWord(str(ours.principal)),
-        log=folder / "log",
-    )
-    return Profile(ours.name, folder, settings)
 
 
 def _held_in(ours: Organisation, profile: Profile) -> Held:

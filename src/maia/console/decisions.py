@@ -7,12 +7,13 @@ yesterday's answer. The tests that a broker makes beside that are taken for pass
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from maia.console.principal import Entry
-from maia.console.rights import issued_below
+from maia.console.rights import issued_below, people_in
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
@@ -137,16 +138,36 @@ class Sees:
     """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
 
 
+def may_see(event_type: VerifiedType, entries: Sequence[Entry]) -> list[Principal]:
+    """Return whom a certificate lets subscribe to a type, if its chain holds."""
+    return people_in([
+        entry
+        for entry in entries
+        if not isinstance(said := entry.signed.certificate, AuthorisationCertificate)
+        or covers_request(said.authority, Action.SUBSCRIBE, event_type.name)
+    ])  # fmt: skip
+
+
 def who_sees(
-    event_type: VerifiedType, entries: Sequence[Entry], people: Sequence[Principal], now: Instant
+    event_type: VerifiedType,
+    entries: Sequence[Entry],
+    people: Sequence[Principal],
+    now: Instant,
+    *,
+    cache: VerificationCache | None = None,
+    most: int = DECISIONS_MAX,
 ) -> tuple[list[Sees], int]:
     """Ask the kernel about each of these; return those who see something, and how many were too many."""
-    cache = VerificationCache(certificates_max=2 * len(entries) + 1)
     names = {one.uid: one.name for one in event_type.attributes}
-    pool, register = [one.signed for one in entries], _Register(entries)
-    found = []
-    for principal in people[:DECISIONS_MAX]:
+    register, found = _Register(entries), []
+    to_keys: dict[Principal, list[SignedCertificate]] = defaultdict(list)
+    to_names: list[SignedCertificate] = []
+    for signed in (one.signed for one in entries):
+        subject = signed.certificate.subject
+        (to_keys[subject] if isinstance(subject, Principal) else to_names).append(signed)
+    for principal in people[:most]:
         request = Request(principal, Action.SUBSCRIBE, event_type.name, event_type)
+        pool = _leading_to(principal, to_keys, to_names)
         evidence = gather_evidence(request, pool, at=now, standing=register, cache=cache)
         decision = decide(request, evidence, NO_FACTS, now)
         is_conditional = isinstance(decision, Denial) and decision.kind is ConditionNotMet
@@ -163,7 +184,24 @@ def who_sees(
             tuple(one for one in chains if one),
             is_conditional,
         ))  # fmt: skip
-    return found, max(0, len(people) - DECISIONS_MAX)
+    return found, max(0, len(people) - most)
+
+
+def _leading_to(
+    principal: Principal,
+    to_keys: Mapping[Principal, Sequence[SignedCertificate]],
+    to_names: Sequence[SignedCertificate],
+) -> list[SignedCertificate]:
+    """Return the certificates that can be part of a chain to a principal, which are few of very many."""
+    found, known = list(to_names), set[Principal]()
+    frontier = [principal, *(one.certificate.issuer for one in to_names)]
+    while frontier:
+        holder = frontier.pop()
+        if holder not in known:
+            known.add(holder)
+            found += to_keys.get(holder, ())
+            frontier += [one.certificate.issuer for one in to_keys.get(holder, ())]
+    return found
 
 
 def _seen(windows: Sequence[Window], uid: AttributeUid) -> str:

@@ -22,7 +22,13 @@ from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.config.input_files import read_certificates, read_principal
 from maia.config.type_folder import in_order_of_making, verified_lineage
-from maia.credentials import Principal, SignedCertificate, ValidityState, certificate_from_bytes
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    ValidityState,
+    VerificationCache,
+    certificate_from_bytes,
+)
 from maia.credentials.validity.statements import CertificateRevoked, Revalidation, RevocationList
 from maia.credentials.validity.validity_state import one_time_tests
 from maia.errors import MaiaError, Refusal, Unavailable
@@ -82,6 +88,10 @@ class Acting:
     """One principal, by the profile that the console holds for it."""
 
     held: Held
+    verified: VerificationCache = field(
+        default_factory=lambda: VerificationCache(certificates_max=ENTRIES_MAX)
+    )
+    """Signatures that were checked for the pages before."""
     _client: DomainClient | None = None
     _shown: list[SignedCertificate] = field(default_factory=list)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)

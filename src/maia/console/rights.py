@@ -39,6 +39,7 @@ NODES_MAX: Final = 120
 """Principals that one drawing shows; a filter narrows a larger one."""
 STATES: Final = ("valid", "unconfirmed", "not yet valid", "expired", "revoked")
 _KEY_DIGITS: Final = 64
+_DIGITS: Final = 8
 _CHAIN_MAX: Final = 64
 
 
@@ -53,7 +54,7 @@ class Names:
         """Return a key by its name and its beginning; without a name, in short."""
         kind, _, digits = text.partition(":")
         if kind in ("ed25519", "quorum") and len(digits) == _KEY_DIGITS:
-            return self.book.shown(text) if text in self.book.keys else f"{kind}:{digits[:8]}…"
+            return self.book.shown(text) if text in self.book.keys else f"{kind}:{digits[:_DIGITS]}…"
         return self.book.named(text)
 
     def label(self, text: str) -> str:
@@ -69,11 +70,24 @@ class Names:
         """Return the names of attributes, in the newest versions of the types."""
         return {one.uid: one.name for event_type in self.types.values() for one in event_type.attributes}
 
+    @property
+    def by_label(self) -> dict[str, VerifiedType]:
+        """Return the types by their names; those of one name as NAME@OWNER."""
+        ordered = sorted(self.types.values(), key=lambda one: one.name.name)
+        return {self._type_label(one): one for one in ordered}
+
+    def _type_label(self, event_type: VerifiedType) -> str:
+        name, owner = event_type.name.name, str(event_type.name.owner)
+        if sum(one.name.name == name for one in self.types.values()) == 1:
+            return name
+        label = self.label(owner)
+        return f"{name}@{label if label != owner else owner.partition(':')[2][:_DIGITS]}"
+
     def type(self, type_id: str) -> str:
         """Return the name of a type, or whose validity statements it carries."""
         known = self.types.get(bytes.fromhex(type_id))
         if known is not None:
-            return known.name.name
+            return self._type_label(known)
         stream = self.book.types.get(type_id)
         if stream is None:
             return f"{type_id[:12]}…"
@@ -175,7 +189,7 @@ def record_of(entry: Entry, names: Names, now: Instant) -> dict[str, object]:
 
 def filtered(entries: Iterable[Entry], asked: Asked, names: Names, now: Instant) -> list[Entry]:
     """Return the certificates that fit, the newest state first: valid ones before those that are over."""
-    types = [one for one in names.types.values() if asked.type and asked.type in one.name.name]
+    types = [one for label, one in names.by_label.items() if asked.type and asked.type in label]
     who = names.principal(asked.person)
     uids = {uid for uid, name in names.attributes.items() if name == asked.attribute} | {asked.attribute}
     found = []
@@ -287,4 +301,15 @@ def issued_below(entry: Entry, entries: Sequence[Entry]) -> list[Principal]:
         if isinstance(subject, Principal) and subject not in found:
             found[subject] = None
             queue.extend(after[str(subject)])
+    return list(found)
+
+
+def people_in(entries: Sequence[Entry]) -> list[Principal]:
+    """Return the principals that grant something, or that something was granted to."""
+    found: dict[Principal, None] = {}
+    for entry in entries:
+        said = entry.signed.certificate
+        for one in (said.issuer, said.subject):
+            if isinstance(one, Principal):
+                found[one] = None
     return list(found)

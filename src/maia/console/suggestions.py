@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from maia.console.principal import Entry
-from maia.console.rights import Names, record_of, state_of
-from maia.credentials import Principal
+from maia.console.rights import Names, people_in, record_of, state_of
 from maia.events import SECOND, Instant, Kind
 
 SHOWN_MAX: Final = 200
@@ -26,36 +25,24 @@ Suggestions = Mapping[str, Sequence[tuple[str, str]]]
 
 def suggestions(entries: Sequence[Entry], names: Names, now: Instant) -> dict[str, list[tuple[str, str]]]:
     """Return what fields offer, from the certificates and types that a reader sees."""
-    found = people_in(entries)
-    types = sorted(names.types.values(), key=lambda one: one.name.name)
-    attributes = {one.name: (one.kind, event_type) for event_type in types for one in event_type.attributes}
-    valid = [record_of(one, names, now) for one in entries if state_of(one, now) == "valid"]
+    people = people_in(entries)
+    types = names.by_label
+    attributes = {one.name: (one.kind, label) for label, found in types.items() for one in found.attributes}
+    valid = [one for one in entries if state_of(one, now) == "valid"][:SHOWN_MAX]
     return {
-        "person": sorted((names.label(one), names.key(one)) for one in map(str, found))[:SHOWN_MAX],
-        "type": [(one.name.name, f"of {names.key(str(one.name.owner))}") for one in types][:SHOWN_MAX],
-        "attribute": [(name, f"of {of.name.name}") for name, (_, of) in attributes.items()][:SHOWN_MAX],
+        "person": sorted((names.label(one), names.key(one)) for one in map(str, people))[:SHOWN_MAX],
+        "type": [(label, f"of {names.key(str(one.name.owner))}") for label, one in types.items()][:SHOWN_MAX],
+        "attribute": [(name, f"of {of}") for name, (_, of) in attributes.items()][:SHOWN_MAX],
         "where": [
-            (_EXAMPLES[kind].format(name), of.name.name)
-            for name, (kind, of) in attributes.items()
-            if kind in _EXAMPLES
+            (_EXAMPLES[kind].format(name), of) for name, (kind, of) in attributes.items() if kind in _EXAMPLES
         ][:SHOWN_MAX],
         "certificate": [
-            (str(one["id"])[:16], f"{one['subject_name']}: {_grants(one)}") for one in valid[:SHOWN_MAX]
+            (str(one["id"])[:16], f"{one['subject_name']}: {_grants(one)}")
+            for one in (record_of(entry, names, now) for entry in valid)
         ],
         "at": [(str(Instant((now - ago * SECOND) // SECOND * SECOND)), label) for label, ago in _AGO.items()],
         "reason": [(one, "") for one in _REASONS],
     }
-
-
-def people_in(entries: Sequence[Entry]) -> list[Principal]:
-    """Return the principals that grant something, or that something was granted to."""
-    found: dict[Principal, None] = {}
-    for entry in entries:
-        said = entry.signed.certificate
-        for one in (said.issuer, said.subject):
-            if isinstance(one, Principal):
-                found[one] = None
-    return list(found)
 
 
 def _grants(record: Mapping[str, object]) -> str:

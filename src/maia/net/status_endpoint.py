@@ -59,6 +59,7 @@ class StatusSource:
     is_ready: Callable[[], bool]
     metrics: Callable[[], bytes]
     status: Callable[[], Mapping[str, object]]
+    why_not_ready: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,11 @@ class StatusEndpoint:
             case "/health":
                 return _response("200 OK", b"ok\n")
             case "/ready":
-                ready = self._source.is_ready()
-                return (
-                    _response("200 OK", b"ready\n")
-                    if ready
-                    else _response("503 Service Unavailable", b"not ready\n")
-                )
+                if self._source.is_ready():
+                    return _response("200 OK", b"ready\n")
+                why = self._source.why_not_ready()
+                body = f"not ready: {why}\n" if why else "not ready\n"
+                return _response("503 Service Unavailable", body.encode())
             case "/metrics":
                 return _response("200 OK", self._source.metrics(), _PROMETHEUS)
             case "/status" if self._is_let_in(headers):

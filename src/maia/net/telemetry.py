@@ -88,6 +88,7 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_log_farthest_behind": "frames that the slowest durable subscription has not acknowledged",
         "maia_log_bytes": "bytes of the event log on disk",
         "maia_log_waiting_bytes": "bytes that wait to be written to it",
+        "maia_log_is_full": "1 while the disk of the event log has no room",
     },
     "Domain servers": {
         "maia_members": "connected members of key groups",
@@ -123,7 +124,9 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_WORTH_A_WARNING: Final = frozenset({"refused", "closing", "kept-dropped", "failed", "impaired", "expiring"})
+_WORTH_A_WARNING: Final = frozenset(
+    {"refused", "closing", "kept-dropped", "failed", "impaired", "expiring", "log-full", "log-failed"}
+)
 
 
 class Telemetry:

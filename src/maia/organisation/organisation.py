@@ -94,6 +94,7 @@ from maia.profile.profile import (
     PROFILE_FILE,
     PROFILE_SUFFIX,
     Profile,
+    ProfileSettings,
     checked_profile_name,
     read_profile,
     toml_text,
@@ -271,6 +272,22 @@ class Organisation:
     def addresses(self) -> dict[str, str]:
         """Return where its broker, the keys of its types and its domain's server are."""
         return {one: getattr(self._settings, one) for one in ("broker", "keys", "server")}
+
+    @property
+    def profile(self) -> Profile:
+        """Return what its own key needs, as a profile; the domain's key needs no certificate."""
+        settings = ProfileSettings(
+            key=self.folder / f"{self.name}.key",
+            credentials=(self.folder / "certs",),
+            types=(self.folder / "types",),
+            network=self.network.name,
+            coordinator=PrincipalWord(str(self.network.owner)),
+            brokers=(self._settings.broker,),
+            server=self._settings.server,
+            domain=PrincipalWord(str(self.principal)),
+            log=self.folder / "log",
+        )
+        return Profile(self.name, self.folder, settings)
 
     @property
     def joined_through(self) -> tuple[str, ...]:
@@ -697,7 +714,7 @@ class Organisation:
     def revoke(self, what: str | Path, *, reason: str = "") -> RevokedAnswer:
         """Revoke what a member, an organisation, a grant or a certificate has of us, at our own server.
 
-        Rights to events end; membership of the network ends where it is all that is meant.
+        Rights to events end; membership of the network does where a file holds nothing else.
         """
         return self._revoke(self._revoked_with(what)[0], reason)
 
@@ -886,7 +903,14 @@ class Organisation:
         if not mine:
             raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`, or it is over")
         ended = [one for one in mine if not is_membership(one)]
-        return (ended, tuple(filter(is_membership, mine))) if ended else (mine, ())
+        if ended:
+            return ended, tuple(filter(is_membership, mine))
+        if not Path(what).is_file() or Path(what).suffix == ".pub":
+            raise BadGrantFile(
+                f"`{what}` has no right to events from `{self.name}` any more; `maia network revoke` ends "
+                "its membership"
+            )
+        return mine, ()
 
     def _meant(self, what: str | Path) -> list[SignedCertificate]:
         """Return the certificates in a file, or those of a member or an organisation by its name or key."""

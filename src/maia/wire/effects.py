@@ -73,9 +73,10 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """Every frame that was to be recorded up to this position is safe."""
+    """Every frame that was to be recorded up to this position is safe; `problem`: why no more is, for now."""
 
     upto: int
+    problem: str = ""
 
 
 class Logged(msgspec.Struct, frozen=True):

@@ -53,6 +53,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "large.cert").write_bytes(b"x" * (1 << 21))
     first = sorted((folder / "hospital" / "issued").glob("*.cert"))[0]
     (folder / "cut.cert").write_text(first.read_text()[:100])
+    (folder / "connector.toml").write_text('database = "postgresql://127.0.0.1:1/none"\n')
     (folder / "misspelt.toml").write_text('keyy = "broker.key"\n')
     (folder / "open.maia").mkdir()
     (folder / "open.maia" / "profile.toml").write_text("")
@@ -62,6 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 IN_HOSPITAL = ("--org", "hospital")
 BY_LAB = ("--as", "lab", "--set", "ward=3")
+MAY = ("member", "add", "x", *IN_HOSPITAL, "--may", "subscribe:LabResult")
 MISTAKES = {
     "no organisation here": (
         ("member", "add", "lab", "--org", "empty"),
@@ -151,6 +153,47 @@ MISTAKES = {
     "settings to join": (
         ("org", "join", "hospital/organisation.toml", "--org", "institute"),
         "`hospital/organisation.toml` is no grant of `maia grant`",
+    ),
+    "two ends of a right": (
+        (*MAY, "--days", "3", "--until", "2199-01-01"),
+        "give --days or --until",
+    ),
+    "an end in the past": (
+        (*MAY, "--until", "2001-01-01"),
+        "`2001-01-01` is over: a right ends in the future",
+    ),
+    "an end that is no date": ((*MAY, "--until", "soon"), "`soon` is not a moment such as `2026-"),
+    "an unknown attribute to set": (
+        (*MAY, "--set", "wardd := first(ward, 1)"),
+        "there is no attribute `wardd`",
+    ),
+    "a summary of nothing": ((*MAY, "--every", "5 minutes"), "say with `--set` what is shown"),
+    "attributes of another type": (
+        (*MAY, "--shown-as", "LabResult", "--set", "ward := first(ward, 1)", "--only", "ward"),
+        "`--shown-as` goes with `subscribe:`, and without `--only`",
+    ),
+    "no time": ((*MAY, "--during", "whenever"), "`whenever` is no time such as `between 09:00 and 17:00"),
+    "a topic of a type": ((*MAY, "--topic", "/news"), "`/news` is no topic of `LabResult` [INPUT-RIGHT]"),
+    "topics that were not declared": (
+        ("member", "add", "x", "--may", "subscribe:/sports", *IN_HOSPITAL),
+        "there is no type `topic.sports`",
+    ),
+    "a gateway of nothing": (("gateway", "mqtt"), "say --config FILE, or --org FOLDER"),
+    "an account without an organisation": (
+        ("gateway", "account", "x", "-c", "misspelt.toml", "--may", "publish:LabResult"),
+        "--may needs --org FOLDER, whose key grants the rights",
+    ),
+    "a declaration without a file": (
+        ("topic", "declare", "/news", "-k", "hospital/hospital.key"),
+        "--key and --out go together",
+    ),
+    "a connector without a participant": (
+        ("postgres", "check", "-c", "connector.toml"),
+        "`connector.toml`: `key` is missing; a connector cannot run without it",
+    ),
+    "a dry run of nothing to revoke": (
+        ("revoke", "labb", "--dry-run", *IN_HOSPITAL),
+        "there is no grant, certificate, member or organisation `labb`; did you mean `lab`?",
     ),
     "a grant of another network": (
         ("org", "join", "other.grant", "--org", "clinic"),

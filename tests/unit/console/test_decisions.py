@@ -123,3 +123,14 @@ def test_a_revocation_that_only_a_list_tells_of_counts_as_one_in_the_register_do
         found = judged(tested, heard, NOW)
         assert (state_of(found, NOW), found.as_of) == (state, period.not_before)
     assert who_sees(NUMBERPLATE, [found, Entry(TO_TEMP)], [TEMP.principal], NOW) == ([], 0)
+
+
+def test_types_of_one_name_are_told_apart_by_their_owners() -> None:
+    definition = TypeDefinition(TypeName(BRANCH.principal, "Numberplate", "0"), None, ATTRIBUTES)
+    other = verify_definition(sign_definition(definition, BRANCH), at=NOW)
+    branch = KnownName(BRANCH.principal, "branch", OWN, Path("bank/branch.pub"))
+    book = AddressBook({str(BRANCH.principal): branch})
+    both = Names(book, {one.type_id: one for one in (NUMBERPLATE, other)})
+    digits = str(OWNER.principal).partition(":")[2][:8]
+    assert both.by_label == {f"Numberplate@{digits}": NUMBERPLATE, "Numberplate@branch": other}
+    assert Names(book, {other.type_id: other}).type(other.type_id.hex()) == "Numberplate"

@@ -27,6 +27,7 @@ from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.sealing import closed_frame
+from maia.types import is_validity_stream
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Count, Effect, Keep, LinkId, LogAtStart, Logged, Note, Record
 from maia.wire.messages import Recorded, Sealed, Unblinded
@@ -83,7 +84,8 @@ class Recording:
         """
         chosen, versions = self.settings.types, self.types.versions(type_id)
         if chosen is None:
-            return bool(versions)
+            # Validity statements have to go on when the disk is full, and are worth nothing afterwards.
+            return bool(versions) and not is_validity_stream(versions[-1])
         return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
 
     def record(self, frame: Recorded, now: Instant) -> list[Effect]:

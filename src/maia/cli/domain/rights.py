@@ -18,6 +18,7 @@ from maia.cli.domain.calls import (
 )
 from maia.cli.inputs import AsJson, At, read_certificates, read_definition, read_principal
 from maia.cli.output import answer
+from maia.cli.trust.grants import right_lines
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
@@ -219,9 +220,12 @@ def _holder_lines(one: HolderAnswer) -> list[str]:
 
 
 def _entry_lines(one: EntryAnswer) -> list[str]:
+    from maia.credentials import certificate_from_bytes
+
     ended = "" if one.revoked_at is None else f", revoked {one.revoked_at} {one.reason}"
     return [
         f"{one.id}",
         f"  {one.kind:<10} {one.rule or '-'} to {one.subject}",
+        *(f"  {line}" for line in right_lines(certificate_from_bytes(one.certificate))),
         f"  valid      {one.valid.not_before} to {one.valid.not_after}{ended}",
     ]

@@ -72,7 +72,10 @@ def explain(
     at: At = None,
     as_json: AsJson = False,
 ) -> int:
-    """Decide whether a principal may do something, and name the certificate, field and attribute."""
+    """Decide whether a principal may do something, and name the certificate, field and attribute.
+
+    Those who must confirm the certificates are asked now; what cannot be asked is assumed, and said.
+    """
     from maia.config.bounds_file import read_bounds
     from maia.config.constitutions import read_constitutions
     from maia.policy import Audience, Denial, decide, gather_evidence

@@ -61,6 +61,7 @@ def _folder(data: Path | None, config: Path | None) -> Path:
     return settings.data
 
 
+_REFUSALS_SHOWN: Final = 5
 _HEAD: Final = ("principal", "network", "address")
 _TABLES: Final = (
     "clients", "peers", "links_waiting", "subscriptions", "advertisements", "types", "certificates",
@@ -82,6 +83,7 @@ def _lines(found: Mapping[str, object]) -> list[str]:
             lines.append(_link_line(link))
     names = found.get("type_names")
     types = names if isinstance(names, dict) else {}
+    lines += _refusal_lines(found.get("refusals"), types)
     lines += _aggregation_lines(found.get("aggregation"), types)
     lines += _overlay_lines(found.get("overlay"))
     lines += _rendezvous_lines(found.get("rendezvous"), types)
@@ -135,6 +137,18 @@ def _aggregation_lines(aggregation: object, types: Mapping[str, str]) -> list[st
         if one.get("spilled_bytes") or one.get("reported_bytes"):
             here = f"{one.get('spilled_bytes')} of {one.get('arrived_bytes')} bytes arrived for nothing"
             lines.append(f"{'spill':<20} {peer}: {here}, {one.get('reported_bytes')} reported back")
+    return lines
+
+
+def _refusal_lines(refusals: object, types: Mapping[str, str]) -> list[str]:
+    """Return the latest refusals; the console's *Why* explains their ids."""
+    lines = []
+    for one in refusals[:_REFUSALS_SHOWN] if isinstance(refusals, list) else []:
+        asked = f"{one.get('asked') or ''} {types.get(one.get('type') or '', '')}".strip()
+        lines.append(
+            f"{'refused':<20} {one.get('id')} {one.get('code')}: {one.get('principal')} {asked}, "
+            f"{one.get('times')} times, last {one.get('last')}"
+        )
     return lines
 
 

@@ -17,7 +17,7 @@ from maia.client import Acknowledged, ClientSession, FrameFiller, NotConnected, 
 from maia.client.api.types import meant_event, meant_value, requirement_for
 from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, columns_of, rows_per_frame
 from maia.client.entries import Advertised, RequestEntry
-from maia.client.errors import CANNOT_SEAL
+from maia.client.errors import CANNOT_SEAL, LOG_FULL
 from maia.credentials import BadName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Value
@@ -195,8 +195,9 @@ class Publisher:
                     self._raise_if_stuck()
                     await self._until_moved()
         except TimeoutError:
-            if self._entry.problem is not None:
-                raise self._entry.problem from None
+            problem = self._entry.problem or self.warning
+            if problem is not None:
+                raise problem from None
             waiting = self._filler.rows + len(self._entry.under_way)
             raise NotConnected(f"{waiting} frames or events still wait after {timeout_s:g} seconds") from None
         self._raise_if_ended()
@@ -357,6 +358,8 @@ class Publisher:
         problem = self._entry.problem
         if problem is not None and problem.code in CANNOT_SEAL:
             raise problem
+        if self.warning is not None and self.warning.code == LOG_FULL and self._filler.is_full:
+            raise self.warning
 
     def _raise_if_ended(self) -> None:
         if self._problem is not None:

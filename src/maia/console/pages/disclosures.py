@@ -47,7 +47,7 @@ async def _data(visit: Visit) -> Data:
 def _rows(ledgers: Sequence[Path], asked: dict[str, str], names: Names) -> tuple[list[Data], bool]:
     """Add deliveries up by recipient, type and attributes; a ledger is verified as it is read."""
     known = names.attributes
-    types = {one.type_id: one.name.name for one in names.types.values()}
+    types = {one.type_id: label for label, one in names.by_label.items()}
     sums: dict[tuple[str, str, tuple[str, ...]], _Sum] = {}
     read = 0
     for one in chain.from_iterable(map(disclosures_in, ledgers)):

@@ -18,6 +18,8 @@ from maia.events import SECOND, Instant
 
 WEEK: Final = 7 * 86_400 * SECOND
 TYPES_MAX: Final = 20
+PEOPLE_MAX: Final = 100
+"""People of each type about whom the kernel is asked here; *Who sees what* asks about all."""
 ROWS: Final = 12
 _OF_AN_ORGANISATION: Final = EVENT_ACTIONS | {Action.INSTALL}
 
@@ -27,14 +29,15 @@ async def _data(visit: Visit) -> Data:
     sees_network = READ_NETWORK in visit.acts
     rows = await visit.network.brokers() if sees_network else []
     brokers = brokers_in(rows)
-    types, readers = [], set[Principal]()
-    for event_type in sorted(names.types.values(), key=lambda one: one.name.name)[:TYPES_MAX]:
-        found, _ = await readers_of(visit, event_type)
+    types, readers, left_out = [], set[Principal](), 0
+    for label, event_type in list(names.by_label.items())[:TYPES_MAX]:
+        found, more = await readers_of(visit, event_type, most=PEOPLE_MAX)
+        left_out += more
         others = [one for one in found if str(one.principal) not in {str(event_type.name.owner), *brokers}]
         readers |= {one.principal for one in others}
         owner = str(event_type.name.owner)
         types.append({
-            "type": event_type.name.name,
+            "type": label,
             "owner": owner,
             "owner_name": names.key(owner),
             "attributes": len(event_type.attributes),
@@ -50,6 +53,7 @@ async def _data(visit: Visit) -> Data:
         "types": types,
         "types_left_out": max(0, len(names.types) - TYPES_MAX),
         "readers": len(readers),
+        "readers_left_out": left_out,
         "ending": ending,
         "refused": refused,
         "brokers": len(rows),
@@ -71,8 +75,8 @@ def _ending(entries: Sequence[Entry], now: Instant) -> list[Entry]:
 def _organisations(entries: Sequence[Entry], names: Names, now: Instant) -> list[Data]:
     """Return the owners of types and networks, and those who may pass on what they were granted."""
     owned: dict[str, list[str]] = {}
-    for one in names.types.values():
-        owned.setdefault(str(one.name.owner), []).append(one.name.name)
+    for label, one in names.by_label.items():
+        owned.setdefault(str(one.name.owner), []).append(label)
     held: dict[str, list[Data]] = {one: [] for one in owned}
     given: dict[str, int] = {}
     for entry in entries:
@@ -100,7 +104,7 @@ def _organisations(entries: Sequence[Entry], names: Names, now: Instant) -> list
 def _view(data: Data) -> Sequence[Node]:
     tiles = [
         _tile(len(data["organisations"]), "organisations", "#organisations"),
-        _tile(data["readers"], "readers", "#readers"),
+        _tile(f"{data['readers']}{'+' * bool(data['readers_left_out'])}", "readers", "#readers"),
         _tile(len(data["ending"]), "end this week", "#ending", warn=bool(data["ending"])),
     ]
     if data["sees_network"]:

@@ -21,11 +21,11 @@ _TEXT_MAX: Final = 400
 async def _data(visit: Visit) -> Data:
     names = await visit.names()
     asked, where = visit.asked("type"), visit.asked("where")
-    found = next((one for one in names.types.values() if one.name.name == asked), None)
+    found = names.by_label.get(asked)
     if asked and found is None:
         raise NoSuchThing("you know no type of this name")
     return {
-        "types": sorted(one.name.name for one in names.types.values()),
+        "types": list(names.by_label),
         "suggest": await visit.suggestions(),
         "type": asked,
         "where": where,
@@ -70,7 +70,7 @@ async def events_of(visit: Visit, is_signed_in: Callable[[], Awaitable[bool]]) -
     """
     data, names = await _data(visit), await visit.names()
     async with connect(visit.held.profile) as client:
-        subscription = await client.subscribe(data["type"], data["where"] or ALWAYS)
+        subscription = await client.subscribe(names.by_label[data["type"]].name, data["where"] or ALWAYS)
         yield _line("state", {"state": "subscribed", "hidden": sorted(subscription.hidden)})
         waiting: asyncio.Task[ReceivedEvent] | None = None
         events = aiter(subscription)

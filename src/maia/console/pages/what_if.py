@@ -116,11 +116,14 @@ class Replays:
 async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[str]:
     """Write what the command reads, as far as the principal may read it, and return the command."""
     settings, names = visit.held.profile.settings, await visit.names()
-    wanted = next((one for one in names.types.values() if one.name.name == form.get("type")), None)
+    wanted = names.by_label.get(form.get("type", ""))
     if settings.log is None or settings.key is None or wanted is None:
         raise NoChange("choose a type; and your profile has to name the `log` that is replayed")
+    of = (wanted.name.owner, wanted.name.name)
     versions = [
-        one for one in visit.held.profile.definitions() if one.definition.name.name == wanted.name.name
+        one
+        for one in visit.held.profile.definitions()
+        if (one.definition.name.owner, one.definition.name.name) == of
     ]
     types = [
         _written(folder / f"{number}.type", definition_to_text(one)) for number, one in enumerate(versions)
@@ -233,7 +236,7 @@ async def _run(replay: _Replay, words: Sequence[str], folder: Path) -> None:
 async def _data(visit: Visit) -> Data:
     names = await visit.names()
     return {
-        "types": sorted(one.name.name for one in names.types.values()),
+        "types": list(names.by_label),
         "suggest": await visit.suggestions(),
         "revoke": visit.asked("revoke", 64),
         "has_log": visit.held.profile.settings.log is not None,

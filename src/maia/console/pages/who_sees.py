@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from maia.console.decisions import Sees, who_sees
+from maia.console.decisions import DECISIONS_MAX, Sees, may_see, who_sees
 from maia.console.network import brokers_in
 from maia.console.pages.page import (
     Data,
@@ -23,7 +23,6 @@ from maia.console.pages.page import (
 )
 from maia.console.principal import READ_NETWORK, READ_REGISTER, REVOKE
 from maia.console.rights import Names
-from maia.console.suggestions import people_in
 from maia.credentials import Principal
 from maia.types import VerifiedType
 
@@ -34,7 +33,9 @@ _MARKS: Mapping[str, tuple[str, str]] = {
 }
 
 
-async def readers_of(visit: Visit, event_type: VerifiedType) -> tuple[list[Sees], int]:
+async def readers_of(
+    visit: Visit, event_type: VerifiedType, *, most: int = DECISIONS_MAX
+) -> tuple[list[Sees], int]:
     """Return who sees what of a type, as far as the reader of the page may know."""
     entries = await visit.acting.entries(visit.acts)
     people = [visit.acting.principal]
@@ -42,18 +43,19 @@ async def readers_of(visit: Visit, event_type: VerifiedType) -> tuple[list[Sees]
         owner = event_type.name.owner
         owners = [owner] if isinstance(owner, Principal) else []
         names = await visit.names()
-        others = sorted(people_in(entries), key=lambda one: names.key(str(one)))
+        others = sorted(may_see(event_type, entries), key=lambda one: names.key(str(one)))
         people = list(dict.fromkeys([*owners, *others, *people]))
-    return await asyncio.to_thread(who_sees, event_type, entries, people, visit.now)
+    cache = visit.acting.verified
+    return await asyncio.to_thread(who_sees, event_type, entries, people, visit.now, cache=cache, most=most)
 
 
 async def _data(visit: Visit) -> Data:
     names, entries = await visit.names(), await visit.acting.entries(visit.acts)
-    types = {one.name.name: one for one in names.types.values()}
-    asked = visit.asked("type") or next(iter(sorted(types)), "")
+    types = names.by_label
+    asked = visit.asked("type") or next(iter(types), "")
     data: dict[str, object] = {
         "type": asked,
-        "types": sorted(types),
+        "types": list(types),
         "is_register": READ_REGISTER in visit.acts,
         "may_revoke": REVOKE in visit.acts,
         "attributes": [],

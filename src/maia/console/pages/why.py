@@ -43,7 +43,7 @@ _ID: Final = re.compile(r"\b[0-9a-f]{12,64}\b")
 async def _data(visit: Visit) -> Data:
     names = await visit.names()
     asked = {one: visit.asked(one) for one in ("who", "action", "type", "where", "at", "refusal")}
-    types = sorted(one.name.name for one in names.types.values())
+    types = list(names.by_label)
     rows = await visit.network.brokers() if READ_NETWORK in visit.acts else []
     seen = refusals_seen(rows, names)
     data: dict[str, object] = {
@@ -68,7 +68,7 @@ async def _answer(visit: Visit, asked: Mapping[str, str]) -> Data:
     who = names.principal(asked["who"]) if asked["who"] else own
     if not is_reader and who != own:
         raise NotAllowed("without the right to read the register, you can ask about yourself alone")
-    event_type = next((one for one in names.types.values() if one.name.name == asked["type"]), None)
+    event_type = names.by_label.get(asked["type"])
     if event_type is None:
         raise NoSuchThing("you know no type of this name")
     (action,) = actions_from_words([asked["action"] if asked["action"] in _ACTIONS else "subscribe"])
@@ -100,7 +100,7 @@ async def _meaning(visit: Visit, text: str, seen: Sequence[Data]) -> Data:
     entries = await visit.acting.entries(visit.acts)
     found = [one.signed.id.hex() for one in entries if any(one.signed.id.hex().startswith(i) for i in ids)]
     names = await visit.names()
-    types = {one.name.name for one in names.types.values()}
+    types = names.by_label
     answers = []
     for one in recorded:
         is_askable = one["action"] is not None and one["type"] in types

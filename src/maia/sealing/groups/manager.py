@@ -189,6 +189,16 @@ class GroupManager:
             self._members.parted(member)
             self._members.forget_if_gone(principal)
 
+    def keep_history(self, now: Instant) -> None:
+        """Keep secrets when their time is over from now on, and who may publish meanwhile."""
+        if self._groups.keeps_history:
+            return
+        self._groups.keeps_history = True
+        for member in self._members.all():
+            if member.may_write:
+                shown = writing_certificates(member.claim, self.grounds, now)
+                self.store.keep_writer(member.claim.principal, shown)
+
     def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
         """Evict a principal at once, whatever its certificates say, until it is trusted again."""
         self._distrusted.evicted.add(principal)
