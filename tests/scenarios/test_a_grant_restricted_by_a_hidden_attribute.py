@@ -98,6 +98,7 @@ def test_live_durable_and_recorded_are_the_same_rows(world: TwoOrganisations, sp
 
     def are_recorded() -> bool:
         rows = maia.spark.table(spark, "LabResult", profile=world.profile("dashboard")).collect()
+        maia.spark.close(spark)
         found = sorted((row.asDict() for row in rows), key=lambda row: row["value"])
         assert found == recorded[: len(found)]
         return len(found) == len(recorded)
@@ -116,6 +117,7 @@ def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
     def is_warned() -> bool:
         with warnings.catch_warnings(record=True, action="always", category=RowsWithheld) as found:
             maia.spark.table(spark, "LabResult", profile=world.profile("late"))
+        maia.spark.close(spark)
         warned.extend(str(one.message) for one in found if one.category is RowsWithheld)
         return bool(warned)
 
