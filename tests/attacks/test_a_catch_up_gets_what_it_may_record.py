@@ -164,6 +164,21 @@ def test_a_gap_notice_waits_for_a_subscriber_that_is_away_and_survives_a_restart
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
 
 
+def test_what_was_published_where_no_broker_records_is_reported_once(town: Town) -> None:
+    """A109: the broker was down, and one of those that publish the type has no log."""
+    source = town.neighbour()
+    source.say(LogAnswered(town.offer(source).id, is_whole=False))
+    assert not town.missed(), "nothing was cut off"
+    town.net.restart("CCS broker")
+    town.office, source = town.net.client("billing office"), town.neighbour()
+    durable(town.office)
+    source.say(LogAnswered(town.offer(source).id, is_whole=False))
+    assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
+    town.net.advance(61)
+    source.say(LogAnswered(source.last(FetchLog).id, is_whole=False))
+    assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
+
+
 def test_what_no_broker_asked_for_is_no_answer(town: Town) -> None:
     """A109, A66: made-up numbers of requests, another neighbour's, and answers after the answer."""
     liar, other = town.neighbour(), town.neighbour()
