@@ -92,6 +92,8 @@ docs: environment ## Write the generated pages and pictures, the site with searc
 
 lock: environment ## Resolve the dependencies again; hashes only, no addresses (ARGS=--upgrade)
 	@$(COMPILE) --all-extras pyproject.toml -o requirements.lock $(ARGS)
+	@$(COMPILE) --no-annotate --extra broker --extra domain --extra postgres -c requirements.lock pyproject.toml \
+		-o deploy/containers/requirements.lock $(ARGS)
 	@echo uv | $(COMPILE) --no-annotate - -o tools/uv.lock.txt $(ARGS)
 	@printf 'setuptools\nwheel\n' | $(COMPILE) --no-annotate - -o tools/build.lock.txt $(ARGS)
 

@@ -138,6 +138,13 @@ Loopback = Annotated[
         description="on this machine's loopback, such as `127.0.0.1:0`, or `off`",
     ),
 ]
+OutsideMetrics = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?:{_HOST}:{_PORT}|off)\Z",
+        description="HOST:PORT such as `192.0.2.7:9480`, which other machines may reach, or `off`",
+    ),
+]
 Paths = tuple[Path, ...]
 
 
@@ -156,6 +163,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen; port 0 takes a free one."""
     status: Loopback = "127.0.0.1:0"
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
+    metrics: OutsideMetrics = "off"
+    """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
     lease_s: Positive = 60
     """How long an advertisement, subscription or membership lasts without being renewed."""
     require_install: bool = True

@@ -213,7 +213,9 @@ async def _answer_until_stopped(
     needs_restart: asyncio.Event,
 ) -> None:
     source, config = _status_source(running, telemetry), prepared.config
-    async with answering(source, config.status, config.data) as status:
+    async with answering(
+        source, config.status, config.data, metrics=config.metrics, records=telemetry
+    ) as status:
         principal = str(prepared.key.principal)
         ready(Listening(running.address, principal, status, running.statement_address))
         await until_told_to_stop(needs_restart)
@@ -221,6 +223,8 @@ async def _answer_until_stopped(
 
 
 def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource:
+    telemetry.show(running.deliveries)
+
     def metrics() -> bytes:
         status = running.status()
         for name in _GAUGES:

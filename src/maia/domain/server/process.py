@@ -222,7 +222,9 @@ async def _answer_until_stopped(
     needs_restart: asyncio.Event,
 ) -> None:
     source, config = _status_source(running, access, telemetry), prepared.config
-    async with answering(source, config.status, config.data) as status:
+    async with answering(
+        source, config.status, config.data, metrics=config.metrics, records=telemetry
+    ) as status:
         api = None if access is None else access.address
         ready(DomainListening(running.address, str(prepared.key.principal), status, api))
         await until_told_to_stop(needs_restart)
