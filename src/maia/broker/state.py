@@ -184,6 +184,8 @@ class BrokerState:
         if known is None:
             known = LocalSubscribers(self.settings.transformation_keys, self.summary_room)
             self.audiences[type_id] = known
+            if (ring := self.seals.ring_of(type_id)) is not None:
+                known.follow_answers(ring.answers, ring.readable)
         return known
 
 

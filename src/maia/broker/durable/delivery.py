@@ -43,6 +43,7 @@ from maia.broker.refusals import (
     UnknownRef,
 )
 from maia.broker.routing.routes import unseen_by
+from maia.broker.sealed.answers import spoken_of
 from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import sealed_transit
 from maia.broker.sealed.publication import learn_what_is_at_hand
@@ -412,7 +413,7 @@ def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) ->
     signer = verify_frame(opened, keys, state.seals.checks).signer
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
-    uids = sealed.missing.union(sealed.part.frame.columns)
+    uids = spoken_of(state, type_id, sealed.missing.union(sealed.part.frame.columns))
     may = state.writers.might_write(signer, state.types.versions(type_id), uids, logged.recorded_at)
     if may is None:
         return SignerAwaited(signer)
