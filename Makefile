@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws agreement bench growth load profile walks docs lock clean environment prepared
+.PHONY: help demo test spark check laws agreement kills bench growth load profile walks docs lock clean environment prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -12,7 +12,7 @@ LANES ?= 5
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
-	spark spark.governed.table client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
+	spark spark.governed.table spark.open_log client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
 	client.api.connection organisation.organisation organisation.grant_file profile.profile)
 UV := .build/tools/uv/bin/uv
@@ -63,6 +63,10 @@ agreement: environment ## Compare live deliveries with governed tables and SQL v
 	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
 		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
 
+kills: KILLS = 200
+kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing acknowledged is silently missing
+	@MAIA_KILLS=$(KILLS) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks/test_a_killed_broker_catches_up.py
+
 bench: environment ## Run the benchmarks, or some: NAMES="3 5-7 decision"; says how long it takes (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
 
@@ -88,6 +92,8 @@ docs: environment ## Write the generated pages and pictures, the site with searc
 
 lock: environment ## Resolve the dependencies again; hashes only, no addresses (ARGS=--upgrade)
 	@$(COMPILE) --all-extras pyproject.toml -o requirements.lock $(ARGS)
+	@$(COMPILE) --no-annotate --extra broker --extra domain --extra postgres -c requirements.lock pyproject.toml \
+		-o deploy/containers/requirements.lock $(ARGS)
 	@echo uv | $(COMPILE) --no-annotate - -o tools/uv.lock.txt $(ARGS)
 	@printf 'setuptools\nwheel\n' | $(COMPILE) --no-annotate - -o tools/build.lock.txt $(ARGS)
 

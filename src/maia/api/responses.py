@@ -59,7 +59,9 @@ class StatementAnswer(msgspec.Struct, frozen=True):
 
 
 class StatementPage(Page[StatementAnswer], frozen=True):
-    """Some statements."""
+    """Some statements, and the type of the stream on which those that follow are published."""
+
+    stream: bytes | None = None
 
 
 class AppointmentAnswer(msgspec.Struct, frozen=True):
@@ -119,10 +121,12 @@ class RightsAnswer(msgspec.Struct, frozen=True):
 
 
 class WithheldAnswer(msgspec.Struct, frozen=True):
-    """A right that a rule grants and that the domain cannot pass on itself; the code says why."""
+    """A right that a rule grants and that the domain cannot pass on itself, why, and what mends it."""
 
     rule: str
     code: str
+    right: str = ""
+    why: str = ""
 
 
 class WalletAnswer(msgspec.Struct, frozen=True):

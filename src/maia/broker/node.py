@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import warn_of_impairments
-from maia.broker.durable.delivery import receive_log_read, receive_recorded
+from maia.broker.access.impairment import log_full, warn_of_impairments
+from maia.broker.durable.catch_up import begin_due_rounds, go_on_with_rounds, serve_fetch
+from maia.broker.durable.delivery import receive_log_read, receive_recorded, tell_gaps
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
 from maia.broker.publication.path import carry_single, publish_single
+from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
     certificates_without_statement,
@@ -28,6 +30,7 @@ from maia.broker.revocation.streams import (
     receive_fetched,
     subscribe_to_issuers,
 )
+from maia.broker.routing import peers
 from maia.broker.routing.interests import recheck_own_interests
 from maia.broker.routing.mesh import MeshRouter
 from maia.broker.routing.rendezvous import RendezvousRouter
@@ -127,7 +130,9 @@ class Broker:
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
         meet_own_certificates(state)
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
-        recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
+        recorded: list[Effect] = []
+        if state.recording is not None:
+            recorded = state.recording.reload(kept, log, state.routes.seen, random=state.random)
         recorded += recheck_own_interests(state, now)
         return self._finished([started, *reloaded, *recorded, *state.router.start(now)], now)
 
@@ -172,10 +177,13 @@ class Broker:
                 self._state.links.pop(number, None)
             case DialFailed(address=address):
                 effects += self._state.router.dial_failed(address, now)
-            case Recorded(upto=upto):
+            case Recorded(upto=upto, problem=problem):
                 effects += receive_recorded(self._state, upto, now)
+                effects += go_on_with_rounds(self._state, now)
+                log_full(self._state, problem)
             case LogRead():
                 effects += receive_log_read(self._state, happened, now)
+                effects += serve_fetch(self._state, happened, now)
             case _:
                 assert_never(happened)
         return self._completed(effects, now)
@@ -244,6 +252,20 @@ class Broker:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
         return self._finished(hold_certificates(self._state, certificates, now), now)
 
+    def learn(self, definitions: Mapping[str, bytes], now: Instant) -> list[Effect]:
+        """Answer questions about these types too, and look for their keys, as if they had been kept."""
+        state = self._state
+        learned = state.types.reload(definitions, now)
+        learned += [
+            *look_for_keys(state, list(state.types.sealed()), now),
+            *recheck_own_interests(state, now),
+        ]
+        return self._finished(learned, now)
+
+    def join(self, seeds: tuple[str, ...], now: Instant) -> list[Effect]:
+        """Join the network through these brokers from now on."""
+        return self._finished(peers.join(self._state, seeds, now), now)
+
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
         """Put these constitutions of quorums in the place of those known before."""
         return self._finished(adopt_constitutions(self._state, constitutions, now), now)
@@ -269,6 +291,11 @@ class Broker:
     def vouch(self, number: int, answers: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Bring a key manager the answers to a challenge: as many as there are, or none."""
         return self._finished(self._state.keys.member.vouch(number, answers), now)
+
+    @property
+    def deliveries(self) -> DeliveryTally:
+        """Return how many rows were delivered so far, and how long that took."""
+        return self._state.delivered
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""
@@ -358,6 +385,9 @@ class Broker:
             effects += warn_of_impairments(state, now)
         if state.syncs.next or state.syncs.not_received:
             effects += go_on_with_syncs(state, now)
+        if state.catch_up.is_changed:
+            effects += begin_due_rounds(state, now)
+            effects += tell_gaps(state, now)
         routes = state.routes
         if routes.is_changed or routes.is_sooner or routes.is_sent:
             schedule_upkeep(state, now)

@@ -39,6 +39,7 @@ __all__ = [
     "KeysAwaited",
     "LeaseEnded",
     "LinkNotNeeded",
+    "LogFull",
     "LogKeysGone",
     "LogRemoved",
     "LogUnreadable",
@@ -247,6 +248,12 @@ class CutOff(Unavailable):
     code = "UNAVAILABLE-CUT-OFF"
 
 
+class LogFull(Unavailable):
+    """The disk of this broker's event log has no room, and what is published is to be on it first."""
+
+    code = "UNAVAILABLE-LOG-FULL"
+
+
 class FrameUnasked(Refusal):
     """A broker sent a frame of a type that it neither offers nor leads to."""
 
@@ -323,6 +330,18 @@ class LogKeysGone(Unavailable):
     """What a durable subscription should have had is sealed with keys that are not held any more."""
 
     code = "UNAVAILABLE-LOG-KEYS-GONE"
+
+
+class LogNotFetched(Unavailable):
+    """This broker was cut off, and what was published meanwhile may be in no log that it can fetch from."""
+
+    code = "UNAVAILABLE-LOG-NOT-FETCHED"
+
+
+class LogGap(Unavailable):
+    """Events of a publisher are missing between others, or came too late to be delivered in their order."""
+
+    code = "UNAVAILABLE-LOG-GAP"
 
 
 class LogUnreadable(Unavailable):

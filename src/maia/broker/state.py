@@ -17,10 +17,12 @@ import msgspec
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
+from maia.broker.durable.progress import CatchUps
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.retained import Question, RetainedFrames
+from maia.broker.publication.tally import DeliveryTally
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes, new_routes
@@ -91,6 +93,10 @@ class Impairments:
     """Up to when keys that are on their way are waited for without a warning."""
     silent_seeds: dict[str, str] = field(default_factory=dict)
     """Where no broker has become a neighbour since there was one last, and why, if it answered."""
+    in_vain: Counter[str] = field(default_factory=Counter)
+    """How often each of these was dialled since."""
+    log_full: str = ""
+    """Why nothing can be recorded at this moment."""
 
 
 @dataclass(slots=True)
@@ -134,6 +140,8 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
+    catch_up: CatchUps = field(default_factory=CatchUps)
+    """What brokers ask each other for that one of them has missed."""
     disclosures: Disclosures | None = None
     """What was written to the ledger of deliveries, if this broker keeps one."""
     retained: RetainedFrames = field(default_factory=RetainedFrames)
@@ -155,6 +163,7 @@ class BrokerState:
     """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)
     counters: Counter[str] = field(default_factory=Counter)
+    delivered: DeliveryTally = field(default_factory=DeliveryTally)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
     forgives_until: Instant = _LONG_AGO
@@ -175,6 +184,8 @@ class BrokerState:
         if known is None:
             known = LocalSubscribers(self.settings.transformation_keys, self.summary_room)
             self.audiences[type_id] = known
+            if (ring := self.seals.ring_of(type_id)) is not None:
+                known.follow_answers(ring.answers, ring.readable)
         return known
 
 

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _PASSING = "UNAVAILABLE-"
+LOG_FULL = "UNAVAILABLE-LOG-FULL"
 CANNOT_SEAL = frozenset({"UNAVAILABLE-NO-KEYS", "UNAVAILABLE-KEY-SERVER", "UNAVAILABLE-KEYS-AWAITED"})
 """Why a broker takes no frame of a sealed type on: an operator has to act, or a key server to come back."""
 

@@ -138,6 +138,13 @@ Loopback = Annotated[
         description="on this machine's loopback, such as `127.0.0.1:0`, or `off`",
     ),
 ]
+OutsideMetrics = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?:{_HOST}:{_PORT}|off)\Z",
+        description="HOST:PORT such as `192.0.2.7:9480`, which other machines may reach, or `off`",
+    ),
+]
 Paths = tuple[Path, ...]
 
 
@@ -156,6 +163,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen; port 0 takes a free one."""
     status: Loopback = "127.0.0.1:0"
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
+    metrics: OutsideMetrics = "off"
+    """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
     lease_s: Positive = 60
     """How long an advertisement, subscription or membership lasts without being renewed."""
     require_install: bool = True
@@ -170,14 +179,32 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The least important lines that are written."""
     origins: dict[str, str] = {}
     """Where each setting was written, by its name."""
+    files: tuple[Path, ...] = ()
+    """The files that were read for it."""
 
     def wrong(self, name: str, problem: str) -> BadConfig:
         """Return the error about a setting that turned out wrong when it was used."""
         return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
-_NOT_SETTINGS: Final = frozenset({"origins", "limits", "access"})
+_NOT_SETTINGS: Final = frozenset({"origins", "files", "limits", "access"})
 """Fields of a configuration that are put together from settings of other structs."""
+
+
+def settings_changed(
+    before: msgspec.Struct | None, after: msgspec.Struct | None, *, live: Collection[str]
+) -> list[str]:
+    """Return the names of settings that differ, without those that a running server takes in."""
+    if before is None or after is None:
+        return [] if before is after else ["access"]
+    found: list[str] = []
+    for one in msgspec.structs.fields(after):
+        old, new = getattr(before, one.name), getattr(after, one.name)
+        if one.name == "access":
+            found += settings_changed(old, new, live=live)
+        elif one.name not in {"origins", "files"} and one.encode_name not in live and old != new:
+            found.append(one.encode_name)
+    return found
 
 
 def settings_of(kind: type[msgspec.Struct]) -> dict[str, object]:
@@ -253,6 +280,11 @@ def gather(
 def generated_beside(file: Path) -> Path:
     """Return where the generated settings beside a file of the operator's are, if there are any."""
     return file.with_suffix(f".generated{file.suffix}")
+
+
+def settings_files(file: Path | None) -> tuple[Path, ...]:
+    """Return a settings file, behind the one of generated settings beside it; each may not be there."""
+    return () if file is None else (generated_beside(file), file)
 
 
 def from_file(path: Path, known: Collection[str]) -> dict[str, Setting]:

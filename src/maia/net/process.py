@@ -20,6 +20,8 @@ from typing import Any, Final
 from maia.errors import MaiaError, Unavailable
 from maia.net.addresses import bind
 
+RESTARTS: Final = "MAIA_RESTARTS"
+"""Set by `maia up`, which starts a server again that ends because its settings have changed."""
 STOP_WITH_INPUT: Final = "MAIA_STOP_WITH_INPUT"
 """Set by `maia up`, which holds the other end of its servers' standard input: it closes however that ends."""
 
@@ -40,9 +42,12 @@ def _note_number() -> None:
 os.register_at_fork(after_in_child=_note_number)
 
 
-async def until_told_to_stop() -> None:
-    """Wait for SIGTERM or SIGINT; a second one finds its usual meaning again."""
-    stopped = asyncio.Event()
+async def until_told_to_stop(needs_restart: asyncio.Event | None = None) -> None:
+    """Wait for SIGTERM or SIGINT; a second one finds its usual meaning again.
+
+    Or until `needs_restart` is set, if `maia up` starts this process again.
+    """
+    stopped = asyncio.Event() if needs_restart is None or RESTARTS not in os.environ else needs_restart
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
     for number in numbers:

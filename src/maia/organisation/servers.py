@@ -2,9 +2,9 @@
 
 Both are the processes of `maia broker` and `maia domain serve`, with the
 settings in the organisation's folder. Their logs come together, each line with
-the name of its server. Settings that change, as after `maia org join`, start
-the server anew; a server that ends by itself is started again after a pause.
-However `maia up` ends, its servers end too.
+the name of its server. A server takes in by itself what changes in the folder. If
+that needs a restart, as another network does, it ends and is started again; one
+that fails is started again after a pause. However `maia up` ends, its servers end too.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from maia.back_off import doubled
-from maia.config.settings import generated_beside
 from maia.errors import Unavailable
-from maia.net.process import STOP_WITH_INPUT, stop_process, until_told_to_stop
+from maia.net.process import RESTARTS, STOP_WITH_INPUT, stop_process, until_told_to_stop
 from maia.organisation.organisation import Organisation
 
-_LOOK_S: Final = 0.5
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
 _STOP_S: Final = 20.0
@@ -78,7 +75,7 @@ async def _first(*waits: asyncio.Task[None], ready: asyncio.Event | None = None)
 
 @dataclass(slots=True)
 class _Server:
-    """One server process, started again when its settings change or when it ends."""
+    """One server process, started again when it ends."""
 
     name: str
     words: tuple[str, ...]
@@ -89,10 +86,9 @@ class _Server:
     async def run(self) -> None:
         failures = 0
         while True:
-            settings = self._settings()
             was_ready = self.ready.is_set()
-            status, is_changed = await self._once(settings)
-            if is_changed:
+            status = await self._once()
+            if status == 0 and self.ready.is_set():
                 self._say("settings changed: starting again")
                 failures = 0
                 continue
@@ -103,13 +99,13 @@ class _Server:
             self._say(f"ended with status {status}; starting again in {wait_s:g} s")
             await asyncio.sleep(wait_s)
 
-    async def _once(self, settings: bytes) -> tuple[int, bool]:
-        """Run the process until it ends, or until its settings have changed; say which."""
+    async def _once(self) -> int:
+        """Run the process until it ends; return its status, which is 0 if it wants to start again."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "maia.cli", *self.words, str(self.config),
             "--log-format", "json" if self.named is None else "text",
             stdin=asyncio.subprocess.PIPE,  # ends with this process, and they with it
-            env=os.environ | {STOP_WITH_INPUT: "yes"},
+            env=os.environ | {STOP_WITH_INPUT: "yes", RESTARTS: "yes"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_MAX,
@@ -120,18 +116,11 @@ class _Server:
             asyncio.create_task(self._copy(process.stdout, is_answer=True)),
             asyncio.create_task(self._copy(process.stderr, is_answer=False)),
         ]
-        is_changed = False
         try:
-            while not is_changed:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
-                        await process.wait()
-                        break
-                is_changed = self._settings() != settings
+            return await process.wait()
         finally:
             await stop_process(process, within_s=_STOP_S)
             await asyncio.gather(*copying, return_exceptions=True)
-        return process.returncode or 0, is_changed
 
     async def _copy(self, source: asyncio.StreamReader, *, is_answer: bool) -> None:
         """Copy lines to our standard error; the first answer says that the server is ready."""
@@ -150,10 +139,3 @@ class _Server:
     def _say(self, text: str) -> None:
         sys.stderr.write(f"{text}\n" if self.named is None else f"{self.name:<6} | {self.named(text)}\n")
         sys.stderr.flush()
-
-    def _settings(self) -> bytes:
-        found = [one for one in (generated_beside(self.config), self.config) if one.exists()]
-        try:
-            return b"".join(one.read_bytes() for one in found)
-        except OSError:
-            return b""

@@ -17,10 +17,10 @@ and a job goes on asking while it runs (`governed/right_watch.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.back_off import doubled
 from maia.credentials import (
@@ -43,6 +43,7 @@ from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.observer import Records
 from maia.net.process import beside
+from maia.types import SignedDefinition, definition_from_bytes, validity_type_name
 
 if TYPE_CHECKING:
     from maia.validity.http import ConnectionPool
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 # HTTP is imported when a tester is asked: most wallets name none.
 
+
+_Answer: TypeAlias = tuple[list[SignedStatement], SignedDefinition | None]
 
 TESTERS_MAX: Final = 16
 """Testers that are asked for one wallet; those named first."""
@@ -94,6 +97,8 @@ class Fetched:
 
     statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
     problems: Mapping[Principal, MaiaError] = field(default_factory=dict)
+    streams: Mapping[Principal, SignedDefinition] = field(default_factory=dict, repr=False)
+    """The types of the streams on which testers publish what comes next; nothing is verified yet."""
 
 
 # ------------------------------------------------------------ statements for every verifier
@@ -169,19 +174,23 @@ async def ask_testers(
     places = _places(certificates, now, allowed)
     statements: list[SignedStatement] = []
     problems: dict[Principal, MaiaError] = {}
+    streams: dict[Principal, SignedDefinition] = {}
     turn, ends = asyncio.Semaphore(AT_ONCE), asyncio.get_running_loop().time() + within_s
 
     async def ask(by: Principal, locations: list[str]) -> None:
         async with turn:
             try:
-                statements.extend(await _first_answer(by, locations, now, ends=ends))
+                found, stream = await _first_answer(by, locations, now, ends=ends)
+                statements.extend(found)
+                if stream is not None:
+                    streams[by] = stream
             except MaiaError as problem:
                 problems[by] = problem
 
     async with asyncio.TaskGroup() as tasks:
         for by, locations in places.items():
             tasks.create_task(ask(by, locations))
-    return Fetched(tuple(statements), problems)
+    return Fetched(tuple(statements), problems, streams)
 
 
 def _places(
@@ -207,9 +216,7 @@ def _is_among(text: str, allowed: frozenset[str]) -> bool:
         return False
 
 
-async def _first_answer(
-    by: Principal, locations: list[str], now: Instant, *, ends: float
-) -> list[SignedStatement]:
+async def _first_answer(by: Principal, locations: list[str], now: Instant, *, ends: float) -> _Answer:
     problem: MaiaError | None = None
     for text in locations:
         left_s = ends - asyncio.get_running_loop().time()
@@ -222,7 +229,7 @@ async def _first_answer(
     raise problem or TestersUnavailable(f"there was no time to ask `{by}`")
 
 
-async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> list[SignedStatement]:
+async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> _Answer:
     from maia.api.client import StrangeAnswer
     from maia.api.responses import StatementPage
     from maia.validity.http import STATEMENTS_PATH, TesterCalls, location_from_text
@@ -231,7 +238,11 @@ async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: fl
     page = await calls.public(STATEMENTS_PATH, answer=StatementPage)
     if len(page.items) > STATEMENTS_MAX:
         raise StrangeAnswer(f"a tester has more than the {STATEMENTS_MAX} statements that are looked at")
-    return [signed for one in page.items if _counts(signed := statement_from_bytes(one.statement), by, now)]
+    stream = None if page.stream is None else definition_from_bytes(page.stream)
+    if stream is not None and stream.definition.name != validity_type_name(by):
+        stream = None
+    found = (statement_from_bytes(one.statement) for one in page.items)
+    return [signed for signed in found if _counts(signed, by, now)], stream
 
 
 def _counts(signed: SignedStatement, by: Principal, now: Instant) -> bool:
@@ -314,39 +325,47 @@ async def _answer_at(
 LOOK_S: Final = 1.0
 _AGAIN_S: Final = 2.0
 _AGAIN_MOST_S: Final = 60.0
+_NOTED_AT: Final = 3
 
 
 @asynccontextmanager
 async def fetching(
-    allowed: frozenset[str],
+    allowed: frozenset[str] | None,
     *,
-    missed: Callable[[], tuple[SignedCertificate, ...]],
-    hear: Callable[[tuple[SignedStatement, ...]], None],
+    missed: Callable[[], Awaitable[tuple[SignedCertificate, ...]]],
+    hear: Callable[[Fetched], Awaitable[None]],
     records: Records,
     clock: Callable[[], Instant],
     look_s: float = LOOK_S,
 ) -> AsyncIterator[None]:
-    """Fetch what is missed from `allowed` addresses while the body runs; with none, do nothing."""
-    if not allowed:
+    """Fetch what is missed from `allowed` addresses while the body runs; with none, do nothing.
+
+    None allows all addresses that certificates name: for those of one's own wallet.
+    """
+    if allowed is not None and not allowed:
         yield
         return
 
     async def fetch() -> None:
-        asked = 0
+        asked, again_at, lacking_before = 0, 0.0, frozenset[bytes]()
         while True:
             await asyncio.sleep(look_s)
-            lacking = missed()
-            if not lacking:
-                asked = 0
+            lacking = await missed()
+            ids, now = frozenset(one.id for one in lacking), asyncio.get_running_loop().time()
+            if not ids <= lacking_before:
+                asked, again_at = 0, 0.0  # a new certificate, or one that was vouched for until now
+            lacking_before = ids
+            if not lacking or now < again_at:
                 continue
             found = await ask_testers(lacking, now=clock(), allowed=allowed)
-            if found.statements:
-                hear(found.statements)
-            for by, problem in found.problems.items():
-                records.note("unheard", {"issuer": str(by), "code": problem.code})
+            await hear(found)
             # A tester that does not answer, or with nothing that helps, is asked less and less often.
             asked += 1
-            await asyncio.sleep(doubled(_AGAIN_S, asked, most=_AGAIN_MOST_S))
+            again_at = asyncio.get_running_loop().time() + doubled(_AGAIN_S, asked, most=_AGAIN_MOST_S)
+            for by, problem in found.problems.items():
+                # While servers start, some are not reached for a moment.
+                if asked == (_NOTED_AT if isinstance(problem, Unavailable) else 1):
+                    records.note("unheard", {"issuer": str(by), "code": problem.code})
 
     async with beside(fetch()):
         yield

@@ -119,7 +119,8 @@ async def test_a_full_disk_is_waited_for(log: EventLog, monkeypatch: pytest.Monk
         run.recorder.record(Record(1, frame(1)))
         await run.recorder.flush()
         await until(lambda: run.upto() == 1, "what the recorder does")
-    assert run.records.notes == ["log-full", "log-full"]
+    assert run.records.notes == ["log-full", "log-has-room"]
+    assert run.inputs == [Recorded(0, "no room"), Recorded(1)]
     assert run.problems == []
 
 

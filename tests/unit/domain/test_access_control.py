@@ -629,7 +629,10 @@ def test_what_hangs_from_a_certificate_that_its_owner_has_revoked_is_withheld(co
     station.receive_statement(owner.revoke([given.id], "contract ended").statement)
     wallet = station.login(SMITH.principal, [])
     assert wallet.issued == ()
-    assert {one.code for one in wallet.withheld} == {"CREDENTIAL-NO-CHAIN"}
+    assert {(one.right, one.code) for one in wallet.withheld} == {
+        ("subscribe uk.gov.pito.Numberplate", "CREDENTIAL-REVOKED")
+    }
+    assert all(f"ask `{PITO.principal}` for a new grant" in one.why for one in wallet.withheld)
 
 
 def test_a_premise_that_is_only_asked_once_is_not_watched():

@@ -38,7 +38,7 @@ from maia.credentials import (
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.validity import fetch as testers
-from maia.validity.fetch import fetching
+from maia.validity.fetch import Fetched, fetching
 from support.domain_server import RecordedNotes, key_of
 from support.lying_location import Place, page_of, place
 from support.ports import free_port
@@ -97,13 +97,16 @@ async def subscribed(
     records = RecordedNotes([] if notes is None else notes)
     async with run_broker(BROKER, settings) as running:
 
-        def hear(statements: tuple[SignedStatement, ...]) -> None:
-            running.runner.perform(running.broker.hear(statements, running.clock()))
+        async def missed() -> tuple[SignedCertificate, ...]:
+            return running.broker.not_vouched_for()
+
+        async def hear(found: Fetched) -> None:
+            running.runner.perform(running.broker.hear(found.statements, running.clock()))
 
         async with (
             fetching(
                 frozenset(allowed),
-                missed=running.broker.not_vouched_for,
+                missed=missed,
                 hear=hear,
                 records=records,
                 clock=system_now,

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, NoKeys, NoSecret
+from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, LogFull, NoKeys, NoSecret
 from maia.broker.sessions.links import Entry, Link, Role, Subscription
 from maia.broker.state import ROUTE, BrokerState, seconds_after
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.expressions.syntax import is_keyed
+from maia.policy.answers import RestrictionUnanswered, unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
@@ -26,6 +27,8 @@ from maia.wire.effects import Effect, Note, Send
 from maia.wire.messages import Warned
 
 KeyLack: TypeAlias = NoKeys | KeyServerAway | KeysAwaited
+_SILENT_TIMES: Final = 3
+"""So often a broker is dialled in vain before clients are warned: servers may be starting together."""
 _CURE: Final = "issue one to `{broker}`, or connect to a broker that has one"
 
 
@@ -77,12 +80,13 @@ def dial_or_lack(state: BrokerState, type_id: bytes, now: Instant) -> tuple[list
 
 def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
-    type_id, lack = entry.right.event_type.type_id, None
+    type_id = entry.right.event_type.type_id
+    lack: Unavailable | None = None
     if state.types.sealing(type_id) is not None:
         lack = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if lack is None and isinstance(entry, Subscription):
             lack = _unreadable(state, entry, now)
-    problem = lack or _cut_off(state) or _secret_lack(state, entry)
+    problem = lack or _log_full(state, type_id) or _cut_off(state) or _secret_lack(state, entry)
     if problem is None and _are_keys_awaited(state, type_id, now):
         state.impairments.last.pop(type_id, None)  # whatever comes of it is news
         return []
@@ -93,7 +97,8 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
         return [Send(link.id, encode(Warned(entry.ref, None, "it can be served again")))]
     link.warned[entry.ref] = problem.message
     warning = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
-    is_noted = isinstance(problem, CutOff | NoSecret)  # once for all types, or of its holder's right alone
+    # Once for all types, or of its holder's right alone.
+    is_noted = isinstance(problem, CutOff | LogFull | NoSecret)
     return [warning, *([] if is_noted else _noted(state, type_id, problem))]
 
 
@@ -114,7 +119,10 @@ def warn_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
         problem = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if problem is not None or not _are_keys_awaited(state, type_id, now):
             effects += _noted(state, type_id, problem)
-    return [*effects, *(_noted(state, ROUTE, _cut_off(state)) if ROUTE in changed else [])]
+    return [
+        *effects,
+        *(_noted(state, ROUTE, _log_full(state) or _cut_off(state)) if ROUTE in changed else []),
+    ]
 
 
 def late_keys(state: BrokerState, now: Instant) -> set[bytes]:
@@ -131,7 +139,9 @@ def seed_silent(state: BrokerState, address: str) -> None:
     """Take note that no broker answers at a configured seed."""
     if address in state.settings.seeds and not state.routes.neighbours:
         state.impairments.silent_seeds[address] = ""
-        state.impairments.changed.add(ROUTE)
+        state.impairments.in_vain[address] += 1
+        if state.impairments.in_vain[address] >= _SILENT_TIMES:
+            state.impairments.changed.add(ROUTE)
 
 
 def seed_refused(state: BrokerState, address: str, why: str) -> None:
@@ -144,6 +154,7 @@ def neighbour_found(state: BrokerState) -> None:
     """Take note that there is a link to the network."""
     if state.impairments.silent_seeds:
         state.impairments.silent_seeds.clear()
+        state.impairments.in_vain.clear()
         state.impairments.changed.add(ROUTE)
 
 
@@ -183,7 +194,9 @@ def keys_overdue(state: BrokerState, type_id: bytes) -> KeysAwaited:
     )
 
 
-def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys | None:
+def _unreadable(
+    state: BrokerState, entry: Subscription, now: Instant
+) -> NoKeys | RestrictionUnanswered | None:
     """Return that this broker has keys, and none of what a subscriber may see."""
     event_type, windows = entry.right.event_type, entry.right.view.windows
     type_id, sealing = event_type.type_id, state.types.sealing(event_type.type_id)
@@ -203,8 +216,41 @@ def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys
             f"this broker holds no key of attributes of `{event_type.name.name}` that your filter asks about"
         )
     else:
-        return None
+        return _unanswered(state, entry)
     return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=state.principal)}")
+
+
+def _unanswered(state: BrokerState, entry: Subscription) -> RestrictionUnanswered | None:
+    """Return that a right is restricted by what this broker can neither read nor have answered."""
+    event_type = entry.right.event_type
+    ring = state.seals.ring_of(event_type.type_id)
+    if ring is None or not event_type.kinds.keys() & unanswered(
+        entry.right.view, ring.answers, ring.readable
+    ):
+        return None
+    return RestrictionUnanswered(
+        f"your right to `{event_type.name.name}` is restricted by attributes that this broker may not read, "
+        "and no broker answers for them; ask its issuer to show you these attributes, or connect to a broker "
+        "that may read them"
+    )
+
+
+def log_full(state: BrokerState, problem: str) -> None:
+    """Take note that the event log cannot be written at this moment, or can again."""
+    if problem != state.impairments.log_full:
+        state.impairments.log_full = problem
+        state.impairments.changed.add(ROUTE)
+
+
+def _log_full(state: BrokerState, type_id: bytes | None = None) -> LogFull | None:
+    """Return that what is published waits for room on the disk: of a type, if it is recorded at all."""
+    log, problem = state.recording, state.impairments.log_full
+    if not problem or log is None or (type_id is not None and not log.records(type_id)):
+        return None
+    return LogFull(
+        f"the event log of this broker cannot be written ({problem}): what is published waits, and leaves "
+        "when there is room; free some on the disk of `log.folder`"
+    )
 
 
 def _secret_lack(state: BrokerState, entry: Entry) -> NoSecret | None:
@@ -230,8 +276,8 @@ def _secret_lack(state: BrokerState, entry: Entry) -> NoSecret | None:
 def _cut_off(state: BrokerState) -> CutOff | None:
     """Return that no other broker can be reached, where there should be one."""
     seeds = state.settings.seeds
-    found = state.impairments.silent_seeds
-    if not seeds or state.routes.neighbours or not found.keys() >= set(seeds):
+    found, in_vain = state.impairments.silent_seeds, state.impairments.in_vain
+    if not seeds or state.routes.neighbours or min(in_vain[one] for one in seeds) < _SILENT_TIMES:
         return None
     answered = [f"`{seed}` ({found[seed]})" for seed in seeds if found[seed]]
     if answered:

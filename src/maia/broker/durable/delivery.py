@@ -33,6 +33,7 @@ from maia.broker.refusals import (
     CursorAhead,
     CursorOfAnotherType,
     LedgerRequired,
+    LogGap,
     LogKeysGone,
     LogRemoved,
     LogUnreadable,
@@ -42,6 +43,7 @@ from maia.broker.refusals import (
     UnknownRef,
 )
 from maia.broker.routing.routes import unseen_by
+from maia.broker.sealed.answers import spoken_of
 from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import sealed_transit
 from maia.broker.sealed.publication import learn_what_is_at_hand
@@ -90,6 +92,7 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
         key = state.random(CURSOR_KEY_BYTES)
         known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, key, log.upto)
         state.to_keep.append(kept(known))
+        state.catch_up.look_for(type_id)
     elif known.type_id != type_id:
         raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
     return known
@@ -150,6 +153,25 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     log, entry = state.recording, _holder(state, cursor)
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
         return []
+    effects = _advanced(state, log, cursor, entry, now)
+    return [*effects, *_gaps_before(entry, cursor, cursor.next)]
+
+
+def tell_gaps(state: BrokerState, now: Instant) -> list[Effect]:
+    """Send gap notices that were added to durable subscriptions to those that have come so far."""
+    state.catch_up.is_changed = False
+    cursors = [] if state.recording is None else list(state.recording.cursors.values())
+    return [effect for one in cursors if one.gaps for effect in advance(state, one, now)]
+
+
+def _gaps_before(entry: Subscription, cursor: Cursor, position: int) -> list[Effect]:
+    """Return the gap notices of a durable subscription that belong before a position."""
+    return [_missed(entry, cursor, at, LogGap(text), code) for at, code, text in cursor.take_gaps(position)]
+
+
+def _advanced(
+    state: BrokerState, log: Recording, cursor: Cursor, entry: Subscription, now: Instant
+) -> list[Effect]:
     if cursor.next > log.upto:
         # Keys of the past are destroyed once no cursor that is attached here is behind.
         here = (one for one in log.cursors.values() if one.is_attached and one.type_id == cursor.type_id)
@@ -159,11 +181,10 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     if not _has_room(state, cursor):
         return []
     if not log.in_tail(cursor.next):
-        log.last_read += 1
-        cursor.reading = log.last_read
-        log.reads[log.last_read] = cursor
+        cursor.reading = log.next_read()
+        log.reads[cursor.reading] = cursor
         room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
-        return [ReadLog(log.last_read, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
+        return [ReadLog(cursor.reading, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
     return _taken_from_memory(state, log, cursor, entry, now)
 
 
@@ -222,14 +243,28 @@ def _taken(
             asked = state.keys.ask_for_past(cursor.type_id, found.epoch, now)
             return [*asked, *_look_again(state, entry, now)]
         found = LogKeysGone("its keys are not held any more, and their manager does not answer")
+    told = _gaps_before(entry, cursor, logged.position)
     cursor.next, cursor.waits_since = logged.position + 1, None
+    return [*told, *_delivered(state, cursor, entry, logged, found, now)]
+
+
+def _delivered(
+    state: BrokerState,
+    cursor: Cursor,
+    entry: Subscription,
+    logged: Logged,
+    found: Readable | MaiaError,
+    now: Instant,
+) -> list[Effect]:
     if isinstance(found, MaiaError):
         refused = Count("maia_frames_refused_total", labels={"code": found.code})
         return [refused, _missed(entry, cursor, logged.position, found)]
     transit = found.transit
-    if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
-        return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
+    if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
+        late = LogGap("an event came behind a later one of its publisher, and was left out")
+        missed = [] if unseen is None else [_missed(entry, cursor, logged.position, late)]
+        return [Count("maia_late_frames_total"), *missed]
     if not state.identities.admits(transit.requires, entry.link, now):
         return [Count("maia_requirements_unmet_total")]  # by the statement of this moment
     if unseen is None:
@@ -249,6 +284,7 @@ def _taken(
         DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
     cursor.delivered(logged.position, len(data))
+    state.delivered.rows += seen.rows
     return [Send(entry.link, data)]
 
 
@@ -270,9 +306,11 @@ def _has_room(state: BrokerState, cursor: Cursor) -> bool:
     return is_short and (not cursor.under_way or cursor.bytes_under_way < limits.durable_bytes_under_way)
 
 
-def _missed(entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError) -> Effect:
+def _missed(
+    entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError, code: str | None = None
+) -> Effect:
     text = sendable_text(problem.message)
-    return Send(entry.link, encode(Missed(entry.ref, cursor.sealed(upto), problem.code, text)))
+    return Send(entry.link, encode(Missed(entry.ref, cursor.sealed(upto), code or problem.code, text)))
 
 
 def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
@@ -356,9 +394,11 @@ def _opened(state: BrokerState, frame: Sealed, logged: Logged) -> Outcome:
     if state.keys.awaits_past(frame.type_id, frame.epoch):
         return KeysAwaited(frame.epoch)
     past = state.keys.member.past.opening(frame.type_id, frame.epoch)
-    if past is not None and past.is_of_its_time(
-        published_at=frame.published_at, recorded_at=logged.recorded_at
-    ):
+    log, recorded_at = state.recording, int(logged.recorded_at)
+    if log is not None and log.was_fetched(logged.position):
+        # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
+        recorded_at = min(recorded_at, frame.published_at)
+    if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
         found = _read(state, frame, past.keys, logged)
     return found or LogKeysGone("the keys of the time at which it was published are not to be had any more")
 
@@ -375,7 +415,7 @@ def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) ->
     signer = verify_frame(opened, keys, state.seals.checks).signer
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
-    uids = sealed.missing.union(sealed.part.frame.columns)
+    uids = spoken_of(state, type_id, sealed.missing.union(sealed.part.frame.columns))
     may = state.writers.might_write(signer, state.types.versions(type_id), uids, logged.recorded_at)
     if may is None:
         return SignerAwaited(signer)

@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import ProjectedOffer
+from maia.broker.sealed.answers import readers_of
 from maia.broker.sealed.entries import (
     LocalInterest,
     ReceivedInterest,
@@ -183,6 +184,8 @@ def route_messages(state: BrokerState, updates: Iterable[RouteUpdate]) -> list[E
         if link is None:
             continue
         state.routes.is_sent = True
+        if isinstance(update, InterestUpdate) and update.add and state.recording is not None:
+            state.catch_up.interest_sent(type_of_book_key(update.type_id), link)
         if isinstance(update, Renewal):
             # Most neighbours were sent the same, so most renewals are the same bytes.
             same = (update.entries, update.digest)
@@ -304,4 +307,4 @@ def _of_type(state: BrokerState, type_id: bytes, said: Predicate) -> frozenset[A
     sealing = state.types.sealing(type_id)
     if sealing is None or sealing.level is SealingLevel.EVENT:
         return frozenset()  # at event level all content has one key
-    return attributes_of(said) & state.types.kinds(type_id).keys()
+    return readers_of(state, type_id, attributes_of(said) & state.types.kinds(type_id).keys())

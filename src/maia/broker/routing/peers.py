@@ -122,6 +122,14 @@ def start(state: BrokerState, now: Instant) -> list[Effect]:
     return performed(state, state.routes.membership.start(now), now)
 
 
+def join(state: BrokerState, seeds: tuple[str, ...], now: Instant) -> list[Effect]:
+    """Join the network through these brokers from now on."""
+    if seeds == state.settings.seeds:
+        return []
+    state.settings = replace(state.settings, seeds=seeds)
+    return performed(state, state.routes.membership.seek(seeds, now), now)
+
+
 def leave(state: BrokerState, now: Instant) -> list[Effect]:
     """Send the neighbours that this broker leaves."""
     return performed(state, state.routes.membership.leave(), now)

@@ -47,6 +47,7 @@ from maia.config.settings import (
     build,
     gather,
     limits_of,
+    settings_files,
     settings_of,
 )
 from maia.config.start_checks import check_folder, opened, right_to_connect
@@ -180,7 +181,7 @@ def read_config(
             raise BadConfig(f"{where}: `{name}` is missing; a broker cannot run without it")
     limits = build(BrokerLimits, _LIMITS, settings, prefix="limits.")
     origins = {name: one.origin for name, one in settings.items()}
-    config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins)
+    config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins, files=settings_files(file))
     if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
         raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
     least, first, most = (
@@ -257,6 +258,8 @@ class PreparedBroker:
     demand: Predicate = ALWAYS
     transformation_keys: TransformationKeys = data_field(default=NO_KEYS, repr=False)
     ledger_witness: Principal | None = None
+    broken: Mapping[Path, MaiaError] = data_field(default_factory=dict, repr=False)
+    """Definitions that cannot be read."""
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
@@ -308,8 +311,10 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     bounds = opened(config, "bounds", lambda: read_bounds(config.bounds))
     until = right_to_connect(config, key, network, credentials, now, constitutions_of(quorums))
     definitions: tuple[SignedDefinition, ...] = ()
+    broken: Mapping[Path, MaiaError] = {}
     if config.types is not None:
-        definitions = opened(config, "types", TypeFolder(config.types).definitions)
+        folder = TypeFolder(config.types)
+        definitions, broken = opened(config, "types", folder.definitions), folder.broken
     secrets, path = NO_KEYS, config.transformation_keys
     if path is not None:
         secrets = opened(config, "transformation_keys", lambda: load_transformation_keys(path))
@@ -341,6 +346,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
         demand=opened(config, "identity.demand", lambda: parse_requirement(config.identity_demand or "true")),
         ledger_witness=_witness(config),
         transformation_keys=secrets,
+        broken=broken,
     )
 
 

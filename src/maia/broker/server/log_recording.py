@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from maia.broker.durable.recording import LogAtStart
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.records import LogRecord
@@ -64,6 +64,8 @@ class LogRecorder:
         self._give: Callable[[Input], None] = lambda _input: None
         self._fail: Callable[[MaiaError], None] = lambda _problem: None
         self._after_writing: Callable[[], None] = lambda: None
+        self.problem = ""
+        """Why nothing can be written at this moment, if that is so."""
 
     def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
         """Return what a broker needs of the log when it starts: at most so many of the newest frames."""
@@ -81,7 +83,11 @@ class LogRecorder:
 
     def status(self) -> Mapping[str, object]:
         """Return how much is on disk, and how much waits for it."""
-        return {"bytes": self._log.size_bytes, "waiting_bytes": self._waiting_bytes}
+        return {
+            "bytes": self._log.size_bytes,
+            "waiting_bytes": self._waiting_bytes,
+            "is_full": bool(self.problem),
+        }
 
     def record(self, effect: Record) -> None:
         """Have a frame written with the next batch."""
@@ -148,10 +154,18 @@ class LogRecorder:
         """Write a batch; where there is no room, wait for it, and let publishers wait too."""
         while True:
             try:
-                return await loop.run_in_executor(pool, self._write, batch)
+                upto = await loop.run_in_executor(pool, self._write, batch)
             except LogDiskFull as problem:
-                self._records.note("log-full", problem.as_record())
+                if not self.problem:
+                    self.problem = problem.message
+                    self._records.note("log-full", problem.as_record())
+                    self._give(Recorded(batch[0].position - 1, self.problem))
                 await asyncio.sleep(self._limits.try_again_s)
+            else:
+                if self.problem:
+                    self.problem = ""
+                    self._records.note("log-has-room", {})
+                return upto
 
     def _next_batch(self) -> list[Record]:
         batch: list[Record] = []
@@ -178,9 +192,12 @@ class LogRecorder:
         records: list[LogRecord] = []
         upto, problem = asked.first - 1, None
         try:
+            first = asked.first
+            if asked.since > INSTANT_MIN:
+                first = min(max(first, self._log.first_since(asked.type_id, asked.since)), asked.upto + 1)
             records, upto = self._readings.read(
                 asked.type_id,
-                asked.first,
+                first,
                 upto=asked.upto,
                 frames_max=asked.frames_max,
                 bytes_max=asked.bytes_max,

@@ -4,9 +4,10 @@
 that no second broker uses it, the status endpoint opens beside the network's
 port, and both close in order when the process is stopped.
 
-The issuer of the broker's certificates puts new ones into its credential folder, by hand
-or as a domain's server does (`[[push]]`). The folder is read again and again; what
-cannot be read, or would not let the broker connect any more, changes nothing.
+While it runs, it follows its settings, its credential folders and its types
+(`net/following.py`). The issuer of its certificates puts new ones into their folder, by hand
+or as a domain's server does (`[[push]]`); what cannot be read, or would not let the
+broker connect any more, changes nothing.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final
 
-from maia.broker.server.config import BrokerConfig, PreparedBroker
+from maia.broker.server.config import BrokerConfig, PreparedBroker, prepare
 from maia.broker.server.ledger_upkeep import LedgerWitness, ledger_upkeep
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
-from maia.config.constitutions import constitutions_of, keep_quorums, read_quorums, remembered_in
-from maia.config.input_files import QUORUM_SUFFIX, read_certificates
-from maia.config.start_checks import right_to_connect
-from maia.credentials import SignedCertificate, SignedStatement
-from maia.errors import MaiaError
+from maia.config.constitutions import Quorums, constitutions_of, keep_quorums, read_quorums, remembered_in
+from maia.config.input_files import read_certificates
+from maia.config.settings import settings_changed
+from maia.credentials import SignedCertificate
 from maia.keystore.lookup_tables import keep_lookups_fresh, refresh_lookups
 from maia.ledger.files import LedgerFiles
 from maia.net.expiry import ExpiryWatch
+from maia.net.following import following
 from maia.net.links import LinkLimits
 from maia.net.observer import Records
 from maia.net.process import DataFolderInUse, beside, one_of, own_folder, until_told_to_stop, watched
 from maia.net.status_endpoint import StatusSource, answering
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
-from maia.validity.fetch import fetching
+from maia.validity.fetch import Fetched, fetching
 
 if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder
@@ -47,6 +48,8 @@ __all__ = ["DataFolderInUse", "Listening", "serve", "watching"]
 
 
 _KEPT: Final = "kept"
+_LIVE: Final = frozenset({"credentials", "types", "join"})
+"""Settings that a running broker takes in."""
 _GAUGES: Final = (
     "clients",
     "peers",
@@ -76,10 +79,12 @@ async def serve(
     overhear: Callable[[bytes], None] | None = None,
     sockets: Sequence[socket] = (),
     processes: tuple[str, ...] = (),
+    reread: Callable[[], BrokerConfig] | None = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link.
 
     One of several `processes` is handed the `sockets` at which it listens (`processes.py`).
+    `reread` returns the settings as they are written now.
     """
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
@@ -109,11 +114,11 @@ async def serve(
                 with watched(lambda: (len(connections), connections.ended)):
                     async with (
                         beside(keep_lookups_fresh(prepared.lookups, telemetry)),
-                        _renewing(prepared, telemetry, running),
+                        _following(prepared, telemetry, running, reread or (lambda: config)) as needs_restart,
                         _fetching(config, telemetry, running),
                         _upkeep(prepared, ledger, telemetry),
                     ):
-                        await _answer_until_stopped(prepared, telemetry, running, ready)
+                        await _answer_until_stopped(prepared, telemetry, running, ready, needs_restart)
     except ExceptionGroup as group:
         raise one_of(group) from group
 
@@ -127,32 +132,57 @@ def _statement_links(prepared: PreparedBroker) -> StatementLinks | None:
 
 
 @asynccontextmanager
-async def _renewing(
-    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker
-) -> AsyncIterator[None]:
-    """Take over certificates that were renewed, and warn of those that end, while the body runs."""
-    held = prepared.credentials
+async def _following(
+    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker, reread: Callable[[], BrokerConfig]
+) -> AsyncIterator[asyncio.Event]:
+    """Take in what changes in the broker's settings, certificates and types, and warn of what ends.
+
+    Yield what is set when a setting has changed that needs a restart.
+    """
+    in_use, needs_restart = replace(prepared, broken={}), asyncio.Event()
 
     async def own_certificates() -> tuple[SignedCertificate, ...]:
-        return held
+        return in_use.credentials
 
-    def take(certificates: tuple[SignedCertificate, ...]) -> None:
-        nonlocal held
-        now, config = running.clock(), prepared.config
+    def quorums_now() -> Quorums:
+        config = in_use.config
+        found = read_quorums((*config.credentials, *remembered_in(config.data)))
+        keep_quorums(config.data, found)
+        return found
+
+    def prepared_now() -> PreparedBroker:
+        return prepare(reread(), now=running.clock(), open_key=lambda _path: prepared.key)
+
+    async def take() -> None:
+        nonlocal in_use
+        broker, perform, now = running.broker, running.runner.perform, running.clock()
         # Constitutions first: a member that was replaced has no say, whatever becomes of the rest.
-        quorums = read_quorums((*config.credentials, *remembered_in(config.data)))
-        keep_quorums(config.data, quorums)
-        in_force = constitutions_of(quorums)
-        running.runner.perform(running.broker.adopt(in_force, now))
-        right_to_connect(config, prepared.key, prepared.network, certificates, now, in_force)
-        running.runner.perform(running.broker.hold(certificates, now))
-        held = certificates
-        expiry.look(held)
+        perform(broker.adopt(constitutions_of(await asyncio.to_thread(quorums_now)), now))
+        found = await asyncio.to_thread(prepared_now)
+        if changed := settings_changed(in_use.config, found.config, live=_LIVE):
+            telemetry.note("restart-needed", {"settings": " ".join(changed)})
+            needs_restart.set()
+            return
+        for path, problem in found.broken.items():
+            if path not in in_use.broken:
+                telemetry.note("refused", {"code": problem.code, "why": problem.message})
+        perform(broker.hold(found.credentials, now))
+        known = in_use.types_to_keep()
+        new = {name: data for name, data in found.types_to_keep().items() if name not in known}
+        if new:
+            perform(broker.learn(new, now))
+        perform(broker.join(found.settings(running.address).seeds, now))
+        in_use = found
+        expiry.look(found.credentials)
+
+    def files() -> tuple[Path, ...]:
+        config = in_use.config
+        types = () if config.types is None else (config.types,)
+        return (*config.files, *config.credentials, *types)
 
     expiry = ExpiryWatch(own_certificates, telemetry, running.clock, days=prepared.config.expiry_days)
-    renewing = watching(prepared.config.credentials, take, telemetry)
-    async with beside(renewing, expiry.run()):
-        yield
+    async with beside(following(files, take, telemetry), expiry.run()):
+        yield needs_restart
 
 
 def _fetching(
@@ -160,12 +190,15 @@ def _fetching(
 ) -> AbstractAsyncContextManager[None]:
     """Fetch statements that are missed, where the configuration allows it, while the body runs."""
 
-    def hear(statements: tuple[SignedStatement, ...]) -> None:
-        running.runner.perform(running.broker.hear(statements, running.clock()))
+    async def missed() -> tuple[SignedCertificate, ...]:
+        return running.broker.not_vouched_for()
+
+    async def hear(found: Fetched) -> None:
+        running.runner.perform(running.broker.hear(found.statements, running.clock()))
 
     return fetching(
         frozenset(config.statements_fetch_from),
-        missed=running.broker.not_vouched_for,
+        missed=missed,
         hear=hear,
         records=telemetry,
         clock=running.clock,
@@ -173,17 +206,25 @@ def _fetching(
 
 
 async def _answer_until_stopped(
-    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker, ready: Callable[[Listening], None]
+    prepared: PreparedBroker,
+    telemetry: Telemetry,
+    running: RunningBroker,
+    ready: Callable[[Listening], None],
+    needs_restart: asyncio.Event,
 ) -> None:
     source, config = _status_source(running, telemetry), prepared.config
-    async with answering(source, config.status, config.data) as status:
+    async with answering(
+        source, config.status, config.data, metrics=config.metrics, records=telemetry
+    ) as status:
         principal = str(prepared.key.principal)
         ready(Listening(running.address, principal, status, running.statement_address))
-        await until_told_to_stop()
+        await until_told_to_stop(needs_restart)
         telemetry.note("stopping", {"address": running.address})
 
 
 def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource:
+    telemetry.show(running.deliveries)
+
     def metrics() -> bytes:
         status = running.status()
         for name in _GAUGES:
@@ -195,14 +236,19 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
             telemetry.measure(f"maia_log_{name}", value)
         return telemetry.metrics()
 
-    def is_ready() -> bool:
-        """Say whether clients should be sent here: not while it leaves, nor before it found the others."""
+    def why_not_ready() -> str:
+        """Say why no client should be sent here: it leaves, has found no other broker, cannot record."""
         status = running.status()
-        overlay = status.get("overlay")
-        has_joined = overlay.get("is_joined", True) if isinstance(overlay, dict) else True
-        return bool(has_joined) and not status.get("draining")
+        overlay, log = status.get("overlay"), status.get("log")
+        if status.get("draining"):
+            return "this broker is being stopped"
+        if isinstance(overlay, dict) and not overlay.get("is_joined", True):
+            return "this broker has not joined the network yet"
+        if isinstance(log, dict) and log.get("is_full"):
+            return "the event log cannot be written: its disk is full"
+        return ""
 
-    return StatusSource(is_ready=is_ready, metrics=metrics, status=running.status)
+    return StatusSource(lambda: not why_not_ready(), metrics, running.status, why_not_ready)
 
 
 @contextmanager
@@ -266,38 +312,12 @@ def _own(data: Path | None) -> Iterator[Store]:
         yield FolderStore(data / _KEPT)
 
 
-LOOK_S: Final = 5.0
-
-
 async def watching(
-    paths: Sequence[Path],
-    take: Callable[[tuple[SignedCertificate, ...]], None],
-    records: Records,
-    *,
-    every_s: float = LOOK_S,
+    paths: Sequence[Path], take: Callable[[tuple[SignedCertificate, ...]], None], records: Records
 ) -> None:
     """Hand over all certificates whenever a file has come, gone or changed; `take` raises to refuse them."""
-    seen = await asyncio.to_thread(_stamps, paths)
-    while True:
-        await asyncio.sleep(every_s)
-        found = await asyncio.to_thread(_stamps, paths)
-        if found == seen:
-            continue
-        seen = found
-        try:
-            take(tuple(await asyncio.to_thread(read_certificates, paths)))
-        except MaiaError as problem:
-            records.note("refused", {"code": problem.code, "why": problem.message})
 
+    async def read() -> None:
+        take(tuple(await asyncio.to_thread(read_certificates, paths)))
 
-def _stamps(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
-    found: set[tuple[str, int, int]] = set()
-    for path in paths:
-        folder = (*path.glob("*.cert"), *path.glob(f"*{QUORUM_SUFFIX}")) if path.is_dir() else (path,)
-        for file in folder:
-            try:
-                stat = file.stat()
-            except OSError:
-                continue  # it is being replaced; the next round sees it
-            found.add((str(file), stat.st_mtime_ns, stat.st_size))
-    return frozenset(found)
+    await following(lambda: paths, read, records, from_start=False)

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ import msgspec
 
 from maia.back_off import doubled
 from maia.broker.server.config import BrokerConfig, PreparedBroker, prepare, read_config
-from maia.broker.server.process import Listening, serve, watching
+from maia.broker.server.process import Listening, serve
 from maia.clock import system_now
 from maia.config.constitutions import constitutions_of
+from maia.config.input_files import read_certificates
+from maia.config.settings import settings_changed
 from maia.config.start_checks import check_folder, right_to_connect
 from maia.credentials import (
     AuthorisationCertificate,
@@ -46,10 +49,13 @@ from maia.errors import MaiaError, Unavailable
 from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key
 from maia.net.addresses import bind, host_and_port
 from maia.net.event_loop import run
-from maia.net.process import one_of, own_folder, stop_process, until_told_to_stop
+from maia.net.following import following
+from maia.net.process import RESTARTS, one_of, own_folder, stop_process, until_told_to_stop
 from maia.net.telemetry import Telemetry
 
 PROCESSES_MAX: Final = 64
+_LIVE: Final = frozenset({"types"})
+"""Settings that processes take in by themselves."""
 _AGAIN_S: Final = 0.5
 _AGAIN_MOST_S: Final = 30.0
 _STEADY_S: Final = 60.0
@@ -94,10 +100,14 @@ async def serve_processes(
     telemetry: Telemetry,
     ready: Callable[[Listening], None],
     *,
+    reread: Callable[[], BrokerConfig],
     file: Path | None,
     flags: Mapping[str, object],
 ) -> None:
-    """Run the processes of a broker until SIGTERM or Ctrl-C; `file` and `flags` are its own settings."""
+    """Run the processes of a broker until SIGTERM or Ctrl-C; `file` and `flags` are its own settings.
+
+    `reread` returns them as they are written now.
+    """
     config = prepared.config
     data = _checked(config)
     try:
@@ -109,13 +119,22 @@ async def serve_processes(
                 _pass_on(prepared, prepared.credentials, part)
             listening = Listening(config.address or address, str(prepared.key.principal), None)
 
-            def renew(certificates: tuple[SignedCertificate, ...]) -> None:
+            needs_restart = asyncio.Event()
+
+            async def take() -> None:
+                found = await asyncio.to_thread(reread)
+                if changed := settings_changed(config, found, live=_LIVE):
+                    telemetry.note("restart-needed", {"settings": " ".join(changed)})
+                    needs_restart.set()
+                    return
+                certificates = tuple(await asyncio.to_thread(read_certificates, config.credentials))
                 for part in parts:
                     _pass_on(prepared, certificates, part)
 
-            stop = asyncio.create_task(until_told_to_stop())
+            stop = asyncio.create_task(until_told_to_stop(needs_restart))
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(watching(config.credentials, renew, telemetry))]
+                files = (*config.files, *config.credentials)
+                tasks = [group.create_task(following(lambda: files, take, telemetry))]
                 for number, part in enumerate(parts):
                     order = _order(config, parts, number, shared, file, flags)
                     tasks.append(group.create_task(_keep_running(part, order, telemetry)))
@@ -262,6 +281,7 @@ async def _run_once(part: _Part, order: _Order) -> int:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "maia.broker.server.processes",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=order.sockets,
+        env={name: value for name, value in os.environ.items() if name != RESTARTS},
     )  # fmt: skip
     assert process.stdin is not None  # noqa: S101 - a pipe
     assert process.stdout is not None  # noqa: S101 - a pipe
@@ -284,16 +304,19 @@ def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=_Order)
     try:
         file = None if order.config is None else Path(order.config)
-        config = read_config(file, flags=order.flags, environment=os.environ)
+        reread = partial(read_config, file, flags=order.flags, environment=os.environ)
+        config = reread()
         prepared = prepare(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
-        run(_serve_part(prepared, telemetry, order))
+        run(_serve_part(prepared, telemetry, order, reread))
     except MaiaError as problem:
         sys.stderr.write(f"maia: {problem.message} [{problem.code}]\n")
         sys.exit(1)
 
 
-async def _serve_part(prepared: PreparedBroker, telemetry: Telemetry, order: _Order) -> None:
+async def _serve_part(
+    prepared: PreparedBroker, telemetry: Telemetry, order: _Order, reread: Callable[[], BrokerConfig]
+) -> None:
     def stop() -> None:
         if not os.read(sys.stdin.fileno(), 1):  # the process that started this one is gone
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
@@ -305,7 +328,8 @@ async def _serve_part(prepared: PreparedBroker, telemetry: Telemetry, order: _Or
 
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop)
     sockets = [socket.socket(fileno=number) for number in order.sockets]
-    await serve(prepared, telemetry, ready, sockets=sockets, processes=tuple(order.processes))
+    processes = tuple(order.processes)
+    await serve(prepared, telemetry, ready, sockets=sockets, processes=processes, reread=reread)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,7 +88,8 @@ def serve(
         "refresh_s": refresh_s,
         "drift_s": drift_s,
     }
-    settings = read_domain_config(config, flags=flags, environment=os.environ)
+    reread = partial(read_domain_config, config, flags=flags, environment=os.environ)
+    settings = reread()
     prepared = prepare_domain(settings, now=system_now(), open_key=open_key)
     if check:
         from maia.domain.server.background import check_policy_file
@@ -97,7 +99,7 @@ def serve(
         return
     from maia.domain.server.process import serve_domain
 
-    run_server(prepared, prepared.config, serve_domain, as_json=as_json)
+    run_server(prepared, prepared.config, partial(serve_domain, reread=reread), as_json=as_json)
 
 
 @app.command(

@@ -120,7 +120,7 @@ def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_j
         f"right        {_shown_right(one.certificate)}, until {one.until or 'unbounded'}"
         for one in found.rights
     ]
-    lines += [f"withheld     the domain itself cannot pass a right on: {one.code}" for one in found.withheld]
+    lines += [f"withheld     {one.right or one.rule}: {one.why} [{one.code}]" for one in found.withheld]
     lines.append(
         f"wallet       {folder.folder}: {files} files, to be renewed before {found.renew_before or 'never'}"
     )
@@ -128,6 +128,9 @@ def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_j
         "principal": found.principal,
         "roles": [shown_call(one.membership.role, one.membership.arguments) for one in found.memberships],
         "rights": [{"id": one.id, "rule": one.rule, "until": one.until} for one in found.rights],
+        "withheld": [
+            {"right": one.right, "rule": one.rule, "code": one.code, "why": one.why} for one in found.withheld
+        ],
         "wallet": str(folder.folder),
         "files": files,
         "renew_before": found.renew_before,

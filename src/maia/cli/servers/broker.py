@@ -94,7 +94,8 @@ def broker(
         "log.types": log_types,
         "log.durable": log_durable,
     }
-    settings = read_config(config, flags=flags, environment=os.environ)
+    reread = partial(read_config, config, flags=flags, environment=os.environ)
+    settings = reread()
     prepared = prepare(settings, now=system_now(), open_key=open_key)
     if check:
         _answer_checked(prepared, as_json=as_json)
@@ -102,11 +103,11 @@ def broker(
     if settings.processes == 1:
         from maia.broker.server.process import serve
 
-        run_server(prepared, prepared.config, serve, as_json=as_json)
+        run_server(prepared, prepared.config, partial(serve, reread=reread), as_json=as_json)
         return
     from maia.broker.server.processes import serve_processes
 
-    several = partial(serve_processes, file=config, flags=flags)
+    several = partial(serve_processes, reread=reread, file=config, flags=flags)
     run_server(prepared, prepared.config, several, as_json=as_json)
 
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
-from maia.domain.access.memberships import membership_from_bytes, support_key
+from maia.credentials.validity.statements import CertificateRevoked
+from maia.domain.access.memberships import DomainTester, membership_from_bytes, support_key
 from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, forget_old
@@ -88,6 +89,18 @@ def revoke_rights(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
     """Revoke rights, so that the next list names them."""
     gone = _revoke(work, RIGHTS, work.tables.find_in(RIGHTS, RIGHTS.c.id, ids), reason)
     work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
+
+
+def mark_revoked(work: UnitOfWork, rows: Iterable[RightRow], check: DomainTester) -> None:
+    """Note in the register which certificates of others their issuers have revoked."""
+    gone: list[RightRow] = []
+    for row in rows:
+        signed = certificate_from_bytes(row.certificate)
+        problem = check.problem_with(signed, work.now) if row.revoked_at is None else None
+        if isinstance(problem, CertificateRevoked):
+            reason = f"revoked by {signed.certificate.issuer}"[:_REASON_MAX]
+            gone.append(replace(row, revoked_at=work.now, reason=reason))
+    work.tables.put(RIGHTS, gone)
 
 
 def _revoke(work: UnitOfWork, table: Table[_Row], rows: Iterable[_Row], reason: str) -> list[_Row]:

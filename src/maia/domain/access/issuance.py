@@ -10,6 +10,7 @@ the register would claim what no broker grants.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -45,6 +46,7 @@ from maia.credentials import (
 )
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.names import NamePattern
+from maia.credentials.validity.statements import CertificateStale
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.cascade import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
@@ -86,8 +88,33 @@ class Issuer:
             try:
                 issued.append(self._one(work, membership, right, held, standing))
             except BrokenCredential as problem:
-                withheld.append(Withheld(right.grant, problem.code))
+                withheld.append(self._withheld(work, right, tester, problem))
         return issued, withheld
+
+    def _withheld(
+        self,
+        work: UnitOfWork,
+        right: GrantedRight,
+        tester: Tester,
+        problem: BrokenCredential,
+    ) -> Withheld:
+        """Say why a right is withheld: of a certificate that would grant it, what speaks against that."""
+        said = right.authority
+        actions = " ".join(sorted(one.value for one in said.actions))
+        named = f"{actions} {about(said.resources).split(' ', 2)[-1] or said.resources}"
+        owner = said.resources.owner
+        why = f"no certificate leads from `{owner}` to this domain: ask for a grant that may be passed on"
+        signed = issue(self.unsigned(right, work.now, 0), self._key)
+        on_record = held_certificates(work.tables, work.now, also_revoked=True)
+        with suppress(BrokenCredential):
+            for one in self.chain_to(signed, on_record, work.now)[:-1]:
+                found = tester.problem_with(one, work.now)
+                if found is not None:
+                    cure = f"ask `{one.certificate.issuer}` for a new grant"
+                    if isinstance(found, CertificateStale):
+                        cure = f"see that the server of `{one.certificate.issuer}` can be reached from here"
+                    problem, why = found, f"{found.message}; {cure}"
+        return Withheld(right.grant, problem.code, named, why)
 
     def chain_to(
         self, signed: SignedCertificate, held: Sequence[SignedCertificate], now: Instant
@@ -219,10 +246,13 @@ class Issuer:
         raise missed or NoChain("nothing leads from the owner to this domain")
 
 
-def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, ...]:
+def held_certificates(
+    tables: Tables, now: Instant, *, also_revoked: bool = False
+) -> tuple[SignedCertificate, ...]:
     """Return the certificates that lead to this domain and have not expired."""
-    where = (RIGHTS.c.kind == EntryKind.HELD.value, *valid_rights(now))
-    rows = tables.find(RIGHTS, *where, limit=1 << 14, order=RIGHTS.c.number)
+    where = (RIGHTS.c.not_after >= now,) if also_revoked else valid_rights(now)
+    is_held = RIGHTS.c.kind == EntryKind.HELD.value
+    rows = tables.find(RIGHTS, is_held, *where, limit=1 << 14, order=RIGHTS.c.number)
     return tuple(certificate_from_bytes(row.certificate) for row in rows)
 
 

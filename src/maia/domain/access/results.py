@@ -139,10 +139,12 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """A right that a rule grants and that the domain cannot pass on itself; the code says why."""
+    """A right that a rule grants and that the domain cannot pass on itself, why, and what mends it."""
 
     rule: str
     code: str
+    right: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from maia.credentials.validity.statements import AuditHead
 from maia.domain.access import unit_of_work as remembering
 from maia.domain.access.attestations import AccessAttestations
 from maia.domain.access.audit import LEDGER_HEAD, AuditRecord, keep_head
-from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
+from maia.domain.access.cascade import end_dependents, end_memberships, mark_revoked, revoke_ids
 from maia.domain.access.core import rule_name
 from maia.domain.access.identities import AccessIdentities
 from maia.domain.access.issuance import held_certificates, row_of
@@ -112,6 +112,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             unknown = [one for one in own if work.tables.get(RIGHTS, one.id) is None]
             check_tiers(work.tables, self._policies.in_force(work.tables), now, unknown)
             new = [one for one in shown if self._register_certificate(work, one)]
+            rows = work.tables.find_in(RIGHTS, RIGHTS.c.id, (one.id for one in new))
+            mark_revoked(work, rows, self._tester(work.tables))
             if work.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             if new:
@@ -318,7 +320,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 raise NotTheirMembership("you are no member by this id now")
             issued, withheld = self._issue(work, membership_from_bytes(row.membership), ())
             if withheld and not issued:
-                raise NotTheirMembership(f"the domain cannot pass on what it grants: {withheld[0].code}")
+                one = withheld[0]
+                raise NotTheirMembership(f"the domain cannot pass on `{one.right}`: {one.why} [{one.code}]")
             if work.given:
                 work.record("authorise", ("membership", membership.hex()), _issued(issued))
             return tuple(issued)

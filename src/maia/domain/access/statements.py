@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from maia.credentials import Principal, certificate_from_bytes
+from maia.credentials import OnlineTest, Principal, SignedCertificate, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.certificate import TestKind
 from maia.credentials.validity.statements import (
@@ -17,22 +17,31 @@ from maia.credentials.validity.statements import (
     sign_statement,
 )
 from maia.domain.access.audit import keep_audit_head, witnessed_heads
-from maia.domain.access.cascade import end_dependents, forget_expired, revoke_again
+from maia.domain.access.cascade import end_dependents, forget_expired, mark_revoked, revoke_again
 from maia.domain.access.core import AccessCore, principals
 from maia.domain.access.issuance import held_certificates
 from maia.domain.access.memberships import DomainTester
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
-from maia.domain.access.results import Page, Revoked, cursor_number, page_limit
+from maia.domain.access.results import EntryKind, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity_publisher import read_statement
 from maia.domain.facts.store import has_unpublished_facts, stated_facts
 from maia.domain.storage.store import AT_ONCE, Tables
-from maia.domain.storage.tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS, AppointmentRow
-from maia.events import Instant
+from maia.domain.storage.tables import (
+    APPOINTMENTS,
+    RIGHTS,
+    STATEMENTS,
+    TESTERS,
+    AppointmentRow,
+    valid_rights,
+)
+from maia.events import SECOND, Instant
 from maia.roles import Support, SupportKind
 
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _TESTERS_MAX: Final = 4096
+_SOON_S: Final = 3
+"""Lists are fetched so long before the last one ends, if they do not arrive by themselves."""
 
 
 class AccessStatements(AccessCore):
@@ -135,6 +144,7 @@ class AccessStatements(AccessCore):
             rows = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(received.revoked))
             bad = [row.id for row in rows if _is_bad(check, row, now)]
             end_dependents(work, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"revoked by {by}")
+            mark_revoked(work, work.tables.find_in(RIGHTS, RIGHTS.c.id, sorted(received.revoked)), check)
             problem = keep_audit_head(work.tables, signed.statement, now) or received.problem
             if work.ids or problem is not None:
                 said = "" if problem is None else problem.code
@@ -168,6 +178,18 @@ class AccessStatements(AccessCore):
         with self._store.reading() as tables:
             return self._issuers_followed(tables, now)
 
+    def not_vouched_for(self, now: Instant) -> tuple[SignedCertificate, ...]:
+        """Return what others granted to this domain and their statements do not confirm, or not for long."""
+        with self._store.reading() as tables:
+            validity, later = self._validity(tables), now + _SOON_S * SECOND
+
+            def is_missed(test: OnlineTest) -> bool:
+                fresh = None if test.by == self.principal else validity.fresh_until(test.by, now, test.kind)
+                return test.by != self.principal and (fresh is None or fresh < later)
+
+            held = held_certificates(tables, now)
+            return tuple(one for one in held if any(map(is_missed, one.certificate.validity.tests)))
+
     def received_statements(self, by: Principal, now: Instant) -> tuple[SignedStatement, ...]:
         """Return the statements of another issuer that hold now, as far as they were received."""
         with self._store.reading() as tables:
@@ -184,6 +206,9 @@ class AccessStatements(AccessCore):
         policy = self._policies.in_force(tables)
         if policy is not None:
             wanted |= {one for name in policy.appointments for one in policy.issuers(name)}
+        is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
+        issuers = tables.distinct(RIGHTS.c.issuer, is_delegated, *valid_rights(now), limit=_TESTERS_MAX)
+        wanted |= set(principals(issuers))
         for signed in held_certificates(tables, now):
             wanted |= {signed.certificate.issuer, *(test.by for test in signed.certificate.validity.tests)}
         return frozenset(wanted - {self.principal})

@@ -65,7 +65,7 @@ def would(access: AccessControl, call: Call[bodies.WouldBody]) -> answers.Abilit
 ))  # fmt: skip
 def statements(access: AccessControl, call: Call[None]) -> answers.StatementPage:
     found = access.current_statements(call.now)
-    return answers.StatementPage([shaping.statement_answer(one) for one in found], None)
+    return answers.StatementPage([shaping.statement_answer(one) for one in found], None, access.stream)
 
 
 @PAGES.serve(Endpoint(

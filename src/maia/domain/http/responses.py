@@ -107,7 +107,7 @@ def wallet_answer(wallet: Wallet) -> WalletAnswer:
         [certificate_to_bytes(one) for one in wallet.chains],
         [statement_to_bytes(one) for one in wallet.statements],
         _moment(wallet.renew_before),
-        [WithheldAnswer(one.rule, one.code) for one in wallet.withheld],
+        [WithheldAnswer(one.rule, one.code, one.right, one.why) for one in wallet.withheld],
     )
 
 

@@ -204,7 +204,8 @@ class Links(Endpoint[MemberLink]):
         limits = SessionLimits(settings.limits.bytes_before_welcome)
         super().__init__(settings.network, instance=instance, lease_s=settings.lease_s, limits=limits)
         self._settings, self._certificates, self._validity = settings, certificates, validity
-        self._own = [certificate_to_bytes(signed) for signed in settings.credentials]
+        self._own: list[bytes] = []
+        self.hold(settings)
         self._links: dict[LinkId, MemberLink] = {}
         self._waiting: Places[LinkId] = Places(settings.limits.links_before_welcome)
         self._by_peer: dict[Principal, dict[LinkId, MemberLink]] = {}
@@ -212,6 +213,11 @@ class Links(Endpoint[MemberLink]):
         self._round_at: Instant | None = None
         """When all links are looked after next."""
         self.quota = RequestQuota(settings.limits.joins_per_minute)
+
+    def hold(self, settings: DomainSettings) -> None:
+        """Show the certificates of these settings from now on."""
+        self._settings = settings
+        self._own = [certificate_to_bytes(signed) for signed in settings.credentials]
 
     def get(self, link: LinkId) -> MemberLink | None:
         return self._links.get(link)

@@ -245,6 +245,16 @@ class ManagedTypes:
 
     # -------------------------------------------------------- what the domain decides
 
+    def keep_history(self, settings: DomainSettings, now: Instant) -> list[Effect]:
+        """Keep the old keys of these types from now on."""
+        self._settings = settings
+        effects: list[Effect] = []
+        for type_id in settings.history & self._groups.keys():
+            manager = self._groups[type_id]
+            manager.keep_history(now)
+            effects += self.told(manager, [])
+        return effects
+
     def evict(self, principal: Principal, now: Instant) -> list[Effect]:
         """Put a principal out of every group at once, and keep it out."""
         self._distrusted.evicted.add(principal)

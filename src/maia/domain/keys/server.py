@@ -157,6 +157,12 @@ class KeyServer:
 
     # -------------------------------------------------------- what the domain decides
 
+    def hold(self, settings: DomainSettings, now: Instant) -> list[Effect]:
+        """Show these certificates from now on, and keep the old keys of these types."""
+        self._settings = settings
+        self._links.hold(settings)
+        return self._finished(self._types.keep_history(settings, now), now)
+
     def evict(self, principal: Principal, now: Instant) -> list[Effect]:
         """Put a principal out of every group at once, and keep it out."""
         return self._finished(self._types.evict(principal, now), now)

@@ -56,6 +56,15 @@ class RunningAccess:
     address: str
     service: DomainService
     stream: StatementStream | None
+    records: Records
+    taken: set[bytes]
+    """Ids of the certificates and types that the service was handed."""
+
+    async def take(self, prepared: PreparedAccess, credentials: tuple[SignedCertificate, ...]) -> None:
+        """Take in new certificates and types, and connect with these credentials from now on."""
+        await _register(self.service, prepared, self.records, self.taken)
+        if self.stream is not None:
+            self.stream.renew(credentials, prepared.hear)
 
     def status(self) -> dict[str, object]:
         """Return what an operator may know of it."""
@@ -86,7 +95,11 @@ async def access_running(
         access = AccessControl(key, store, prepared.settings)
         service = DomainService(access, key, clock=clock, on_revoked=on_revoked, on_statement=on_statement)
         try:
-            await _set_up(service, prepared, records)
+            taken: set[bytes] = set()
+            await _register(service, prepared, records, taken)
+            policy = policy_file(prepared)
+            if policy is not None:
+                await policy.begin(service, records)
             async with _interface(service, key, prepared, records) as address:
                 stream, background = _background(service, prepared, identity, data, records)
                 background += (
@@ -94,19 +107,24 @@ async def access_running(
                 )
                 async with asyncio.TaskGroup() as tasks:
                     running = [tasks.create_task(one) for one in background]
-                    yield RunningAccess(address, service, stream)
+                    yield RunningAccess(address, service, stream, records, taken)
                     for one in running:
                         one.cancel()
         finally:
             service.close()
 
 
-async def _set_up(service: DomainService, prepared: PreparedAccess, records: Records) -> None:
-    """Register the configured certificates and types; put the policy in force if it is good."""
+async def _register(
+    service: DomainService, prepared: PreparedAccess, records: Records, taken: set[bytes]
+) -> None:
+    """Register those of the configured certificates and types that were not taken before."""
     now, actor = service.clock(), service.principal
-    if prepared.held:
-        await service.ask(lambda access: access.hold(prepared.held, actor=actor, now=now))
-    for signed in prepared.types:
+    held = [one for one in prepared.held if one.id not in taken]
+    if held:
+        await service.ask(lambda access: access.hold(held, actor=actor, now=now))
+        taken |= {one.id for one in held}
+    for signed in [one for one in prepared.types if one.id not in taken]:
+        taken.add(signed.id)
         try:
             await service.ask(
                 lambda access: access.register_type(signed, actor=actor, now=now)  # noqa: B023 - awaited here
@@ -114,9 +132,6 @@ async def _set_up(service: DomainService, prepared: PreparedAccess, records: Rec
         except MaiaError as problem:
             name = signed.definition.name.name
             records.note("refused", {"type": name, "code": problem.code, "why": problem.message})
-    policy = policy_file(prepared)
-    if policy is not None:
-        await policy.begin(service, records)
 
 
 def _background(

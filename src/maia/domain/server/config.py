@@ -37,6 +37,7 @@ from maia.config.settings import (
     build,
     gather,
     limits_of,
+    settings_files,
     settings_of,
 )
 from maia.config.start_checks import check_folder, opened, right_to_connect
@@ -130,7 +131,15 @@ def read_domain_config(
             problem = f"number {number}: `{name[:64]}` has a source already"
             raise settings["facts"].in_table(number, "name").wrong("facts", problem)
     origins = {name: one.origin for name, one in settings.items()}
-    return build(DomainConfig, _OWN, settings, limits=limits, access=access, origins=origins)
+    return build(
+        DomainConfig,
+        _OWN,
+        settings,
+        limits=limits,
+        access=access,
+        origins=origins,
+        files=settings_files(file),
+    )
 
 
 def prepare_domain(

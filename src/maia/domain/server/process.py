@@ -8,21 +8,25 @@ the process is stopped.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
 from maia.config.constitutions import keep_quorums
+from maia.config.settings import settings_changed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.domain import DomainSettings, KeyServer
-from maia.domain.server.config import PreparedDomain
+from maia.domain.server.config import DomainConfig, PreparedDomain, prepare_domain
 from maia.domain.storage.fenced_store import FencedStore
 from maia.events import Instant
 from maia.net.addresses import bind
 from maia.net.expiry import ExpiryWatch
+from maia.net.following import following
 from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _STORE: Final = "groups.sqlite"
+_LIVE: Final = frozenset({"credentials", "history", "broker.hear", "policy.types", "policy.held"})
+"""Settings that a running server takes in."""
 _AT_REST: Final = b"maia/1/domain-at-rest"
 _GAUGES: Final = ("members", "links_waiting", "types", "versions", "evicted", "revoked")
 
@@ -98,9 +104,16 @@ async def run_key_server(
 
 
 async def serve_domain(
-    prepared: PreparedDomain, telemetry: Telemetry, ready: Callable[[DomainListening], None]
+    prepared: PreparedDomain,
+    telemetry: Telemetry,
+    ready: Callable[[DomainListening], None],
+    *,
+    reread: Callable[[], DomainConfig] | None = None,
 ) -> None:
-    """Run a key server until SIGTERM or Ctrl-C, then say goodbye on every link."""
+    """Run a key server until SIGTERM or Ctrl-C, then say goodbye on every link.
+
+    `reread` returns the settings as they are written now.
+    """
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
@@ -116,9 +129,9 @@ async def serve_domain(
                     records=telemetry,
                 ) as running,
                 _access(prepared, telemetry, running) as access,
-                _warning(prepared, telemetry, access),
+                _following(prepared, telemetry, running, access, reread or (lambda: config)) as needs_restart,
             ):
-                await _answer_until_stopped(prepared, telemetry, running, access, ready)
+                await _answer_until_stopped(prepared, telemetry, running, access, ready, needs_restart)
     except ExceptionGroup as group:
         raise one_of(group) from group
 
@@ -155,19 +168,49 @@ async def _access(
 
 
 @asynccontextmanager
-async def _warning(
-    prepared: PreparedDomain, telemetry: Telemetry, access: RunningAccess | None
-) -> AsyncIterator[None]:
-    """Warn of certificates of the server that end soon, while the body runs."""
+async def _following(
+    prepared: PreparedDomain,
+    telemetry: Telemetry,
+    running: RunningKeyServer,
+    access: RunningAccess | None,
+    reread: Callable[[], DomainConfig],
+) -> AsyncIterator[asyncio.Event]:
+    """Take in what changes in the server's settings, certificates and types, and warn of what ends.
+
+    Yield what is set when a setting has changed that needs a restart.
+    """
+    in_use, needs_restart = prepared, asyncio.Event()
 
     async def own_certificates() -> list[SignedCertificate]:
         now = system_now()
         held = [] if access is None else await access.service.ask(lambda one: one.held(now))
-        return [*prepared.credentials, *held]
+        return [*in_use.credentials, *held]
+
+    def prepared_now() -> PreparedDomain:
+        return prepare_domain(reread(), now=running.clock(), open_key=lambda _path: prepared.key)
+
+    async def take() -> None:
+        nonlocal in_use
+        found = await asyncio.to_thread(prepared_now)
+        if changed := settings_changed(in_use.config, found.config, live=_LIVE):
+            telemetry.note("restart-needed", {"settings": " ".join(changed)})
+            needs_restart.set()
+            return
+        settings = found.settings(running.address)
+        running.runner.perform(running.server.hold(settings, running.clock()))
+        if access is not None and found.access is not None:
+            await access.take(found.access, found.credentials)
+        in_use = found
+
+    def files() -> tuple[Path, ...]:
+        config = in_use.config
+        access_config = config.access
+        own = () if access_config is None else (*access_config.policy_types, *access_config.policy_held)
+        return (*config.files, *config.credentials, *config.history, *own)
 
     expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=prepared.config.expiry_days)
-    async with beside(expiry.run()):
-        yield
+    async with beside(following(files, take, telemetry), expiry.run()):
+        yield needs_restart
 
 
 async def _answer_until_stopped(
@@ -176,12 +219,15 @@ async def _answer_until_stopped(
     running: RunningKeyServer,
     access: RunningAccess | None,
     ready: Callable[[DomainListening], None],
+    needs_restart: asyncio.Event,
 ) -> None:
     source, config = _status_source(running, access, telemetry), prepared.config
-    async with answering(source, config.status, config.data) as status:
+    async with answering(
+        source, config.status, config.data, metrics=config.metrics, records=telemetry
+    ) as status:
         api = None if access is None else access.address
         ready(DomainListening(running.address, str(prepared.key.principal), status, api))
-        await until_told_to_stop()
+        await until_told_to_stop(needs_restart)
         telemetry.note("stopping", {"address": running.address})
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.back_off import doubled
 from maia.client import RowsRefused
+from maia.client.api.by_frame import link_of
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent
@@ -30,10 +31,18 @@ from maia.credentials import (
 )
 from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.domain.access.results import Revoked
+from maia.domain.access.service import AccessControl
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.net.observer import Records
-from maia.types import install_credentials, validity_definition, validity_type_name
+from maia.types import (
+    SignedDefinition,
+    definition_to_bytes,
+    install_credentials,
+    validity_definition,
+    validity_type_name,
+)
+from maia.validity.fetch import Fetched, fetching
 
 Listener = Callable[[Client], Coroutine[None, None, None]]
 
@@ -45,6 +54,7 @@ _CONNECT_S: Final = 10.0
 _CHECK_S: Final = 0.5
 _ISSUERS_S: Final = 2.0
 _FOLLOWED_MAX: Final = 256
+_NOTED_AT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,8 @@ class StatementStream:
         self._publisher: Publisher | None = None
         self._changed = asyncio.Condition()
         self._away_since = asyncio.get_running_loop().time()
-        self._is_broken = asyncio.Event()
+        self._is_broken, self._is_renewed = asyncio.Event(), asyncio.Event()
+        self._streams: dict[Principal, SignedDefinition] = {}  # of issuers, as these hand them out
         self.carried = 0
         """How many statements a broker has taken on so far."""
 
@@ -124,10 +135,25 @@ class StatementStream:
 
     # ------------------------------------------------------------ running
 
+    def renew(self, credentials: tuple[SignedCertificate, ...], hear: tuple[Principal, ...]) -> None:
+        """Listen to these issuers too; connect at once with these certificates, if they are others."""
+        before, self._settings = self._settings, replace(self._settings, credentials=credentials, hear=hear)
+        if {one.id for one in credentials} != {one.id for one in before.credentials}:
+            self._is_renewed.set()
+            self._is_broken.set()
+
     async def run(self) -> None:
         """Be connected for as long as this runs, whatever happens to the broker."""
+        async with fetching(
+            None, missed=self._missed, hear=self._take_fetched, records=self._records,
+            clock=self._service.clock,
+        ):  # fmt: skip
+            await self._stay_connected()
+
+    async def _stay_connected(self) -> None:
         failures = 0
         while True:
+            self._is_renewed.clear()
             try:
                 await self._connect()
                 failures = 0
@@ -140,7 +166,10 @@ class StatementStream:
             finally:
                 await self._set(None)
             failures += 1
-            await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)):
+                    await self._is_renewed.wait()
+                    failures = 0
 
     async def _connect(self) -> None:
         settings = self._settings
@@ -160,6 +189,7 @@ class StatementStream:
                 own, settings.network, settings.credentials, now, settings.constitutions
             )
             definition = validity_definition(self._key, chain)
+            await self._service.ask(lambda access: _set_stream(access, definition))
             publisher = await client.advertise(definition, timeout_s=_CONNECT_S)
             revoked = await self._receive_own_stream(client)
             await self._publish_current(publisher)
@@ -219,10 +249,10 @@ class StatementStream:
 
     async def _publish_to_new_links(self, client: Client, publisher: Publisher) -> None:
         """Publish everything again when the client has come back to a broker, or come to another."""
-        seen = client.session.link
+        seen = link_of(client)
         while True:
             await asyncio.sleep(_CHECK_S)
-            link = client.session.link
+            link = link_of(client)
             if link is not None and link != seen and client.broker is not None:
                 seen = link
                 with suppress(MaiaError):  # gone again; the next link is noticed too
@@ -260,9 +290,8 @@ class StatementStream:
         failures = 0
         while True:
             try:
-                subscription = await client.subscribe(
-                    validity_type_name(issuer), state=True, timeout_s=_CONNECT_S
-                )
+                stream = self._streams.get(issuer, validity_type_name(issuer))
+                subscription = await client.subscribe(stream, state=True, timeout_s=_CONNECT_S)
                 failures = 0
                 async for event in subscription:
                     if (signed := self._read(event, issuer)) is not None:
@@ -270,9 +299,21 @@ class StatementStream:
                 return  # the client was closed
             except MaiaError as problem:
                 failures += 1
-                if failures == 1:  # not every issuer has a stream, and one line says so
+                # Not every issuer has a stream, and one line says so; while servers start, it is normal.
+                if failures == _NOTED_AT:
                     self._records.note("unheard", {"issuer": str(issuer), "code": problem.code})
             await asyncio.sleep(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S))
+
+    async def _missed(self) -> tuple[SignedCertificate, ...]:
+        with suppress(MaiaError):  # the store is not there now
+            return await self._service.ask(lambda access: access.not_vouched_for(self._service.clock()))
+        return ()
+
+    async def _take_fetched(self, found: Fetched) -> None:
+        """Take in what issuers answered where their certificates say, and the types of their streams."""
+        self._streams |= found.streams
+        for signed in found.statements:
+            await self._take(signed, signed.statement.by)
 
     async def _take(self, signed: SignedStatement, issuer: Principal) -> None:
         received = await self._service.receive(signed)
@@ -290,6 +331,10 @@ class StatementStream:
             self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
             return None
         return signed if signed is not None and signed.statement.by == issuer else None
+
+
+def _set_stream(access: AccessControl, definition: SignedDefinition) -> None:
+    access.stream = definition_to_bytes(definition)
 
 
 def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:

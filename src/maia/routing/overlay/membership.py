@@ -171,6 +171,11 @@ class OverlayMembership:
         self._seed_at = now + self._limits.seed_every_s * SECOND
         return self._advance(now)
 
+    def seek(self, seeds: Sequence[str], now: int) -> list[Step]:
+        """Join through these seeds from now on; connect to those that are new."""
+        before, self._seeds = self._seeds, tuple(seed for seed in seeds if seed != self.own.address)
+        return [step for seed in self._seeds if seed not in before for step in self._connect(seed, now)]
+
     def confirmed(self, contact: Contact, now: int, *, dialled: str | None = None) -> list[Step]:
         """A handshake with a broker is complete; `dialled` is the address that we did."""
         if contact.node == self.own.node:
