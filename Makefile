@@ -12,7 +12,7 @@ LANES ?= 5
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
-	spark spark.governed.table client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
+	spark spark.governed.table spark.open_log client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
 	client.api.connection organisation.organisation organisation.grant_file profile.profile)
 UV := .build/tools/uv/bin/uv

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from urllib.request import urlopen
 
 import pytest
 
 import maia
+from maia.net.status_endpoint import read_door
 from maia.spark.governed.reader import GrantEnded
 from support.processes import running_maia, until
 from support.waiting import in_a_loop
@@ -119,6 +121,10 @@ def test_a_notebook_opens_a_client_and_closes_it(hospital: maia.Organisation) ->
     with pytest.raises(TypeError, match="how many"):
         subscription.to_arrow()
     assert " of hospital, connected to ed25519:" in repr(office)
+    door = read_door(hospital.folder / "broker-data")
+    with urlopen(f"http://{door.address}/metrics", timeout=60) as page:
+        metrics = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
+    assert float(metrics["maia_rows_delivered_total"]) >= float(metrics["maia_delivery_seconds_count"]) >= 3
     for client in (office, lab):
         client.close()
         client.close()

@@ -37,7 +37,7 @@ SETTINGS = {
     "MAIA_GATEWAY_": GatewayConfig,
     "MAIA_POSTGRES_": PostgresConfig,
 }
-METRIC = re.compile(r"\bmaia_[a-z_]+")
+METRIC = re.compile(r"\bmaia_[a-z_]+?(?=_bucket\b|\b)")
 
 
 def check_command(words: list[str]) -> None:

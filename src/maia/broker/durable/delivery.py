@@ -394,9 +394,11 @@ def _opened(state: BrokerState, frame: Sealed, logged: Logged) -> Outcome:
     if state.keys.awaits_past(frame.type_id, frame.epoch):
         return KeysAwaited(frame.epoch)
     past = state.keys.member.past.opening(frame.type_id, frame.epoch)
-    if past is not None and past.is_of_its_time(
-        published_at=frame.published_at, recorded_at=logged.recorded_at
-    ):
+    log, recorded_at = state.recording, int(logged.recorded_at)
+    if log is not None and log.was_fetched(logged.position):
+        # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
+        recorded_at = min(recorded_at, frame.published_at)
+    if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
         found = _read(state, frame, past.keys, logged)
     return found or LogKeysGone("the keys of the time at which it was published are not to be had any more")
 
