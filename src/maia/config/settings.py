@@ -179,7 +179,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The least important lines that are written."""
     origins: dict[str, str] = {}
     """Where each setting was written, by its name."""
-    files: tuple[Path, ...] = ()
+    read_from: tuple[Path, ...] = ()
     """The files that were read for it."""
 
     def wrong(self, name: str, problem: str) -> BadConfig:
@@ -187,7 +187,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
-_NOT_SETTINGS: Final = frozenset({"origins", "files", "limits", "access"})
+_NOT_SETTINGS: Final = frozenset({"origins", "read_from", "limits", "access"})
 """Fields of a configuration that are put together from settings of other structs."""
 
 
@@ -202,7 +202,7 @@ def settings_changed(
         old, new = getattr(before, one.name), getattr(after, one.name)
         if one.name == "access":
             found += settings_changed(old, new, live=live)
-        elif one.name not in {"origins", "files"} and one.encode_name not in live and old != new:
+        elif one.name not in {"origins", "read_from"} and one.encode_name not in live and old != new:
             found.append(one.encode_name)
     return found
 

@@ -178,7 +178,7 @@ async def _following(
     def files() -> tuple[Path, ...]:
         config = in_use.config
         types = () if config.types is None else (config.types,)
-        return (*config.files, *config.credentials, *types)
+        return (*config.read_from, *config.credentials, *types)
 
     expiry = ExpiryWatch(own_certificates, telemetry, running.clock, days=prepared.config.expiry_days)
     async with beside(following(files, take, telemetry), expiry.run()):

@@ -206,7 +206,7 @@ async def _following(
         config = in_use.config
         access_config = config.access
         own = () if access_config is None else (*access_config.policy_types, *access_config.policy_held)
-        return (*config.files, *config.credentials, *config.history, *own)
+        return (*config.read_from, *config.credentials, *config.history, *own)
 
     expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=prepared.config.expiry_days)
     async with beside(following(files, take, telemetry), expiry.run()):
