@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws agreement bench growth load profile walks docs lock clean environment prepared
+.PHONY: help demo test spark check laws agreement kills bench growth load profile walks docs lock clean environment prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -62,6 +62,10 @@ agreement: CASES = 200
 agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds
 	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
 		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
+
+kills: KILLS = 200
+kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing acknowledged is silently missing
+	@MAIA_KILLS=$(KILLS) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks/test_a_killed_broker_catches_up.py
 
 bench: environment ## Run the benchmarks, or some: NAMES="3 5-7 decision"; says how long it takes (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)

@@ -16,7 +16,8 @@ from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.impairment import log_full, warn_of_impairments
-from maia.broker.durable.delivery import receive_log_read, receive_recorded
+from maia.broker.durable.catch_up import begin_due_rounds, go_on_with_rounds, serve_fetch
+from maia.broker.durable.delivery import receive_log_read, receive_recorded, tell_gaps
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
@@ -128,7 +129,9 @@ class Broker:
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
         meet_own_certificates(state)
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
-        recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
+        recorded: list[Effect] = []
+        if state.recording is not None:
+            recorded = state.recording.reload(kept, log, state.routes.seen, random=state.random)
         recorded += recheck_own_interests(state, now)
         return self._finished([started, *reloaded, *recorded, *state.router.start(now)], now)
 
@@ -175,9 +178,11 @@ class Broker:
                 effects += self._state.router.dial_failed(address, now)
             case Recorded(upto=upto, problem=problem):
                 effects += receive_recorded(self._state, upto, now)
+                effects += go_on_with_rounds(self._state, now)
                 log_full(self._state, problem)
             case LogRead():
                 effects += receive_log_read(self._state, happened, now)
+                effects += serve_fetch(self._state, happened, now)
             case _:
                 assert_never(happened)
         return self._completed(effects, now)
@@ -374,6 +379,9 @@ class Broker:
             effects += warn_of_impairments(state, now)
         if state.syncs.next or state.syncs.not_received:
             effects += go_on_with_syncs(state, now)
+        if state.catch_up.is_changed:
+            effects += begin_due_rounds(state, now)
+            effects += tell_gaps(state, now)
         routes = state.routes
         if routes.is_changed or routes.is_sooner or routes.is_sent:
             schedule_upkeep(state, now)

@@ -332,6 +332,18 @@ class LogKeysGone(Unavailable):
     code = "UNAVAILABLE-LOG-KEYS-GONE"
 
 
+class LogNotFetched(Unavailable):
+    """This broker was cut off, and what was published meanwhile may be in no log that it can fetch from."""
+
+    code = "UNAVAILABLE-LOG-NOT-FETCHED"
+
+
+class LogGap(Unavailable):
+    """Events of a publisher are missing between others, or came too late to be delivered in their order."""
+
+    code = "UNAVAILABLE-LOG-GAP"
+
+
 class LogUnreadable(Unavailable):
     """What a durable subscription should have had cannot be read, or its signer cannot be found."""
 

@@ -104,6 +104,8 @@ class BrokerLimits:
     """How many of these one request may ask."""
     one_time_requests_per_principal: int = 256
     """Requests and standing entries of one principal that wait for one-time answers, over all its links."""
+    catch_up_s: int = 7 * 86_400
+    """How long ago something may have been recorded that is still sent to a broker that has missed it."""
     recorded_frames_reread: int = 100_000
     """Frames of the event log that are read at the start, to recognise what is published again."""
 

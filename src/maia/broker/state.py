@@ -17,6 +17,7 @@ import msgspec
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
+from maia.broker.durable.progress import CatchUps
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures
@@ -138,6 +139,8 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
+    catch_up: CatchUps = field(default_factory=CatchUps)
+    """What brokers ask each other for that one of them has missed."""
     disclosures: Disclosures | None = None
     """What was written to the ledger of deliveries, if this broker keeps one."""
     retained: RetainedFrames = field(default_factory=RetainedFrames)

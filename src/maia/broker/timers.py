@@ -39,6 +39,11 @@ class SyncOverdue:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchMissed:
+    """A broker has not answered in time what it recorded, or is to be asked what it did."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnnounceWaiting:
     """More of what clients wanted before the first neighbour came is announced to it."""
 
@@ -107,6 +112,7 @@ Timer: TypeAlias = (
     | KeepAlive
     | Statements
     | SyncOverdue
+    | FetchMissed
     | AnnounceWaiting
     | MergeAnnounced
     | WithdrawEnded

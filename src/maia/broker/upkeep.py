@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from maia.broker.access.challenges import challenge_connection
 from maia.broker.access.one_time_answers import look_at_unanswered
+from maia.broker.durable.catch_up import look_at_rounds
 from maia.broker.durable.delivery import advance_link
 from maia.broker.persistence import keep_what_changed
 from maia.broker.publication.delivery import close_periods
@@ -52,6 +53,7 @@ from maia.broker.timers import (
     CatchUp,
     CheckLink,
     ClosePeriods,
+    FetchMissed,
     IdentityExpires,
     KeepAlive,
     MergeAnnounced,
@@ -144,6 +146,8 @@ def _run(  # noqa: PLR0912 - a case for each timer
             return [*recheck_statements(state, now), *verify_doubted(state, now), *overdue(state, now)]
         case SyncOverdue():
             return end_overdue_syncs(state, now)
+        case FetchMissed():
+            return look_at_rounds(state, now)
         case AnnounceWaiting():
             return announce_waiting(state, now)
         case MergeAnnounced():

@@ -250,6 +250,21 @@ class DuplicateMemory:
         known = self._streams.get((publisher, stream, signer))
         return rows if known is None else rows & ~known.rows_of(sequence)
 
+    def knows(self, publisher: bytes, stream: bytes, signer: bytes = b"") -> bool:
+        """Say whether anything of a stream was here."""
+        return (publisher, stream, signer) in self._streams
+
+    def newest_runs(self, streams_max: int) -> list[tuple[bytes, bytes, bytes, int, int]]:
+        """Return publisher, stream, signer, first and last number of the newest run of the newest streams."""
+        found: list[tuple[bytes, bytes, bytes, int, int]] = []
+        for key in reversed(self._streams):
+            first, end = next(reversed(self._streams[key].ends.items()), (0, 0))
+            if end:
+                found.append((*key, first, end - 1))
+            if len(found) == streams_max:
+                break
+        return found
+
     def exported(self) -> bytes:
         """Return what must survive a restart, the most recent streams at the end."""
         kept: _Kept = [

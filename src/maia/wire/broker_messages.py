@@ -320,6 +320,63 @@ class RoutesSynced(AnyMessage, tag=112, frozen=True):
     id: Token
 
 
+# ------------------------------------------------------------ between brokers: what one has missed
+
+
+class LogPlace(AnyMessage, frozen=True):
+    """Up to which position of a broker's event log something is known; `log` tells it from one before it."""
+
+    broker: Key
+    log: Token
+    position: Number
+
+
+class RecordedRun(AnyMessage, frozen=True, gc=False):
+    """Frames of one stream that need not be sent: their first and last numbers. A plain one has no signer."""
+
+    publisher: Key
+    stream: Token
+    signer: Annotated[bytes, Meta(max_length=32)]
+    first: Number
+    last: Number
+
+
+class FetchLog(AnyMessage, tag=114, frozen=True):
+    """What did you, and the brokers behind you, record of a type that I may have and lack?
+
+    A broker in `places` is asked for what is behind its place, every other one for what it
+    recorded from `since` on. `recorded` is not to be sent.
+    """
+
+    id: Token
+    type_id: Digest
+    since: Moment
+    places: Annotated[list[LogPlace], Meta(max_length=256)]
+    recorded: Annotated[list[RecordedRun], Meta(max_length=1024)]
+
+
+class LogFetched(AnyMessage, tag=115, frozen=True):
+    """What one broker has recorded, as it travelled: looked through up to `place`; its log ends at `end`.
+
+    It is not whole if something behind the asker's place is not in the log any more. It is cut if
+    there is more than the interests behind the link admit, on which it was asked for.
+    """
+
+    id: Token
+    place: LogPlace
+    end: Number
+    is_whole: bool
+    is_cut: bool
+    frames: Annotated[list[bytes], Meta(max_length=8192)]
+
+
+class LogAnswered(AnyMessage, tag=116, frozen=True):
+    """All that I and those behind me have was sent; not whole if one of us publishes and records nothing."""
+
+    id: Token
+    is_whole: bool
+
+
 # ------------------------------------------------------------ spill
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from maia.credentials import Principal
 from maia.credentials.identity import VerifiedIdentity
-from maia.events import Instant
+from maia.events import INSTANT_MIN, Instant
 
 LinkId = NewType("LinkId", int)
 """One connection of this node; never used again after it closed."""
@@ -181,7 +181,8 @@ class Disclose(_QuietlyPrinted, frozen=True):
 class ReadLog(msgspec.Struct, frozen=True):
     """Read frames of a type from a position on, at most so many frames and about so many bytes.
 
-    `LogRead` follows, with the same number. Nothing behind `upto` is looked at.
+    `LogRead` follows, with the same number. Nothing behind `upto` is looked at. What was recorded
+    before `since` may be left out.
     """
 
     read: int
@@ -190,6 +191,7 @@ class ReadLog(msgspec.Struct, frozen=True):
     upto: int
     frames_max: int
     bytes_max: int
+    since: int = INSTANT_MIN
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -15,12 +15,17 @@ from maia.wire.broker_messages import (
     Announce,
     Carried,
     CarriedWithAuthor,
+    FetchLog,
     FindClosest,
     Interest,
+    LogAnswered,
+    LogFetched,
+    LogPlace,
     NodeRecord,
     Nodes,
     Offer,
     OpenContent,
+    RecordedRun,
     Renew,
     Replica,
     Resync,
@@ -134,6 +139,7 @@ __all__ = [
     "DeliverWithAuthor",
     "Ended",
     "Failed",
+    "FetchLog",
     "FindClosest",
     "ForgetDurable",
     "FrameTargets",
@@ -149,6 +155,9 @@ __all__ = [
     "KeyTermsRecord",
     "KeysHeld",
     "LeaveGroups",
+    "LogAnswered",
+    "LogFetched",
+    "LogPlace",
     "Message",
     "Missed",
     "NodeRecord",
@@ -162,10 +171,11 @@ __all__ = [
     "PublishSigned",
     "PublishTo",
     "Published",
+    "Recorded",
+    "RecordedRun",
     "Rekey",
     "RekeyPart",
     "Renew",
-    "Recorded",
     "RenewAll",
     "Replica",
     "Resync",
@@ -215,7 +225,7 @@ Message: TypeAlias = (
     | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned | ServedElsewhere
     | Publish | PublishSigned | PublishTo | Published | Deliver | DeliverWithAuthor | DeliverLoggedWithAuthor
     | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
-    | FindClosest | Nodes | Announce | SpillReport
+    | FindClosest | Nodes | Announce | SpillReport | FetchLog | LogFetched | LogAnswered
     | Interest | Offer | Renew | Resync | Replica | SyncRoutes | RoutesSynced
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
     | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets

@@ -32,6 +32,7 @@ KEPT_CURSOR: Final = "cursor/"
 CURSOR_KEY_BYTES: Final = 32
 
 _STREAMS: Final = 1024
+_GAPS_MAX: Final = 16
 _ROWS: Final = MemoryLimits(streams_max=_STREAMS, numbers_per_stream_max=4)
 
 
@@ -69,6 +70,10 @@ class Cursor:
     order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
     rows: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_ROWS), repr=False)
     """Which rows were delivered since the owner came: parts of a sealed frame may have some in common."""
+    gaps: list[tuple[int, str, str]] = field(default_factory=list, repr=False)
+    """Behind which positions something is missing from the log, with a code and a text, oldest first."""
+    gaps_told: int = 0
+    """How many of these its owner has been sent."""
 
     @property
     def is_attached(self) -> bool:
@@ -77,7 +82,7 @@ class Cursor:
     def attach(self, holder: tuple[LinkId, int], *, arrived: int | None) -> None:
         """Begin again behind what was acknowledged, or behind what has arrived at this client already."""
         self.detach()
-        self.holder, self.next = holder, self.seen + 1
+        self.holder, self.next, self.gaps_told = holder, self.seen + 1, 0
         self.order, self.rows = StreamOrder(_STREAMS), DuplicateMemory(_ROWS)
         if arrived is not None and arrived > self.seen:
             # Arrived is not acknowledged: if the client fails now, the next one gets it again.
@@ -101,6 +106,19 @@ class Cursor:
         self.under_way.clear()
         self.bytes_under_way = 0
 
+    def note_gap(self, position: int, code: str, text: str) -> None:
+        """Take note that something is missing behind a position; of too many, the newest are one."""
+        if len(self.gaps) >= _GAPS_MAX:
+            del self.gaps[-1]
+        self.gaps.append((position, code, text))
+        self.gaps_told = min(self.gaps_told, len(self.gaps) - 1)
+
+    def take_gaps(self, before: int) -> list[tuple[int, str, str]]:
+        """Return what is to be sent of gaps before a position, which counts as sent from now on."""
+        found = [one for one in self.gaps[self.gaps_told :] if one[0] < before]
+        self.gaps_told += len(found)
+        return found
+
     def delivered(self, position: int, size: int) -> None:
         """Take note of what is under way now."""
         self.under_way.append((position, size))
@@ -119,6 +137,10 @@ class Cursor:
         is_news = position > self.seen
         self.seen = max(self.seen, position)
         self.passed()
+        while self.gaps_told and self.gaps[0][0] < position:
+            # Something behind it was acknowledged: it has arrived.
+            del self.gaps[0]
+            self.gaps_told -= 1
         return is_news
 
 
@@ -130,6 +152,7 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     type_id: Annotated[bytes, Meta(min_length=32, max_length=32)]
     key: Annotated[bytes, Meta(min_length=CURSOR_KEY_BYTES, max_length=CURSOR_KEY_BYTES)]
     seen: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    gaps: list[tuple[int, str, str]] = []
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
@@ -137,7 +160,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
 
 def kept(cursor: Cursor) -> Effect:
     cursor.kept_seen = cursor.seen
-    data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.key, cursor.seen)
+    data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.key, cursor.seen, cursor.gaps)
     return Keep(_name_of(cursor), msgspec.msgpack.encode(data))
 
 
@@ -150,7 +173,8 @@ def cursor_from_bytes(data: bytes) -> Cursor:
         found = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadCursor("what was kept as a cursor cannot be read") from problem
-    return Cursor(found.owner, found.name, found.type_id, found.key, found.seen, kept_seen=found.seen)
+    about = found.owner, found.name, found.type_id, found.key, found.seen
+    return Cursor(*about, kept_seen=found.seen, gaps=found.gaps)
 
 
 def _name_of(cursor: Cursor) -> str:

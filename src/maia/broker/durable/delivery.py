@@ -33,6 +33,7 @@ from maia.broker.refusals import (
     CursorAhead,
     CursorOfAnotherType,
     LedgerRequired,
+    LogGap,
     LogKeysGone,
     LogRemoved,
     LogUnreadable,
@@ -90,6 +91,7 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
         key = state.random(CURSOR_KEY_BYTES)
         known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, key, log.upto)
         state.to_keep.append(kept(known))
+        state.catch_up.look_for(type_id)
     elif known.type_id != type_id:
         raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
     return known
@@ -150,6 +152,25 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     log, entry = state.recording, _holder(state, cursor)
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
         return []
+    effects = _advanced(state, log, cursor, entry, now)
+    return [*effects, *_gaps_before(entry, cursor, cursor.next)]
+
+
+def tell_gaps(state: BrokerState, now: Instant) -> list[Effect]:
+    """Send gap notices that were added to durable subscriptions to those that have come so far."""
+    state.catch_up.is_changed = False
+    cursors = [] if state.recording is None else list(state.recording.cursors.values())
+    return [effect for one in cursors if one.gaps for effect in advance(state, one, now)]
+
+
+def _gaps_before(entry: Subscription, cursor: Cursor, position: int) -> list[Effect]:
+    """Return the gap notices of a durable subscription that belong before a position."""
+    return [_missed(entry, cursor, at, LogGap(text), code) for at, code, text in cursor.take_gaps(position)]
+
+
+def _advanced(
+    state: BrokerState, log: Recording, cursor: Cursor, entry: Subscription, now: Instant
+) -> list[Effect]:
     if cursor.next > log.upto:
         # Keys of the past are destroyed once no cursor that is attached here is behind.
         here = (one for one in log.cursors.values() if one.is_attached and one.type_id == cursor.type_id)
@@ -159,11 +180,10 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     if not _has_room(state, cursor):
         return []
     if not log.in_tail(cursor.next):
-        log.last_read += 1
-        cursor.reading = log.last_read
-        log.reads[log.last_read] = cursor
+        cursor.reading = log.next_read()
+        log.reads[cursor.reading] = cursor
         room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
-        return [ReadLog(log.last_read, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
+        return [ReadLog(cursor.reading, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
     return _taken_from_memory(state, log, cursor, entry, now)
 
 
@@ -222,14 +242,28 @@ def _taken(
             asked = state.keys.ask_for_past(cursor.type_id, found.epoch, now)
             return [*asked, *_look_again(state, entry, now)]
         found = LogKeysGone("its keys are not held any more, and their manager does not answer")
+    told = _gaps_before(entry, cursor, logged.position)
     cursor.next, cursor.waits_since = logged.position + 1, None
+    return [*told, *_delivered(state, cursor, entry, logged, found, now)]
+
+
+def _delivered(
+    state: BrokerState,
+    cursor: Cursor,
+    entry: Subscription,
+    logged: Logged,
+    found: Readable | MaiaError,
+    now: Instant,
+) -> list[Effect]:
     if isinstance(found, MaiaError):
         refused = Count("maia_frames_refused_total", labels={"code": found.code})
         return [refused, _missed(entry, cursor, logged.position, found)]
     transit = found.transit
-    if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
-        return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
+    if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
+        late = LogGap("an event came behind a later one of its publisher, and was left out")
+        missed = [] if unseen is None else [_missed(entry, cursor, logged.position, late)]
+        return [Count("maia_late_frames_total"), *missed]
     if not state.identities.admits(transit.requires, entry.link, now):
         return [Count("maia_requirements_unmet_total")]  # by the statement of this moment
     if unseen is None:
@@ -270,9 +304,11 @@ def _has_room(state: BrokerState, cursor: Cursor) -> bool:
     return is_short and (not cursor.under_way or cursor.bytes_under_way < limits.durable_bytes_under_way)
 
 
-def _missed(entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError) -> Effect:
+def _missed(
+    entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError, code: str | None = None
+) -> Effect:
     text = sendable_text(problem.message)
-    return Send(entry.link, encode(Missed(entry.ref, cursor.sealed(upto), problem.code, text)))
+    return Send(entry.link, encode(Missed(entry.ref, cursor.sealed(upto), code or problem.code, text)))
 
 
 def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:

@@ -12,18 +12,25 @@ up cost no reading.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.durable.cursors import KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes, kept
+from maia.broker.durable.progress import (
+    KEPT_PROGRESS,
+    LOG_ID_BYTES,
+    Progress,
+    progress_from_bytes,
+    progress_to_bytes,
+)
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.credentials import Principal
-from maia.errors import ProtocolViolation
+from maia.errors import BadInput, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.sealing import closed_frame
@@ -46,6 +53,8 @@ KEPT_POSITION: Final = "log-position"
 OWN_LINK: Final = LinkId(-2)
 """In place of a client's link: this broker's own subscriptions to what it records."""
 NO_LOG: Final = LogAtStart()
+FetchKey: TypeAlias = tuple[bytes, LinkId]
+"""A request of another broker for what is recorded here: its number, and the link it came on."""
 _TAIL_FRAMES: Final = 4096
 _TAIL_BYTES: Final = 8 << 20
 
@@ -73,7 +82,13 @@ class Recording:
     """By principal's key and name."""
     reads: dict[int, Cursor] = field(default_factory=dict, repr=False)
     """Which cursor waits for which reading of the log."""
+    fetches: dict[int, FetchKey] = field(default_factory=dict, repr=False)
+    """Which request of another broker waits for which reading of the log."""
     last_read: int = 0
+    id: bytes = b""
+    """What tells this log from one that was here before it."""
+    progress: dict[bytes, Progress] = field(default_factory=dict, repr=False)
+    """By type: what is recorded, and up to where that was compared with the logs of others."""
 
     def records(self, type_id: bytes) -> bool:
         """Say whether frames of a type are recorded here.
@@ -92,9 +107,23 @@ class Recording:
         """Record a frame as it travels, if its type is recorded."""
         if not self.records(frame.type_id):
             return []
+        if not self.progress_of(frame.type_id, now).note(frame):
+            return [Count("maia_duplicates_total")]  # it was fetched before it came
         data = encode_known(frame)
         position = self.number(frame.type_id, data, now)
         return [Record(position, data), Count("maia_recorded_total")]
+
+    def progress_of(self, type_id: bytes, now: Instant) -> Progress:
+        """Return what is recorded of a type; nothing before its first frame."""
+        known = self.progress.get(type_id)
+        if known is None:
+            known = self.progress[type_id] = Progress(now)
+        return known
+
+    def next_read(self) -> int:
+        """Return the number of a new reading of the log."""
+        self.last_read += 1
+        return self.last_read
 
     def number(self, type_id: bytes, data: bytes, now: Instant) -> int:
         """Give a frame that goes to the disk the next position."""
@@ -164,16 +193,25 @@ class Recording:
         """
         # The memory goes first: with the position alone, what lies between would be forgotten.
         position = Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
-        return [effect for one in (memory, position) for effect in self.once_safe(one)]
+        kept_now = (memory, self._kept_progress(), position)
+        return [effect for one in kept_now for effect in self.once_safe(one)]
+
+    def _kept_progress(self) -> Keep:
+        return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress))
 
     def reload(
-        self, kept_before: Mapping[str, bytes], log: LogAtStart, seen: DuplicateMemory
+        self,
+        kept_before: Mapping[str, bytes],
+        log: LogAtStart,
+        seen: DuplicateMemory,
+        *,
+        random: Callable[[int], bytes],
     ) -> list[Effect]:
         """Go on behind what the log holds, and recognise what it holds when it is published again."""
         self.next_position, self.upto = log.next_position, log.next_position - 1
+        effects = self._reload_progress(kept_before, random)
         for logged in log.recent:
-            _recognise(logged, seen, own_key=self.link.peer.key)
-        effects: list[Effect] = []
+            _recognise(logged, seen, self.progress, own_key=self.link.peer.key)
         for name, data in kept_before.items():
             if not name.startswith(KEPT_CURSOR):
                 continue
@@ -183,11 +221,27 @@ class Recording:
                 effects += [Note("kept-dropped", {"name": name, "code": problem.code}), Keep(name, None)]
                 continue
             self.cursors[cursor.owner, cursor.name] = cursor
+            cursor.gaps = [(min(at, self.upto), code, text) for at, code, text in cursor.gaps]
             if cursor.seen > self.upto:
                 # The log is another one, or was restored from a copy: what came after it is not there.
                 fields = {"cursor": cursor.name, "seen": cursor.seen, "position": self.upto}
                 cursor.seen = self.upto
                 effects += [Note("cursor-ahead-of-log", fields), kept(cursor)]
+        return effects
+
+    def _reload_progress(
+        self, kept_before: Mapping[str, bytes], random: Callable[[int], bytes]
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        try:
+            self.id, self.progress = progress_from_bytes(kept_before.get(KEPT_PROGRESS, b""))
+        except BadInput as problem:
+            if KEPT_PROGRESS in kept_before:
+                effects.append(Note("kept-dropped", {"name": KEPT_PROGRESS, "code": problem.code}))
+        if not self.id or self.next_position < first_to_reread(kept_before):
+            # Another log, or one that was restored from a copy: its positions mean something else.
+            self.id, self.progress = random(LOG_ID_BYTES), {}
+            effects.append(self._kept_progress())
         return effects
 
 
@@ -208,12 +262,18 @@ def first_to_reread(kept_before: Mapping[str, bytes]) -> int:
         return 1
 
 
-def _recognise(logged: Logged, seen: DuplicateMemory, *, own_key: bytes) -> None:
+def _recognise(
+    logged: Logged, seen: DuplicateMemory, progress: dict[bytes, Progress], *, own_key: bytes
+) -> None:
     try:
         frame = decode_recorded(logged.data)
         numbers = list(closed_frame(frame).row_numbers) if isinstance(frame, Sealed) else frame.kept
     except ProtocolViolation:
         return  # of another version: no publisher sends the same today
+    known = progress.get(frame.type_id)
+    if known is None:
+        known = progress[frame.type_id] = Progress(logged.recorded_at, is_cut=True)
+    known.note(frame)
     rows = row_set(numbers) if numbers else ALL_ROWS
     # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
     unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.impairment import dial_or_lack
+from maia.broker.durable.catch_up import record_arrived
 from maia.broker.publication.authors import attached, check_signature
 from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
@@ -48,7 +49,7 @@ from maia.routing.table.hops import LOCAL
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
 from maia.wire.columns import columns_to_frame, frame_label, layout_key, layout_of, single_event, stream_label
-from maia.wire.effects import Count, Effect, Send
+from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Deliver, Publish, Published
 
 
@@ -218,7 +219,7 @@ def _sent(
     if unseen is None:
         return [Count("maia_duplicates_total"), *further, *then()]
     if unseen.type_id not in state.statements.streams:
-        effects = [*_given_here(state, unseen, now, taken), *further]
+        effects = [*_given_here(state, unseen, now, taken, source), *further]
         if message is not None and taken is not None and unseen is transit:
             effects += note_arrival(state, link, message, rows=transit.frame.rows, taken=len(taken))
         return [*effects, *then()]
@@ -233,7 +234,7 @@ def _sent(
 
         def given_on() -> list[Effect]:
             state.to_keep += kept
-            return [*_given_here(state, unseen, now), *then()]
+            return [*_given_here(state, unseen, now, source=source), *then()]
 
         state.rest.append(Rest(link.id, given_on))
         return ended
@@ -243,12 +244,17 @@ def _sent(
 
 
 def _given_here(
-    state: BrokerState, transit: Transit, now: Instant, taken: set[int] | None = None
+    state: BrokerState,
+    transit: Transit,
+    now: Instant,
+    taken: set[int] | None = None,
+    source: LinkId | None = None,
 ) -> list[Effect]:
     """Record and deliver a frame, and add the rows that went to a subscriber to those that were taken."""
     log, recorded = state.recording, list[Effect]()
     if log is not None and log.records(transit.type_id):
-        recorded = log.record(transit.as_carried(), now)
+        frame = transit.as_carried()
+        recorded = log.record(frame, now) if source is None else record_arrived(state, frame, now)
         if taken is not None:
             taken.update(range(transit.frame.rows))
     return [*recorded, *deliver(state, transit, now, taken=taken)]

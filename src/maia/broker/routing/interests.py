@@ -121,6 +121,7 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
     state.routes.mark_changed(now)
     effects: list[Effect] = []
     for type_id in entry.type_ids:
+        state.catch_up.published.put(type_id, None)
         if state.types.sealing(type_id) is not None:
             effects += offer_sealed(state, type_id, entry)
         else:
@@ -490,6 +491,8 @@ def _placed(
         ref, OWN_LINK, right.basis, right.filter, key, Instant(INSTANT_MAX), *without_filter(proof, ALWAYS)
     )
     log.link.subscriptions[ref] = entry
+    if before is None:
+        state.catch_up.look_for(version.type_id)
     if before is not None and before.view_class == key:
         return []
     audience, effects = state.audience(version.type_id), list[Effect]()

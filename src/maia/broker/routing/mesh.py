@@ -24,6 +24,7 @@ from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.access.impairment import neighbour_found, seed_silent
+from maia.broker.durable.catch_up import ask_again_behind
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
 from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
@@ -168,6 +169,7 @@ class MeshRouter:
             # It was away for less than a lease, and will not send again what is at hand.
             self._verify_at.setdefault(known.key, seconds_after(now, state.settings.lease_s))
             effects += self._register(known.key, known.parts, now)
+        ask_again_behind(state, link.id)
         return [*effects, *show_rights(state, [link.id], state.sealed.in_use)]
 
     def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:

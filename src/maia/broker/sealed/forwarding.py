@@ -120,7 +120,10 @@ def record_once_signed(
     assert sealed.draft is not None  # noqa: S101 - sealed here
     _to_be_signed(state, sealed.draft)
     assert state.recording is not None  # noqa: S101 - asked before
-    position = state.recording.number((inner or sealed).type_id, b"", now)
+    part = inner or sealed.part
+    stream = part.publisher.key, part.stream, b"" if inner is not None else state.principal.key
+    state.recording.progress_of(part.type_id, now).note_numbers(stream, part.sequence)
+    position = state.recording.number(part.type_id, b"", now)
     return [_RecordOnceSigned(position, b"", now, sealed.draft, inner), Count("maia_recorded_total")]
 
 

@@ -22,6 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from maia.broker.access.impairment import key_lack
+from maia.broker.durable.catch_up import record_arrived
 from maia.broker.publication.delivery import deliver
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
@@ -319,7 +320,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     if unseen is None:
         return [*counted, *_carried_again(state, arrived, sealed.part, sealed.missing, sealed, now)]
     remember_passing(state, arrived.frame, arrived.source, now)
-    recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
+    recorded = record_arrived(state, arrived.frame, now)
     here = deliver(state, unseen, now, missing=sealed.missing, signer=arrived.frame.signer)
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
@@ -431,7 +432,7 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
     if not state.blinded.is_id(arrived.frame.type_id):
         remember_passing(state, arrived.frame, arrived.source, now)
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
-    recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
+    recorded = record_arrived(state, arrived.frame, now)
     return [Count("maia_frames_unread_total"), *recorded, *sent]
 
 

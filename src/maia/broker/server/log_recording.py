@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from maia.broker.durable.recording import LogAtStart
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.records import LogRecord
@@ -192,9 +192,12 @@ class LogRecorder:
         records: list[LogRecord] = []
         upto, problem = asked.first - 1, None
         try:
+            first = asked.first
+            if asked.since > INSTANT_MIN:
+                first = min(max(first, self._log.first_since(asked.type_id, asked.since)), asked.upto + 1)
             records, upto = self._readings.read(
                 asked.type_id,
-                asked.first,
+                first,
                 upto=asked.upto,
                 frames_max=asked.frames_max,
                 bytes_max=asked.bytes_max,

@@ -9,6 +9,7 @@ neighbours forget all that it told when theirs ends.
 from __future__ import annotations
 
 from maia.broker.access.impairment import seed_refused
+from maia.broker.durable.catch_up import forget_fetches_of
 from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
@@ -56,6 +57,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant, why: str = "") -> 
         # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
         state.links.pop(link.id, None)
     effects = [*link_gone(state, link.id, now), *forget_syncs_of(state, link.id, now)]
+    effects += forget_fetches_of(state, link.id, now)
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
     state.identities.hold(link.id, None)

@@ -26,6 +26,7 @@ from typing import Final
 
 from maia.broker.access.authoriser import forget_frames, refusal_effects
 from maia.broker.access.one_time_answers import hear_vouched
+from maia.broker.durable.catch_up import receive_fetch_log, receive_log_answered, receive_log_fetched
 from maia.broker.durable.delivery import forget_durable, receive_seen
 from maia.broker.publication.path import carry, publish
 from maia.broker.publication.retained import receive_state_gone
@@ -67,9 +68,12 @@ from maia.wire.messages import (
     CarriedWithAuthor,
     Ended,
     Failed,
+    FetchLog,
     ForgetDurable,
     Identify,
     Interest,
+    LogAnswered,
+    LogFetched,
     Message,
     Offer,
     Publish,
@@ -339,7 +343,7 @@ _FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
 """What a client may say as often as it likes."""
 
 _FRAMES: Final = frozenset(
-    {Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext, StateFrame}
+    {Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext, StateFrame, LogFetched}
 )
 """What publishers said: brokers carry it as fast as it comes."""
 
@@ -354,6 +358,9 @@ _OF_BROKERS: Final[Mapping[type, Handler]] = {
     SpillReport: receive_spill_report,
     SyncRoutes: receive_sync_routes,
     RoutesSynced: receive_routes_synced,
+    FetchLog: receive_fetch_log,
+    LogFetched: receive_log_fetched,
+    LogAnswered: receive_log_answered,
     StateQuery: receive_state_query,
     StateFrame: receive_state_frame,
     StateDone: receive_state_done,

@@ -159,6 +159,13 @@ class EventLog:
         """Return the highest position of this type that retention has removed; 0 for none."""
         return self._manifest.state.forgotten.get(type_id, 0)
 
+    def first_since(self, type_id: bytes, since: int) -> int:
+        """Return a position before which nothing of a type was recorded at or after a moment."""
+        with self._writing:
+            state = self._manifest.state
+            later = [one.first for one in state.of_type(type_id) if one.recorded_until >= since]
+            return min(later, default=state.rolled_upto + 1)
+
     def segments(
         self, type_id: bytes, *, since: Instant | None = None, until: Instant | None = None
     ) -> list[Path]:

@@ -1,0 +1,284 @@
+"""A109: a broker that catches up gets what it may record and no more, and is not deceived by what it gets."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from maia.broker.durable import catch_up
+from maia.broker.durable.progress import identity_of
+from maia.broker.settings import BrokerLimits
+from maia.credentials import Action, SigningKey, Validity
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from maia.events import Instant, frame_of
+from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.types import type_id
+from maia.wire.codec import decode, decode_recorded, encode
+from maia.wire.columns import columns_to_frame, frame_to_columns
+from maia.wire.messages import (
+    Carried,
+    FetchLog,
+    Interest,
+    LogAnswered,
+    LogFetched,
+    LogPlace,
+    Missed,
+    Offer,
+    RecordedRun,
+    Wanted,
+)
+from maia.wire.names import filter_to_bytes
+from support.broker import Client, connect_right, shown, sighting
+from support.recording import EVERYTHING, RecordingNet, durable, grant_to_read, key_of, logged_events
+
+CAMERA = "camera at Victoria"
+LOG = b"l" * 16
+
+
+class Town:
+    """One recording broker with a right to the type, a durable subscriber, and brokers that tests make up."""
+
+    def __init__(self, **settings: object) -> None:
+        self.net = RecordingNet(verify_in_transit=1.0, recording=EVERYTHING, **settings)
+        key, credentials = self.net._identity("CCS broker")
+        own = grant_to_read(self.net, key.principal)
+        self.broker = self.net.broker(credentials=(*credentials, own))
+        self.office = self.net.client("billing office")
+        self.ref = durable(self.office)
+        name = self.net.story.definition.definition.name
+        self.type_id = type_id(name.owner, name.name)
+        self.numbers = count(1)
+
+    def neighbour(self) -> Client:
+        """Connect a peer that may connect, and says that it is a broker."""
+        key = SigningKey.from_seed(next(self.numbers).to_bytes(32))
+        right = (connect_right(self.net.story, key.principal),)
+        address = f"{key.principal.key.hex()[:8]}:1"
+        return self.net.client(address, key=key, credentials=right, address=address)
+
+    def offer(self, neighbour: Client) -> FetchLog:
+        """Let a neighbour offer the type; return what it is asked for."""
+        self.only_offer(neighbour)
+        return neighbour.last(FetchLog)
+
+    def only_offer(self, neighbour: Client) -> None:
+        """Let a neighbour offer the type, by a camera's true request."""
+        camera = Client(self.net, self.net.story.keys[CAMERA], self.net.story.certificates)
+        proof = camera.request(Action.PUBLISH)
+        neighbour.say(Offer(self.type_id, True, proof, shown(self.net.story.certificates)))
+
+    def frame(self, number: int, *, of_type: bytes | None = None) -> bytes:
+        frame = frame_of([sighting(f"plate {number}")], NUMBERPLATE_KINDS)
+        publisher, columns = self.net.story.principal(CAMERA).key, frame_to_columns(frame)
+        about = of_type or self.type_id, publisher, b"s" * 16, number
+        return encode(Carried(*about, int(self.net.now), 1, [], columns))
+
+    def answer(self, neighbour: Client, asked: FetchLog, *numbers: int, upto: int = 9, end: int = 9) -> None:
+        """Let a neighbour answer with these frames, and say that this was all."""
+        place = LogPlace(neighbour.principal.key, LOG, upto)
+        frames = [self.frame(number) for number in numbers]
+        neighbour.say(LogFetched(asked.id, place, end, True, False, frames))
+        neighbour.say(LogAnswered(asked.id, is_whole=True))
+
+    def recorded(self) -> list[int]:
+        return [identity_of(decode_recorded(one.data))[1] for one in self.net.log().safe]
+
+    def missed(self) -> list[str]:
+        return [one.code for one in self.office.all_heard(Missed)]
+
+    # ---- as the one that is asked
+
+    def publish(self, *plates: str) -> None:
+        camera = self.net.client(CAMERA)
+        ref = camera.advertise()
+        for plate in plates:
+            camera.publish(ref, sighting(plate))
+
+    def want(
+        self, neighbour: Client, name: str = "reader", wanted: Predicate = ALWAYS, **limits: object
+    ) -> None:
+        """Let a neighbour want something on behalf of a reader, whose right is as limited as this."""
+        right = grant_to_read(self.net, key_of(name).principal, **limits)
+        reader = Client(self.net, key_of(name), (right,))
+        proof = reader.request(Action.SUBSCRIBE, wanted)
+        entry = Wanted(b"i" * 16, filter_to_bytes(wanted), proof, shown((right,)))
+        neighbour.say(Interest(self.type_id, [entry], []))
+
+    def fetch(self, neighbour: Client, *places: LogPlace, since: int = 0, runs=()) -> list[LogFetched]:
+        """Let a neighbour ask for all that is recorded; return what it was sent."""
+        number = next(self.numbers).to_bytes(16)
+        neighbour.say(FetchLog(number, self.type_id, since, list(places), list(runs)))
+        assert number in [one.id for one in neighbour.all_heard(LogAnswered)]
+        return [one for one in neighbour.all_heard(LogFetched) if one.id == number]
+
+
+def plates_in(answers: list[LogFetched]) -> list[str]:
+    frames = [decode(data) for answer in answers for data in answer.frames]
+    events = [event for one in frames for event in columns_to_frame(one.columns, one.rows).events()]
+    return [str(event[NUMBERPLATE]) for event in events]
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+def test_what_is_fetched_is_recorded_in_its_order_and_once(town: Town) -> None:
+    """A109: reordered within an answer, and repeated by another broker and later."""
+    first, second = town.neighbour(), town.neighbour()
+    town.answer(first, town.offer(first), 2, 0, 1)
+    assert town.recorded() == [0, 1, 2]
+    assert [event[NUMBERPLATE] for event in logged_events(town.office)] == ["plate 0", "plate 1", "plate 2"]
+    asked = town.offer(second)
+    assert [(run.first, run.last) for run in asked.recorded] == [(0, 2)]
+    town.answer(first, first.last(FetchLog), 0, 1, 2)
+    town.answer(second, asked, 0, 1, 2, 1)
+    assert town.recorded() == [0, 1, 2]
+    assert not town.missed()
+
+
+def test_a_range_that_is_withheld_or_comes_late_is_reported(town: Town) -> None:
+    """A109: a hole in the numbers, and what fills it too late to be delivered in its order."""
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), 0, 1, 4)
+    assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
+    town.net.advance(40)
+    durable(town.office, ref=town.ref)
+    town.net.advance(21)
+    town.answer(liar, liar.last(FetchLog), 2, 3, upto=10, end=10)
+    assert town.recorded() == [0, 1, 4, 2, 3]
+    assert len(logged_events(town.office)) == 3
+    assert town.missed() == ["UNAVAILABLE-LOG-GAP"] * 3
+
+
+def test_a_gap_notice_waits_for_a_subscriber_that_is_away_and_survives_a_restart(town: Town) -> None:
+    """A109: the notice is for every durable subscription, whether its owner is there or not."""
+    town.office.hang_up()
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), 0, 1, 4)
+    town.net.restart("CCS broker")
+    town.office = town.net.client("billing office")
+    durable(town.office)
+    assert len(logged_events(town.office)) == 3
+    assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
+
+
+def test_what_no_broker_asked_for_is_no_answer(town: Town) -> None:
+    """A109, A66: made-up numbers of requests, another neighbour's, and answers after the answer."""
+    liar, other = town.neighbour(), town.neighbour()
+    asked = town.offer(liar)
+    town.answer(other, asked, 0)
+    town.answer(liar, FetchLog(b"x" * 16, town.type_id, 0, [], []), 1)
+    town.answer(liar, asked, 2)
+    town.answer(liar, asked, 3)
+    assert town.recorded() == [2]
+
+
+def test_an_answer_of_another_type_ends_the_link(town: Town) -> None:
+    """A109: a fetched frame is of the type that was asked for."""
+    liar = town.neighbour()
+    asked = town.offer(liar)
+    place = LogPlace(liar.principal.key, LOG, 9)
+    liar.say(LogFetched(asked.id, place, 9, True, False, [town.frame(0, of_type=b"t" * 32)]))
+    assert liar.bye == "PROTOCOL-CATCH-UP"
+    assert not town.recorded()
+
+
+def test_an_answer_that_is_too_long_ends_the_link(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A109: what one request brings is bounded, so that an answer does not fill memory or disk."""
+    monkeypatch.setattr(catch_up, "_ANSWER_BYTES_MAX", 1000)
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), *range(20))
+    assert liar.bye == "PROTOCOL-CATCH-UP"
+    assert not town.recorded()
+
+
+def test_a_log_without_end_that_does_not_move_is_left(town: Town) -> None:
+    """A109: a broker that always has more, at the same place, is not asked again and again."""
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), 0, upto=5, end=1 << 40)
+    assert len(liar.all_heard(FetchLog)) == 2
+    town.answer(liar, liar.last(FetchLog), 1, upto=5, end=1 << 40)
+    assert len(liar.all_heard(FetchLog)) == 2
+
+
+def test_what_arrives_meanwhile_is_bounded_and_recorded_behind_what_was_missed(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A109: a neighbour that does not answer makes the broker keep little, and nothing is out of order."""
+    monkeypatch.setattr(catch_up, "HELD_BYTES_MAX", 1200)
+    source = town.neighbour()
+    asked = town.offer(source)
+    for number in range(2, 12):
+        source.say_bytes(town.frame(number))
+    assert not town.recorded()
+    assert town.broker.counts["maia_catch_up_overflows_total"] > 0
+    town.answer(source, asked, 0, 1)
+    town.answer(source, source.last(FetchLog), *range(12), upto=10, end=10)
+    assert town.recorded() == list(range(12))
+
+
+def test_a_neighbour_without_interest_is_sent_nothing(town: Town) -> None:
+    """A109, A67: the right to connect is no right to a log."""
+    town.publish("A", "B")
+    stranger = town.neighbour()
+    assert town.fetch(stranger) == []
+
+
+def test_a_neighbour_is_sent_what_its_interest_admits(town: Town) -> None:
+    """A109: rows outside of a proved filter stay where they are, and the answer says that it is cut."""
+    town.publish("A", "B", "A")
+    neighbour = town.neighbour()
+    only = Comparison(NUMBERPLATE, Operator.EQ, "A")
+    town.want(neighbour, wanted=only, restriction=only)
+    answers = town.fetch(neighbour)
+    assert plates_in(answers) == ["A", "A"]
+    assert [one.is_cut for one in answers] == [True]
+
+
+def test_a_right_that_has_ended_opens_no_log(town: Town) -> None:
+    """A109, A36: what was recorded while a right held is not sent once it has ended."""
+    town.publish("A")
+    neighbour, now = town.neighbour(), town.net.now // 1_000_000
+    ends = Validity(Instant((now - 60) * 1_000_000), Instant((now + 30) * 1_000_000))
+    town.want(neighbour, validity=ends)
+    assert plates_in(town.fetch(neighbour)) == ["A"]
+    town.net.advance(40)
+    assert plates_in(town.fetch(neighbour)) == []
+
+
+def test_a_place_and_the_runs_that_are_known_are_respected_and_long_ago_is_too_long() -> None:
+    """A109: nothing is sent twice, and nothing that is older than the operator allows."""
+    town = Town(limits=BrokerLimits(catch_up_s=100))
+    town.publish("A", "B", "C")
+    neighbour = town.neighbour()
+    town.want(neighbour)
+    (answer,) = town.fetch(neighbour)
+    assert plates_in([answer]) == ["A", "B", "C"]
+    behind = LogPlace(answer.place.broker, answer.place.log, 2)
+    assert plates_in(town.fetch(neighbour, behind)) == ["C"]
+    first = decode(answer.frames[0])
+    run = RecordedRun(first.publisher, first.stream, b"", 0, 1)
+    assert plates_in(town.fetch(neighbour, runs=[run])) == ["C"]
+    assert plates_in(town.fetch(neighbour, LogPlace(answer.place.broker, b"o" * 16, 2))) == ["A", "B", "C"]
+    for _ in range(4):
+        town.net.advance(50)
+        town.want(neighbour)
+    (answer,) = town.fetch(neighbour, behind)
+    assert (plates_in([answer]), answer.is_whole) == ([], False)
+
+
+def test_requests_without_end_cost_little_room(town: Town) -> None:
+    """A109, A89: of one neighbour, so many requests are under way and no more."""
+    town.publish("A")
+    neighbour, other = town.neighbour(), town.neighbour()
+    town.only_offer(other)  # it never answers
+    town.want(neighbour)
+    for number in range(1, 1200):
+        neighbour.say(FetchLog(number.to_bytes(16), town.type_id, 0, [], []))
+    state = town.broker.broker._state
+    assert len(state.catch_up.requests) <= 1100
+    assert town.broker.counts["maia_catch_up_dropped_total"] > 0
+    town.net.advance(10)
+    assert len(state.catch_up.requests) <= 1

@@ -1,0 +1,137 @@
+"""Whatever crashes or is cut off: what a camera was told is safe reaches the archive of another broker.
+
+Cameras publish at broker 0, the archive is a durable subscriber at broker 2, and each broker records. If
+something does not come, the archive was told so. Events of one camera keep their order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from maia.broker.settings import RecordingSettings
+from maia.client import Acknowledged, Delivered, GapDetected, Notice
+from maia.credentials import Action, SignedCertificate
+from maia.demo.numberplate import TIMESTAMP
+from maia.wire.codec import decode_recorded
+from support.mesh_city import MeshCity
+from support.sealed_city import SealedCity
+from support.seeds import with_seeds
+from support.simulated_city import Camera, City, Violation
+
+PUBLISHING, READING = "broker 0", "broker 2"
+
+
+class RecordingCity(City):
+    """Three brokers of an overlay, each with a right of its own to the type."""
+
+    def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
+        name = self.brokers[number]
+        return (*self._force_on_type("Met"), self._grant("Met", name, Action.SUBSCRIBE))
+
+
+class RecordingMesh(RecordingCity, MeshCity):
+    """Three brokers of a mesh, in a line."""
+
+    def __init__(self, seed: int, **settings: object) -> None:
+        super().__init__(seed, edges={(0, 1), (1, 2)}, brokers=3, **settings)
+
+
+class Told:
+    """What cameras were told is safe, what the archive wrote down, and what it was told that it missed."""
+
+    def __init__(self, city: City) -> None:
+        self.city = city
+        self.safe: set[int] = set()
+        self.written: list[int] = []
+        self.gaps: list[str] = []
+        self.newest: dict[str, int] = {}
+        self._sent: dict[tuple[str, int], list[int]] = {}
+        for camera in city.cameras:
+            camera.client.on_notice = lambda notice, camera=camera: self._answered(camera, notice)
+
+    def sees(self, camera: Camera, count: int) -> None:
+        sequence = camera.entry.next_sequence
+        moments = self.city.sees(camera, count)
+        if moments:
+            self._sent[camera.name, sequence] = moments
+
+    def _answered(self, camera: Camera, notice: Notice) -> None:
+        if isinstance(notice, Acknowledged):
+            for (name, sequence), moments in self._sent.items():
+                if name == camera.name and sequence <= notice.sequence:
+                    self.safe.update(moments)
+
+    def hear(self, notice: Notice) -> None:
+        if isinstance(notice, GapDetected):
+            self.gaps.append(notice.problem.code)
+        if not isinstance(notice, Delivered):
+            return
+        for row in notice.frame.events():
+            moment = int(row[TIMESTAMP])
+            camera = self.city.events[moment][0].name
+            if moment not in self.written and moment < self.newest.get(camera, 0):
+                raise Violation(f"{moment} of {camera} came out of order, by {self.city.network.story()}")
+            self.newest[camera] = max(moment, self.newest.get(camera, 0))
+            self.written.append(moment)
+        self.city.offices[0].client.acknowledge(self.entry, notice.position)
+
+
+def city_with_archive(kind: type[City], seed: int) -> tuple[City, Told]:
+    city = kind(seed, recording=RecordingSettings())
+    city.camera("camera at Victoria", "Victoria")
+    city.camera("camera at Soho", "Soho")
+    office = city.office("archive", via=(2,))
+    office.client.withdraw(office.entry)
+    told = Told(city)
+    office.client.on_notice = told.hear
+    city.network.run_for(20)
+    told.entry = office.client.subscribe(city.known, durable="archive")
+    city.network.run_for(20)
+    return city, told
+
+
+def make_trouble(city: City) -> None:
+    """Crash a broker, between two effects if it so happens, or cut it off for a while."""
+    chance, network = city.chance, city.network
+    victim = chance.choice([PUBLISHING, READING, READING, "broker 1"])
+    if chance.random() < 0.7:
+        network.crash_within(victim, chance.randint(0, 12))
+        network.run_for(chance.random() * 2)
+        network.crash(victim)
+        _publish(city, 2)
+        network.run_for(chance.random() * 20)
+        network.restart(victim)
+    else:
+        network.partition([READING, "archive"])
+        _publish(city, 3)
+        network.run_for(chance.random() * 40)
+        network.heal()
+
+
+def _publish(city: City, rounds: int) -> None:
+    for _ in range(rounds):
+        for camera in city.cameras:
+            city.told.sees(camera, city.chance.randint(1, 3))
+        city.network.run_for(city.chance.random())
+
+
+@pytest.mark.parametrize("kind", [RecordingCity, RecordingMesh, SealedCity, City])
+@with_seeds(3)
+def test_what_was_acknowledged_reaches_an_archive_elsewhere_or_is_reported(kind, seed):
+    city, told = city_with_archive(kind, seed)
+    city.told = told
+    for _ in range(8):
+        _publish(city, 4)
+        make_trouble(city)
+    _publish(city, 3)
+    city.network.run_for(150)
+    missing = told.safe - set(told.written)
+    if missing and not told.gaps:
+        raise Violation(f"{len(missing)} events never came, by {city.network.story()}")
+    assert told.safe
+    assert len(missing) <= len(told.safe) // 4, (len(missing), len(told.safe), Counter(told.gaps))
+    frames = [decode_recorded(one.data) for one in city.network.host(READING).log]
+    recorded = Counter((one.publisher, one.stream, one.sequence) for one in frames)
+    assert max(recorded.values()) == 1, "a frame was recorded twice"

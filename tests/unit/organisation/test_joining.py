@@ -1,0 +1,80 @@
+"""What an organisation's folder holds after it joined a network, and what a renewal changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maia.clock import system_now
+from maia.organisation import Organisation
+from maia.profile import read_profile
+from maia.types import verify_definition
+
+
+@pytest.fixture
+def ports(tmp_path: Path) -> tuple[Organisation, Organisation]:
+    """Rotterdam has a type and a member before it joins Hamburg's network."""
+    hamburg, rotterdam = (Organisation.create(tmp_path / name) for name in ("hamburg", "rotterdam"))
+    rotterdam.define("ShipMovement", ship="string", sealed=True)
+    rotterdam.add_member("pilot", may="publish:ShipMovement")
+    return hamburg, rotterdam
+
+
+def installable(hamburg: Organisation, rotterdam: Organisation) -> list[str]:
+    """Return which types of Rotterdam's pilot may be installed on Hamburg's network."""
+    profile = read_profile(rotterdam.folder / "pilot.maia")
+    found = [
+        verify_definition(one, at=system_now(), network=hamburg.network) for one in profile.definitions()
+    ]
+    assert {one.id for one in found} <= {one.id for one in rotterdam.definitions()}
+    return sorted(one.name.name for one in found)
+
+
+def test_types_from_before_and_after_embed_the_right_to_install(
+    ports: tuple[Organisation, Organisation], tmp_path: Path
+) -> None:
+    """F1: also a topic, a later version, and what a renewed invitation brings."""
+    hamburg, rotterdam = ports
+    joined = rotterdam.join(hamburg.invite(rotterdam.principal).save(tmp_path / "rotterdam.invite"))
+    assert joined.notes == ()
+    assert installable(hamburg, rotterdam) == ["ShipMovement"]
+    rotterdam.define("Notice", text="string")
+    rotterdam.change(rotterdam.event_type("Notice").definition, [])
+    rotterdam.add_member("pilot", may="publish:Notice")
+    assert installable(hamburg, rotterdam) == ["Notice", "Notice", "ShipMovement"]
+    before = {one.id for one in rotterdam.definitions()}
+    renewed = hamburg.invite(rotterdam.principal, days=800)
+    rotterdam.join(renewed.save(tmp_path / "renewed.invite"))
+    assert installable(hamburg, rotterdam) == ["Notice", "Notice", "ShipMovement"]
+    assert before.isdisjoint(one.id for one in rotterdam.definitions())
+
+
+def test_a_grant_within_the_network_changes_nothing_about_it(
+    ports: tuple[Organisation, Organisation], tmp_path: Path
+) -> None:
+    """F7: no certificate, no address and no setting of the network, in neither order of the two grants."""
+    hamburg, rotterdam = ports
+    customs = Organisation.create(tmp_path / "customs")
+    rotterdam.join(hamburg.invite(rotterdam.principal).save(tmp_path / "rotterdam.invite"))
+    customs.join(hamburg.invite(customs.principal).save(tmp_path / "customs.invite"))
+    before = (customs.network, customs.joined_through, (customs.folder / "broker.generated.toml").read_text())
+    grant = rotterdam.grant(customs.principal, may="subscribe:ShipMovement", delegable=True)
+    joined = customs.join(grant.save(tmp_path / "customs.grant"))
+    assert (joined.left, joined.offer.invites, joined.offer.types) == (None, False, ("ShipMovement",))
+    assert before == (
+        customs.network, customs.joined_through, (customs.folder / "broker.generated.toml").read_text()
+    )  # fmt: skip
+    assert hamburg.invited().keys() == {rotterdam.principal, customs.principal}
+
+
+def test_a_check_says_what_would_change_and_changes_nothing(
+    ports: tuple[Organisation, Organisation], tmp_path: Path
+) -> None:
+    hamburg, rotterdam = ports
+    file = hamburg.invite(rotterdam.principal).save(tmp_path / "rotterdam.invite")
+    before = {one: one.read_bytes() for one in rotterdam.folder.rglob("*") if one.is_file()}
+    would = rotterdam.join(file, is_check=True)
+    assert would.files > 5
+    assert before == {one: one.read_bytes() for one in rotterdam.folder.rglob("*") if one.is_file()}
+    assert rotterdam.network.owner == rotterdam.principal
