@@ -12,7 +12,7 @@ LANES ?= 5
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
-	spark spark.governed.table client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
+	spark spark.governed.table spark.open_log client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
 	client.api.connection organisation.organisation organisation.grant_file profile.profile)
 UV := .build/tools/uv/bin/uv
@@ -92,6 +92,8 @@ docs: environment ## Write the generated pages and pictures, the site with searc
 
 lock: environment ## Resolve the dependencies again; hashes only, no addresses (ARGS=--upgrade)
 	@$(COMPILE) --all-extras pyproject.toml -o requirements.lock $(ARGS)
+	@$(COMPILE) --no-annotate --extra broker --extra domain --extra postgres -c requirements.lock pyproject.toml \
+		-o deploy/containers/requirements.lock $(ARGS)
 	@echo uv | $(COMPILE) --no-annotate - -o tools/uv.lock.txt $(ARGS)
 	@printf 'setuptools\nwheel\n' | $(COMPILE) --no-annotate - -o tools/build.lock.txt $(ARGS)
 

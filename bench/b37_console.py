@@ -72,7 +72,7 @@ def _looked_at(chromium: str, looks: int, how_many: int, certificates: int) -> I
         page = browser.new_page()
         page.goto(link)
         page.get_by_role("button").click()
-        page.wait_for_url("**/network")
+        page.wait_for_url("**/overview")
         for name in ("network", "rights"):
             paints = []
             for _ in range(looks + 1):

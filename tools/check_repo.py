@@ -22,7 +22,12 @@ import pictures
 import reference_pages
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt")
+LOCKS = (
+    "requirements.lock",
+    "deploy/containers/requirements.lock",
+    "tools/uv.lock.txt",
+    "tools/build.lock.txt",
+)
 ADDRESS = re.compile(
     r"[a-z][a-z0-9+.-]*://|\bgit@|^\s*(-i|-f|--index-url|--extra-index-url|--find-links)\b", re.M
 )

@@ -4,7 +4,7 @@
 //       --key office.key --cert connect.cert --cert plates.cert --type plate.type --count 2
 //   echo '[{"plate": "AE05 XYZ"}]' | node cli.ts publish …           a line is a frame of events
 
-import { readFileSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 
@@ -27,6 +27,19 @@ const { values, positionals } = parseArgs({
 const say = (what: object): void => console.log(JSON.stringify(what, (_, one) => (typeof one === "bigint" ? String(one) : one)));
 const [host, port] = [values.broker.slice(0, values.broker.lastIndexOf(":")), values.broker.slice(values.broker.lastIndexOf(":") + 1)];
 
+/** Read a key file that is its owner's alone; the file that was looked at is the one that is read. */
+function keyText(path: string): string {
+  const file = openSync(path, constants.O_RDONLY);
+  try {
+    if (process.platform !== "win32" && (fstatSync(file).mode & 0o077) !== 0) {
+      throw new MaiaError("CREDENTIAL-KEY-FILE-EXPOSED", `other users can read or replace the key file \`${path}\`: chmod 600`);
+    }
+    return readFileSync(file, "utf8");
+  } finally {
+    closeSync(file);
+  }
+}
+
 try {
   const type = new EventType(readFileSync(values.type, "utf8"));
   const client = await connect({
@@ -34,7 +47,7 @@ try {
     broker: principal(values["broker-key"]),
     network: values.network,
     coordinator: principal(values.coordinator),
-    key: keyFromFile(readFileSync(values.key, "utf8")),
+    key: keyFromFile(keyText(values.key)),
     certificates: values.cert.map((path) => readFileSync(path, "utf8")),
   });
   if (positionals[0] === "publish") {

@@ -6,6 +6,8 @@ with maia.connect("dashboard.maia") as dashboard:
     for event in dashboard.subscribe("LabResult", "value > 100"):
         print(event["ward"], event["value"], event.published_at)
 
+maia.open_log(profile="dashboard.maia").table("LabResult").to_pandas()
+
 The names here are what applications use; each is loaded when it is first asked for. The
 packages below (`maia.credentials`, `maia.policy`, `maia.client.api` …) are the exact layers.
 """
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
     from maia.organisation import Grant, Organisation
     from maia.profile import Profile
+    from maia.spark.open_log import RecordedLog, RecordedTable, open_log
     from maia.spark.source.data_source import register_spark
 
 __version__ = "0.1.0"
@@ -39,12 +42,15 @@ __all__ = [
     "ProtocolViolation",
     "Publisher",
     "ReceivedEvent",
+    "RecordedLog",
+    "RecordedTable",
     "Refusal",
     "Subscription",
     "Unavailable",
     "__version__",
     "connect",
     "connect_blocking",
+    "open_log",
     "register_spark",
     "spark",
 ]
@@ -63,11 +69,14 @@ _HOMES = {
     "ProtocolViolation": "maia.errors",
     "Publisher": "maia.client.api.publisher",
     "ReceivedEvent": "maia.client.api.subscription",
+    "RecordedLog": "maia.spark.open_log",
+    "RecordedTable": "maia.spark.open_log",
     "Refusal": "maia.errors",
     "Subscription": "maia.client.api.subscription",
     "Unavailable": "maia.errors",
     "connect": "maia.client.api.connection",
     "connect_blocking": "maia.client.api.blocking_client",
+    "open_log": "maia.spark.open_log",
     "register_spark": "maia.spark.source.data_source",
 }
 

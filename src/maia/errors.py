@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["BadInput", "BrokenCredential", "MaiaError", "ProtocolViolation", "Refusal", "Unavailable"]
+__all__ = [
+    "BadInput",
+    "BrokenCredential",
+    "ExtraMissing",
+    "MaiaError",
+    "ProtocolViolation",
+    "Refusal",
+    "Unavailable",
+]
 
 
 class MaiaError(Exception):
@@ -50,6 +58,12 @@ class Unavailable(MaiaError):
     """Something Maia depends on is missing, busy or cannot be reached."""
 
     code = "UNAVAILABLE"
+
+
+class ExtraMissing(Unavailable):
+    """This part of Maia was not installed; the sentence says how to install it."""
+
+    code = "UNAVAILABLE-EXTRA"
 
 
 class BadInput(MaiaError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from maia.broker.durable import catch_up
 from maia.broker.durable.progress import identity_of
@@ -13,7 +14,7 @@ from maia.credentials import Action, SigningKey, Validity
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
-from maia.types import type_id
+from maia.types import SealingLevel, type_id
 from maia.wire.codec import decode, decode_recorded, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.messages import (
@@ -30,7 +31,17 @@ from maia.wire.messages import (
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, connect_right, shown, sighting
-from support.recording import EVERYTHING, RecordingNet, durable, grant_to_read, key_of, logged_events
+from support.recording import (
+    EVERYTHING,
+    RecordingNet,
+    SealedRecordingNet,
+    durable,
+    grant_to_read,
+    key_of,
+    logged_events,
+)
+from support.sealed_net import EVERYTHING as EVERY_KEY
+from support.sealed_publications import READ, WRITE, camera_and_reader
 
 CAMERA = "camera at Victoria"
 LOG = b"l" * 16
@@ -164,6 +175,21 @@ def test_a_gap_notice_waits_for_a_subscriber_that_is_away_and_survives_a_restart
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
 
 
+def test_what_was_published_where_no_broker_records_is_reported_once(town: Town) -> None:
+    """A109: the broker was down, and one of those that publish the type has no log."""
+    source = town.neighbour()
+    source.say(LogAnswered(town.offer(source).id, is_whole=False))
+    assert not town.missed(), "nothing was cut off"
+    town.net.restart("CCS broker")
+    town.office, source = town.net.client("billing office"), town.neighbour()
+    durable(town.office)
+    source.say(LogAnswered(town.offer(source).id, is_whole=False))
+    assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
+    town.net.advance(61)
+    source.say(LogAnswered(source.last(FetchLog).id, is_whole=False))
+    assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
+
+
 def test_what_no_broker_asked_for_is_no_answer(town: Town) -> None:
     """A109, A66: made-up numbers of requests, another neighbour's, and answers after the answer."""
     liar, other = town.neighbour(), town.neighbour()
@@ -282,3 +308,32 @@ def test_requests_without_end_cost_little_room(town: Town) -> None:
     assert town.broker.counts["maia_catch_up_dropped_total"] > 0
     town.net.advance(10)
     assert len(state.catch_up.requests) <= 1
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+def test_a_sealed_frame_is_fetched_as_it_travelled_and_a_forged_one_is_refused(is_forged: bool) -> None:
+    """A109, A90: whoever passes an answer on changes no byte of it unnoticed."""
+    net = SealedRecordingNet(SealingLevel.ATTRIBUTE)
+    net.entitle("CCS broker", READ, WRITE)
+    net.entitle("Met broker", READ)
+    for name, seeds in (("CCS broker", []), ("Met broker", ["CCS broker"])):
+        net.hold(net.broker(name, seeds=seeds, recording=EVERYTHING), *EVERY_KEY)
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    net.crash("Met broker")
+    camera.publish(1, sighting("AE05 XYZ"))
+    if is_forged:
+        net.tamper = _forged
+    net.hold(net.restart("Met broker"), *EVERY_KEY)
+    net.advance(5)
+    published, fetched = ([one.data for one in net.log(name).safe] for name in ("CCS broker", "Met broker"))
+    assert len(published) == 2
+    assert fetched == (published[:1] if is_forged else published)
+    assert bool(net.brokers["Met broker"].counts.get("maia_frames_refused_total")) is is_forged
+
+
+def _forged(message: object) -> object:
+    if not isinstance(message, LogFetched) or not message.frames:
+        return message
+    frames = [encode(replace(decode(one), published_at=1)) for one in message.frames]
+    return replace(message, frames=frames)

@@ -16,10 +16,12 @@ from maia.net.status_endpoint import (
     NotLoopback,
     StatusEndpoint,
     StatusSource,
+    answering,
     new_door,
     new_token,
     read_door,
 )
+from support.ports import free_port
 
 NAMES = {"links": [{"peer": "ed25519:somebody"}]}
 
@@ -158,3 +160,30 @@ def test_a_broken_door_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / DOOR_FILE).write_text(text, encoding="utf-8")
     with pytest.raises(NoStatus):
         read_door(tmp_path)
+
+
+def test_other_machines_get_numbers_where_the_operator_says_so_and_never_names(tmp_path: Path) -> None:
+    """A70: the listener for others has no /status at all, whatever token is shown, and is on record."""
+    lines = []
+
+    class Log:
+        def note(self, event: str, fields: dict[str, object]) -> None:
+            lines.append((event, fields["address"]))
+
+    async def ask() -> list[bytes]:
+        at = f"127.0.0.1:{free_port()}"
+        async with answering(told(), "127.0.0.1:0", tmp_path, metrics=at, records=Log()):
+            token = read_door(tmp_path).token
+            assert lines == [("metrics-open", at)]
+            host, _, port = at.rpartition(":")
+            heads = [
+                f"GET /{page} HTTP/1.1\r\nHost: broker.example:9480\r\n"
+                for page in ("metrics", "ready", "status")
+            ]
+            heads.append(f"{heads[-1]}Authorization: Bearer {token}\r\n")
+            return [await raw_answer(host, int(port), f"{one}\r\n".encode()) for one in heads]
+
+    metrics, ready, *status = asyncio.run(ask())
+    assert metrics.endswith(b"\r\n\r\nmaia_clients 1.0\n")
+    assert ready.startswith(b"HTTP/1.1 200 ")
+    assert all(one.startswith(b"HTTP/1.1 404 ") and b"somebody" not in one for one in status)

@@ -179,7 +179,7 @@ async def test_a_subscriber_that_falls_behind_can_still_leave(monkeypatch: pytes
         cars = await camera.advertise(STORY.definition)
         await cars.publish_many([{"numberplate": str(number)} for number in range(5000)])
         await cars.flush()
-        await until(lambda: not lazy.has_room, "the client to stop reading")
+        await until(lambda: not lazy._has_room, "the client to stop reading")
         await lazy.unsubscribe()
         assert running.status()["subscriptions"] == 0
         # What had arrived before the client stopped reading is still there, in order.

@@ -114,11 +114,14 @@ def test_two_organisations_share_a_stream_and_a_table_until_the_grant_is_revoked
 
 def check_the_data_engineers_tutorial(spark) -> None:
     """The tutorial goes on with this network: its tables have the granted wards, and no patient's name."""
-    ((_, program),) = BLOCK.findall(TUTORIAL.read_text(encoding="utf-8"))
+    (_, program), (_, without_spark) = BLOCK.findall(TUTORIAL.read_text(encoding="utf-8"))
     rows, identified = rows_of(program, "by_ward", "identified", spark=spark)
     assert {row["ward"] for row in rows} <= {"3", "4"}
     assert {row["mean"] for row in rows} == {142.0}
     assert identified == []
+    frame = named(without_spark)["frame"]
+    assert set(frame["value"]) == {142}
+    assert frame["patient"].isna().all()
 
 
 def rows_of(program: str, *tables: str, spark) -> list[list[object]]:

@@ -27,6 +27,7 @@ def test_every_command_of_the_tutorials_and_how_to_pages_works(tmp_path: Path) -
     first, second = printed.partition("refused: POLICY-NO-CHAIN\n")[2].split("nothing more\n")[:2]
     assert first == ""
     assert second.replace("received", "").split() == ["0", "1", "2"]
+    assert "6.0 True\n<Subscription LabResult waiting=0>\n" in printed
     # The auditor finds the ward's right with its restriction, and a record that leads through every head.
     assert 'ward == "3"' in (tmp_path / "who-can.txt").read_text()
     assert "verified     the audit leads through all" in printed

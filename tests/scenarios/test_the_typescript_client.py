@@ -62,13 +62,19 @@ class Shell:
 
 @asynccontextmanager
 async def typescript(
-    city: City, what: str, key: SigningKey, *granted: SignedCertificate, broker: SigningKey = BROKER
+    city: City,
+    what: str,
+    key: SigningKey,
+    *granted: SignedCertificate,
+    broker: SigningKey = BROKER,
+    mode: int = 0o600,
 ) -> AsyncIterator[Shell]:
     """Run `cli.ts` with a key and certificates in files, as a person would."""
     folder = city.folder / f"{what}-{key.principal.key.hex()[:8]}-{os.urandom(2).hex()}"
     folder.mkdir()
     seed = f'(maia-key (version "1") (seed #{key.reveal_seed().hex()}#))'
     (folder / "own.key").write_text(seed, encoding="utf-8")
+    (folder / "own.key").chmod(mode)
     words = [str(NODE), str(CLIENT / "cli.ts"), what, "--key", str(folder / "own.key")]
     for number, signed in enumerate((grant(key.principal, Action.CONNECT, None), *granted)):
         path = folder / f"{number}.cert"
@@ -135,6 +141,8 @@ def test_typescript_publishes_and_receives_and_gets_no_more_than_its_certificate
                 assert (await refused.line())["code"].startswith("POLICY-")
             async with typescript(city, "subscribe", reader, seen, broker=stranger) as wrong:
                 assert (await wrong.line())["code"] == "CREDENTIAL-TLS-LEAF"
+            async with typescript(city, "subscribe", reader, seen, mode=0o640) as exposed:
+                assert (await exposed.line())["code"] == "CREDENTIAL-KEY-FILE-EXPOSED"
 
     asyncio.run(story())
 

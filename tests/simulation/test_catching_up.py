@@ -135,3 +135,18 @@ def test_what_was_acknowledged_reaches_an_archive_elsewhere_or_is_reported(kind,
     frames = [decode_recorded(one.data) for one in city.network.host(READING).log]
     recorded = Counter((one.publisher, one.stream, one.sequence) for one in frames)
     assert max(recorded.values()) == 1, "a frame was recorded twice"
+
+
+@pytest.mark.parametrize("keeps_history", [True, False])
+def test_what_was_sealed_in_epochs_that_are_over_is_opened_or_reported(keeps_history):
+    city, told = city_with_archive(lambda *a, **k: SealedCity(*a, keeps_history=keeps_history, **k), 48_113)
+    city.told = told
+    city.network.crash(READING)
+    _publish(city, 4)
+    city.network.run_for(400)
+    city.network.restart(READING)
+    city.network.run_for(60)
+    missing = told.safe - set(told.written)
+    assert told.safe
+    gone = {"UNAVAILABLE-LOG-KEYS-GONE"}
+    assert (bool(missing), set(told.gaps)) == ((False, set()) if keeps_history else (True, gone))

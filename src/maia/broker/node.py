@@ -22,6 +22,7 @@ from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
 from maia.broker.publication.path import carry_single, publish_single
+from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
     certificates_without_statement,
@@ -290,6 +291,11 @@ class Broker:
     def vouch(self, number: int, answers: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Bring a key manager the answers to a challenge: as many as there are, or none."""
         return self._finished(self._state.keys.member.vouch(number, answers), now)
+
+    @property
+    def deliveries(self) -> DeliveryTally:
+        """Return how many rows were delivered so far, and how long that took."""
+        return self._state.delivered
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""

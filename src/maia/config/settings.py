@@ -138,6 +138,13 @@ Loopback = Annotated[
         description="on this machine's loopback, such as `127.0.0.1:0`, or `off`",
     ),
 ]
+OutsideMetrics = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?:{_HOST}:{_PORT}|off)\Z",
+        description="HOST:PORT such as `192.0.2.7:9480`, which other machines may reach, or `off`",
+    ),
+]
 Paths = tuple[Path, ...]
 
 
@@ -156,6 +163,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen; port 0 takes a free one."""
     status: Loopback = "127.0.0.1:0"
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
+    metrics: OutsideMetrics = "off"
+    """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
     lease_s: Positive = 60
     """How long an advertisement, subscription or membership lasts without being renewed."""
     require_install: bool = True
@@ -170,7 +179,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The least important lines that are written."""
     origins: dict[str, str] = {}
     """Where each setting was written, by its name."""
-    files: tuple[Path, ...] = ()
+    read_from: tuple[Path, ...] = ()
     """The files that were read for it."""
 
     def wrong(self, name: str, problem: str) -> BadConfig:
@@ -178,7 +187,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
-_NOT_SETTINGS: Final = frozenset({"origins", "files", "limits", "access"})
+_NOT_SETTINGS: Final = frozenset({"origins", "read_from", "limits", "access"})
 """Fields of a configuration that are put together from settings of other structs."""
 
 
@@ -193,7 +202,7 @@ def settings_changed(
         old, new = getattr(before, one.name), getattr(after, one.name)
         if one.name == "access":
             found += settings_changed(old, new, live=live)
-        elif one.name not in {"origins", "files"} and one.encode_name not in live and old != new:
+        elif one.name not in {"origins", "read_from"} and one.encode_name not in live and old != new:
             found.append(one.encode_name)
     return found
 

@@ -128,6 +128,7 @@ class SignedKind(Enum):
     LINK_RESPONSE = b"link-response"
     AUTHORSHIP = b"authorship"
     AGGREGATE = b"aggregate"
+    ANSWER_NAME = b"answer-name"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

@@ -27,6 +27,7 @@ SECOND: Final = 1_000_000
 """The microseconds of a second: moments and the distances between them are counted in these."""
 _new_int: Final = int.__new__  # found once: a moment is made several times for every message
 
+_Datetime: TypeAlias = datetime  # inside `Instant`, the name is a property's
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TOO_FINE: Final = re.compile(r"[.,][0-9]{7}")
@@ -83,7 +84,7 @@ class Instant(int):
         raise NotAnInstant(f"`{int(microseconds)}` microseconds is outside the years 0001 to 9999")
 
     @classmethod
-    def from_datetime(cls, moment: datetime) -> Instant:
+    def from_datetime(cls, moment: _Datetime) -> Instant:
         """Convert an aware datetime; a naive one has no meaning here and is refused."""
         if moment.utcoffset() is None:
             raise NotAnInstant(f"`{moment.isoformat()}` names no time zone")
@@ -102,9 +103,14 @@ class Instant(int):
             raise NotAnInstant("a moment has at most six digits after the second")
         return cls.from_datetime(moment)
 
-    def to_datetime(self) -> datetime:
+    def to_datetime(self) -> _Datetime:
         """Return the same moment as an aware datetime in UTC."""
         return _EPOCH + timedelta(microseconds=int(self))
+
+    @property
+    def datetime(self) -> _Datetime:
+        """Return the same moment as an aware datetime in UTC, as `to_datetime` does."""
+        return self.to_datetime()
 
     def __str__(self) -> str:
         """Return ISO 8601 in UTC, with as many digits as needed."""

@@ -16,7 +16,7 @@ from typing import Final
 from maia.errors import MaiaError
 from maia.net.observer import Records
 
-LOOK_S: Final = 1.0
+LOOK_S: Final = 0.25
 _READ: Final = frozenset({".cert", ".quorum", ".type"})
 
 

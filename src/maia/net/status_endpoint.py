@@ -8,6 +8,9 @@
 The listener is bound to loopback and refuses to be bound to anything else. A
 request that a browser was tricked into sending names another host and is
 turned away. Nothing can be changed here, only read (A70).
+
+Where an operator says so (setting `metrics`), a second listener answers other machines: the first three
+pages, and never /status. The log has a warning about it at every start.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Final
 from maia.credentials.keys import same_secret
 from maia.errors import BadInput, Unavailable
 from maia.net.addresses import host_and_port
+from maia.net.observer import Records
 
 DOOR_FILE: Final = "status.door"
 """The file in the data folder that says where the endpoint listens, and with which token to ask."""
@@ -73,17 +77,17 @@ class Door:
 class StatusEndpoint:
     """The listener: one short request for each connection, few at a time, each with a deadline."""
 
-    def __init__(self, source: StatusSource, *, token: str) -> None:
-        """Answer from `source`; `token` is needed for /status."""
+    def __init__(self, source: StatusSource, *, token: str | None) -> None:
+        """Answer from `source`; `token` is needed for /status, which other machines do not get: None."""
         self._source = source
-        self._token = token.encode()
+        self._token = None if token is None else token.encode()
         self._server: asyncio.Server | None = None
         self._open = 0
 
     async def start(self, listen: str) -> str:
         """Listen, and return the address with the port that was taken."""
         host, port = host_and_port(listen)
-        if not _is_loopback(host):
+        if self._token is not None and not _is_loopback(host):
             raise NotLoopback(f"`{listen}` can be reached from other machines; use 127.0.0.1 or [::1]")
         self._server = await asyncio.start_server(
             self._serve, host, port, limit=_REQUEST_BYTES_MAX, backlog=_CONNECTIONS_MAX
@@ -123,7 +127,10 @@ class StatusEndpoint:
         }
         if not protocol.startswith("HTTP/1."):
             return _response("400 Bad Request", b"bad request\n")
-        if headers.get("host", "").rpartition(":")[0].lower() not in _NAMES_OF_LOOPBACK:
+        if (
+            self._token is not None
+            and headers.get("host", "").rpartition(":")[0].lower() not in _NAMES_OF_LOOPBACK
+        ):
             # A page from elsewhere whose name was pointed at this machine says that name here.
             return _response("421 Misdirected Request", b"ask by the name of this machine\n")
         if method not in ("GET", "HEAD"):
@@ -146,19 +153,51 @@ class StatusEndpoint:
             case "/status" if self._is_let_in(headers):
                 body = json.dumps(self._source.status(), ensure_ascii=False, default=str)
                 return _response("200 OK", body.encode(), _JSON)
-            case "/status":
+            case "/status" if self._token is not None:
                 return _response("401 Unauthorized", b"the token is in the data folder\n")
             case _:
                 return _response("404 Not Found", b"not here\n")
 
     def _is_let_in(self, headers: Mapping[str, str]) -> bool:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and same_secret(shown.strip().encode(), self._token)
+        is_bearer = self._token is not None and scheme.lower() == "bearer"
+        return is_bearer and same_secret(shown.strip().encode(), self._token or b"")
 
 
 @asynccontextmanager
-async def answering(source: StatusSource, at: str, data: Path | None) -> AsyncIterator[str | None]:
-    """Answer at an address while the body runs, which a file in `data` names; yield it, or None for `off`."""
+async def answering(
+    source: StatusSource,
+    at: str,
+    data: Path | None,
+    *,
+    metrics: str = "off",
+    records: Records | None = None,
+) -> AsyncIterator[str | None]:
+    """Answer at an address while the body runs, which a file in `data` names; yield it, or None for `off`.
+
+    Other machines are answered at `metrics`, and `records` says so.
+    """
+    async with _metrics_for_others(source, metrics, records), _on_loopback(source, at, data) as address:
+        yield address
+
+
+@asynccontextmanager
+async def _metrics_for_others(source: StatusSource, at: str, records: Records | None) -> AsyncIterator[None]:
+    if at == "off":
+        yield
+        return
+    endpoint = StatusEndpoint(source, token=None)
+    address = await endpoint.start(at)
+    if records is not None:
+        records.note("metrics-open", {"address": address, "message": "other machines can read the metrics"})
+    try:
+        yield
+    finally:
+        await endpoint.stop()
+
+
+@asynccontextmanager
+async def _on_loopback(source: StatusSource, at: str, data: Path | None) -> AsyncIterator[str | None]:
     if at == "off":
         yield None
         return

@@ -12,12 +12,24 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import IO, Final
+from itertools import accumulate
+from typing import IO, Final, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 # Which numbers do servers offer for monitoring, and what does each say?
 #
@@ -41,6 +53,9 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_challenges_total": "one-time questions that were sent",
         "maia_late_answers_total": "answers to one-time questions that came too late",
         "maia_types": "versions of event types that are known",
+        "process_resident_memory_bytes": "memory of the process (this and all `process_…` on Linux)",
+        "process_open_fds": "files and connections that the process has open",
+        "python_info": "which Python this is; `python_gc_…` count its garbage collections",
     },
     "Brokers": {
         "maia_clients": "connected clients",
@@ -49,6 +64,8 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_subscriptions": "subscriptions of connected clients",
         "maia_advertisements": "advertisements of connected clients",
         "maia_rows_published_total": "events that clients of this broker published",
+        "maia_rows_delivered_total": "events that clients of this broker were sent, once for each subscriber",
+        "maia_delivery_seconds": "seconds from publication (publisher's clock) to live delivery: a histogram",
         "maia_duplicates_total": "frames that arrived more than once, of which one was used",
         "maia_late_frames_total": "frames behind a newer one of their stream, which were not delivered",
         "maia_frames_refused_total": "frames that were refused, by code",
@@ -130,8 +147,53 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 _WORTH_A_WARNING: Final = frozenset(
-    {"refused", "closing", "kept-dropped", "failed", "impaired", "expiring", "log-full", "log-failed"}
+    {
+        "refused",
+        "closing",
+        "kept-dropped",
+        "failed",
+        "impaired",
+        "expiring",
+        "metrics-open",
+        "log-full",
+        "log-failed",
+    }
 )
+
+
+class Deliveries(Protocol):
+    """How many rows were delivered, and how long after their publication."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many."""
+
+    @property
+    def timed(self) -> Sequence[int]:
+        """Return rows by the first of `BOUNDS_S` that they took no longer than, and behind them the rest."""
+
+    @property
+    def seconds(self) -> float:
+        """Return what all times come to."""
+
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+"""The bounds of the histogram of delivery times."""
+
+
+class _DeliveryMetrics(Collector):
+    """Makes metrics of what was delivered when they are read, so that a delivery costs next to nothing."""
+
+    def __init__(self, deliveries: Callable[[], Deliveries]) -> None:
+        self._deliveries = deliveries
+
+    def collect(self) -> Iterable[Metric]:
+        found = self._deliveries()
+        rows, times = "maia_rows_delivered_total", "maia_delivery_seconds"
+        yield CounterMetricFamily(rows.removesuffix("_total"), _HELP[rows], value=found.rows)
+        bounds = [*map(str, BOUNDS_S), "+Inf"]
+        summed = list(zip(bounds, accumulate(found.timed), strict=True))
+        yield HistogramMetricFamily(times, _HELP[times], buckets=summed, sum_value=found.seconds)
 
 
 class Telemetry:
@@ -144,6 +206,8 @@ class Telemetry:
         self._least = _LEVELS[level]
         self._render = _for_people(colours=stream.isatty()) if for_people else _for_programs
         self._registry = CollectorRegistry(auto_describe=False)
+        for own in (ProcessCollector, PlatformCollector, GCCollector):
+            own(registry=self._registry)
         self._counters: dict[tuple[str, tuple[str, ...]], Counter] = {}
         self._label_sets: dict[str, set[tuple[str, ...]]] = {}
         self._gauges: dict[str, Gauge] = {}
@@ -185,6 +249,10 @@ class Telemetry:
         if name not in self._gauges:
             self._gauges[name] = Gauge(name, _HELP.get(name, name), registry=self._registry)
         self._gauges[name].set(value)
+
+    def show(self, deliveries: Callable[[], Deliveries]) -> None:
+        """Offer what was delivered, as it is whenever the metrics are read."""
+        self._registry.register(_DeliveryMetrics(deliveries))
 
     def metrics(self) -> bytes:
         """Return every metric in the text format of Prometheus."""

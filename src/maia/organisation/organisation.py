@@ -226,6 +226,10 @@ class Organisation:
         if any(one.exists() and not generated_beside(one).exists() for one in files):
             separate_settings(self.folder, self._server_settings(dict(self.type_files())))
 
+    def __repr__(self) -> str:
+        """Return its name, and where its folder is."""
+        return f"<Organisation {self._settings.name}: {self.folder}>"
+
     @classmethod
     def create(cls, folder: str | Path, *, host: str = "127.0.0.1", processes: int = 1) -> Organisation:
         """Make an organisation with a key of its own, and a network that it owns, in a new folder.

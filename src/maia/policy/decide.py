@@ -30,6 +30,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant, Kind
 from maia.expressions.language import format_rule
 from maia.expressions.summary_text import format_summary
 from maia.expressions.syntax import Scope
+from maia.policy.answers import hidden_restriction
 from maia.policy.decision import (
     Decision,
     Denial,
@@ -79,6 +80,7 @@ from maia.policy.view import (
     converts_to,
     is_for_one,
     is_summarised,
+    keeps,
     kinds_shown,
     window_size,
 )
@@ -94,7 +96,7 @@ from maia.predicates.syntax import (
     mistyped,
     size_of,
 )
-from maia.types.definition import TOPIC, tree_root
+from maia.types.definition import TOPIC, SealingLevel, tree_root
 
 
 def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -382,6 +384,7 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     explanation = Explanation()
     if view.windows and request.event_type is not None:
         explanation += _attributes(openings, request)
+    explanation += _answered_by_others(view, request)
     for uid, value in sorted(view.forced.items()):
         explanation += for_owner(
             Reason("forced", f"the value is always `{format_literal(value)}`", attribute=uid)
@@ -389,6 +392,23 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     if view.until is not None:
         explanation += for_both(Reason("until", f"this holds until {view.until}"))
     return explanation
+
+
+def _answered_by_others(view: View, request: Request) -> Explanation:
+    """Say what follows where a right to a sealed type is restricted by attributes that it does not show."""
+    event_type = request.event_type
+    sealing = None if event_type is None else event_type.sealing
+    if event_type is None or sealing is None or request.action is not Action.SUBSCRIBE:
+        return Explanation()
+    readable = frozenset(uid for uid in event_type.kinds if any(keeps(one, uid) for one in view.windows))
+    hidden = [one for window in view.windows if (one := hidden_restriction(window, readable)) is not None]
+    if not hidden or sealing.level is not SealingLevel.ATTRIBUTE:
+        return Explanation()
+    sentence = (
+        "events are restricted by attributes that stay hidden: publishers' brokers answer for them, from the "
+        "moment on at which the key server knows of this right, and what was recorded before is not shown"
+    )
+    return for_both(Reason("sealed", sentence))
 
 
 def _attributes(openings: Sequence[Opening], request: Request) -> Explanation:

@@ -84,6 +84,23 @@ def during(zone: str, *, days: frozenset[int], start: int, end: int) -> Predicat
     return AnyOf((evening, AllOf((_before(minute, end), Membership(weekday, next_days)))))
 
 
+def window_in(condition: Predicate) -> tuple[str, frozenset[int], int, int] | None:
+    """Return zone, days, start and end of a condition as `during` makes it; None for any other one."""
+    zone = next((zone for _, kind, zone in _asked(condition) if kind == "minute"), None)
+    start, end, days = 0, MINUTES_IN_A_DAY, frozenset[int]()
+    for one in atoms(condition):
+        match one:
+            case Comparison(_, Operator.GE, int(minute)):
+                start = minute
+            case Comparison(_, Operator.LT, int(minute)):
+                end = minute
+            case Membership(_, values) if not days:
+                days = frozenset(value for value in values if isinstance(value, int))
+    if zone is None or not days or condition != during(zone, days=days, start=start, end=end):
+        return None
+    return zone, days, start, end
+
+
 def check_clock_facts(condition: Predicate) -> None:
     """Refuse a condition that asks for the time in a zone that does not exist."""
     for uid in attributes_of(condition):

@@ -40,6 +40,7 @@ from maia.config.settings import (
     Defaults,
     Loopback,
     Mismatch,
+    OutsideMetrics,
     Paths,
     PrincipalWord,
     Secret,
@@ -145,6 +146,8 @@ class PostgresConfig(msgspec.Struct, frozen=True, kw_only=True):
     derive: tuple[DeriveSetting, ...] = ()
     status: Loopback = "127.0.0.1:0"
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
+    metrics: OutsideMetrics = "off"
+    """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
     log_format: Literal["auto", "json", "text"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     origins: dict[str, str] = {}

@@ -100,7 +100,8 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
         ]
         tasks: Sequence[_Task] = [*stores, *releases]
         try:
-            async with _answering(prepared, client, stores, releases), asyncio.TaskGroup() as group:
+            answers = _answering(prepared, client, stores, releases, records)
+            async with answers, asyncio.TaskGroup() as group:
                 for task in tasks:
                     group.create_task(_run(task, prepared, identity, records))
                 group.create_task(_listen(prepared, releases, records))
@@ -257,9 +258,13 @@ async def _renew(prepared: PreparedConnector, client: Client, records: Records) 
 
 @asynccontextmanager
 async def _answering(
-    prepared: PreparedConnector, client: Client, stores: Sequence[StoreTask], releases: Sequence[ReleaseTask]
+    prepared: PreparedConnector,
+    client: Client,
+    stores: Sequence[StoreTask],
+    releases: Sequence[ReleaseTask],
+    records: Records,
 ) -> AsyncIterator[None]:
-    """Answer /health, /ready, /metrics and /status on loopback, while the body runs."""
+    """Answer /health, /ready, /metrics and /status, while the body runs."""
     config = prepared.config
     tasks: Sequence[_Task] = [*stores, *releases]
 
@@ -290,7 +295,8 @@ async def _answering(
         }
         return "".join(f"{name} {number}\n" for name, number in numbers.items()).encode()
 
-    async with answering(StatusSource(is_ready, metrics, status), config.status, config.data):
+    source = StatusSource(is_ready, metrics, status)
+    async with answering(source, config.status, config.data, metrics=config.metrics, records=records):
         yield
 
 

@@ -17,6 +17,7 @@ from typing import Final
 from psycopg import sql
 
 from maia.client import Delivered, GapDetected
+from maia.client.api.by_frame import frames_of
 from maia.client.api.client import Client
 from maia.client.api.subscription import Subscription
 from maia.errors import MaiaError
@@ -81,7 +82,7 @@ class StoreTask:
         self.is_serving.set()
         while True:
             if not self._arrived:
-                self._arrived = await subscription.frames(_FRAMES_AT_ONCE)
+                self._arrived = await frames_of(subscription, _FRAMES_AT_ONCE)
             if not self._arrived:
                 return  # the client was closed
             last, after = upto + len(self._arrived), self._arrived[-1].position

@@ -125,13 +125,17 @@ class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True):
 _KNOWN: Final = settings_of(ProfileSettings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Profile:
     """One participant: where its key, certificates, types and network are."""
 
     name: str
     path: Path
     settings: ProfileSettings
+
+    def __repr__(self) -> str:
+        """Return its name, and where its folder is."""
+        return f"<Profile {self.name}: {self.path}>"
 
     def key(self) -> Path:
         """Return the file of the signing key."""

@@ -14,10 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maia.client.api.connection import signing_key
-from maia.clock import system_now
 from maia.profile import Profile, find_profile
-from maia.spark.governed.opened_log import LogReader, opened_log
+from maia.spark.governed.opened_log import opened_log
+from maia.spark.open_log import log_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,18 +36,7 @@ def table(
 ) -> DataFrame:
     """Return the recorded events of a type as the participant of a profile may see them."""
     who = profile if isinstance(profile, Profile) else find_profile(str(profile))
-    versions = who.lineage(name, at=system_now())
-    credentials = who.settings.credentials
-    reader = LogReader(
-        log=who.log(),
-        key=signing_key(who),
-        credentials=who.certificates(),
-        versions=versions,
-        network=who.network,
-        folders=tuple(path for path in credentials if path.is_dir()),
-        keys_at=who.settings.keys,
-        constitutions=who.constitutions(),
-    )
+    reader = log_reader(who, name, who.log())
     stack = _OPEN.get(spark)
     if stack is None:
         stack = _OPEN[spark] = ExitStack()

@@ -22,7 +22,7 @@ class Home:
 
     asked = 0
 
-    def check_room(self) -> None:
+    def _check_room(self) -> None:
         self.asked += 1
 
 
@@ -45,7 +45,7 @@ def delivered(sequence: int, rows: int = 1) -> Delivered:
 async def test_a_loop_over_many_frames_lets_others_have_their_turn(subscription: Subscription):
     """A renewal that had to wait for the application would come after its lease."""
     for sequence in range(100):
-        subscription.take(delivered(sequence))
+        subscription._take(delivered(sequence))
     turns = 0
 
     async def others() -> None:
@@ -64,8 +64,8 @@ async def test_a_loop_over_many_frames_lets_others_have_their_turn(subscription:
 @in_a_loop
 async def test_two_that_take_turns_get_each_event_once(subscription: Subscription):
     for sequence in range(40):
-        subscription.take(delivered(sequence, rows=2))
-    subscription.end(ClientClosed("closed"))
+        subscription._take(delivered(sequence, rows=2))
+    subscription._end(ClientClosed("closed"))
 
     async def all_of_it() -> list[str]:
         return [event["numberplate"] async for event in subscription]
@@ -76,8 +76,8 @@ async def test_two_that_take_turns_get_each_event_once(subscription: Subscriptio
 
 @in_a_loop
 async def test_what_arrived_is_taken_before_the_end_is_said(subscription: Subscription):
-    subscription.take(delivered(0))
-    subscription.end(RefusedByBroker("POLICY-EXPIRED", "it is over"))
+    subscription._take(delivered(0))
+    subscription._end(RefusedByBroker("POLICY-EXPIRED", "it is over"))
     assert (await anext(subscription))["numberplate"] == "0-0"
     for _ in range(2):
         with pytest.raises(RefusedByBroker) as ended:
@@ -90,24 +90,24 @@ async def test_the_client_is_asked_when_there_is_no_room_and_when_there_is_again
     subscription: Subscription, home: Home
 ):
     for sequence in range(2):
-        subscription.take(delivered(sequence, rows=ROWS_WAITING_MAX // 2))
-    assert not subscription.has_room
+        subscription._take(delivered(sequence, rows=ROWS_WAITING_MAX // 2))
+    assert not subscription._has_room
     assert home.asked == 1
     await anext(subscription)
-    assert subscription.has_room
+    assert subscription._has_room
     assert home.asked == 2
 
 
 @in_a_loop
 async def test_some_events_come_at_once_and_none_after_a_while(subscription: Subscription):
-    subscription.take(delivered(0, rows=5))
+    subscription._take(delivered(0, rows=5))
     assert len(await subscription.some(3)) == 3
     assert len(await subscription.some(10)) == 2
     assert await subscription.some(10, timeout_s=0.01) == []
 
 
 def test_an_event_says_who_and_when(subscription: Subscription):
-    subscription.take(delivered(0))
+    subscription._take(delivered(0))
     (event,) = asyncio.run(subscription.some(1))
     assert (event.publisher.principal, event.published_at) == (CAMERA, NOW)
     assert event == {"numberplate": "0-0", "timestamp": None, "location": None}
@@ -121,17 +121,17 @@ class AcknowledgingHome(Home):
         self.withdrawn: list[bool] = []
 
     @property
-    def session(self) -> AcknowledgingHome:
+    def _session(self) -> AcknowledgingHome:
         return self
 
     def acknowledge(self, _entry: object, position: int) -> list[object]:
         self.acknowledged.append(position)
         return []
 
-    def perform(self, _effects: object) -> None:
+    def _perform(self, _effects: object) -> None:
         pass
 
-    async def withdraw(self, _entry: object, _timeout_s: float, *, forget: bool = False) -> None:
+    async def _withdraw(self, _entry: object, _timeout_s: float, *, forget: bool = False) -> None:
         self.withdrawn.append(forget)
 
 
@@ -148,7 +148,7 @@ def durable() -> tuple[AcknowledgingHome, Subscription]:
 @in_a_loop
 async def test_asking_for_the_next_event_acknowledges_the_last(durable):
     home, subscription = durable
-    subscription.take(recorded(7, rows=2))
+    subscription._take(recorded(7, rows=2))
     await anext(subscription)
     await anext(subscription)
     assert home.acknowledged == []
@@ -159,7 +159,7 @@ async def test_asking_for_the_next_event_acknowledges_the_last(durable):
 @in_a_loop
 async def test_a_frame_is_acknowledged_as_a_whole_or_not(durable):
     home, subscription = durable
-    subscription.take(recorded(7, rows=2))
+    subscription._take(recorded(7, rows=2))
     await anext(subscription)
     subscription.acknowledge()
     assert home.acknowledged == []
@@ -172,7 +172,7 @@ async def test_a_frame_is_acknowledged_as_a_whole_or_not(durable):
 async def test_while_many_wait_acknowledgements_are_few(durable):
     home, subscription = durable
     for position in range(1, 101):
-        subscription.take(recorded(position))
+        subscription._take(recorded(position))
     for _ in range(100):
         await anext(subscription)
     await subscription.some(1, timeout_s=0.01)
@@ -183,8 +183,8 @@ async def test_while_many_wait_acknowledgements_are_few(durable):
 @in_a_loop
 async def test_whoever_leaves_acknowledges_what_was_taken(durable):
     home, subscription = durable
-    subscription.take(recorded(7))
-    subscription.take(recorded(8))
+    subscription._take(recorded(7))
+    subscription._take(recorded(8))
     await anext(subscription)
     await subscription.unsubscribe(forget=True)
     assert (home.acknowledged, home.withdrawn) == ([7], [True])
@@ -194,5 +194,5 @@ async def test_whoever_leaves_acknowledges_what_was_taken(durable):
 async def test_what_was_missed_can_be_asked_for(durable):
     _, subscription = durable
     missed = GapDetected(1, bytes(24), RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
-    subscription.note(missed)
+    subscription._note(missed)
     assert subscription.missed == (missed,)

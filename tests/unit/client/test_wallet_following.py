@@ -55,7 +55,7 @@ class FakeClient:
     shown: list[bytes] = field(default_factory=list)
     calls: int = 0
 
-    def now(self) -> Instant:
+    def _now(self) -> Instant:
         return NOW
 
     async def show(self, certificates: list[SignedCertificate], _statements: list[SignedStatement]) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from maia.domain.access.results import Revoked
 from maia.domain.storage.tables import POLICIES
+from maia.errors import MaiaError
 from support.access_control import MET, NUMBERPLATE, POLICY, SMITH, Station, court, later, met, order
-from support.policy import PITO, defined
+from support.policy import CCS, PITO, defined
 
 PARENT = 'policy "{name}"\nfact sworn_{name}(who: principal)\nrole {name}\nend\n'
 NATION, CITY = (PARENT.format(name=name) for name in ("nation", "city"))
@@ -78,3 +79,18 @@ def test_one_that_cannot_be_read_any_more_is_put_in_force_anew(station: Station)
     loaded = again.load_policy(POLICY)
     assert (loaded.version, loaded.is_unchanged) == (2, False)
     assert again.policy() is not None
+
+
+def test_a_type_of_the_same_name_and_another_owner_is_never_guessed(station: Station) -> None:
+    """A71: a partner's grant brings a type that is called as one that the policy names."""
+    before = station.policy()
+    name = NUMBERPLATE.name.name
+    station.register_type(defined(CCS, name, NUMBERPLATE.attributes).signed)
+    with pytest.raises(MaiaError, match="Numberplate"):
+        station.load_policy(POLICY)
+    assert station.policy() == before
+    own = station.register_type(defined(MET, name, NUMBERPLATE.attributes).signed)
+    assert not station.load_policy(POLICY).is_unchanged
+    station.register_type(defined(CCS, name, NUMBERPLATE.attributes[:1]).signed)
+    assert station.load_policy(POLICY).is_unchanged
+    assert own.name.owner == MET.principal

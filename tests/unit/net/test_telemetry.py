@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import sys
 
-from maia.net.telemetry import LABEL_SETS_MAX, Telemetry
+from maia.broker.publication.tally import BOUNDS_US, DeliveryTally
+from maia.events import SECOND
+from maia.net.telemetry import BOUNDS_S, LABEL_SETS_MAX, Telemetry
 
 
 def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
@@ -89,3 +93,28 @@ def test_one_name_has_one_set_of_labels() -> None:
     telemetry.count("maia_x_total", 1, {"code": "A"})
     telemetry.count("not a name", 1, {})
     assert "maia_x_total 1.0" in telemetry.metrics().decode()
+
+
+def test_what_was_delivered_is_a_counter_and_a_histogram_that_begin_with_the_process() -> None:
+    tally, telemetry = DeliveryTally(), Telemetry(io.StringIO())
+    assert [round(one * SECOND) for one in BOUNDS_S] == list(BOUNDS_US)
+    telemetry.show(lambda: tally)
+    tally.add(3, published_at=1_000_000, now=1_002_000)
+    tally.add(1, published_at=1_000_000, now=1_000_000 + 90 * SECOND)
+    tally.add(2, published_at=1_000_000, now=999_000)  # a publisher whose clock is ahead
+    shown = dict(line.rsplit(" ", 1) for line in telemetry.metrics().decode().splitlines())
+    assert float(shown["maia_rows_delivered_total"]) == float(shown["maia_delivery_seconds_count"]) == 6
+    times = {
+        one: float(shown[f'maia_delivery_seconds_bucket{{le="{one}"}}'])
+        for one in ("0.001", "0.0025", "+Inf")
+    }
+    assert times == {"0.001": 2, "0.0025": 5, "+Inf": 6}
+    assert float(shown["maia_delivery_seconds_sum"]) == 90.006
+
+
+def test_the_process_itself_is_measured() -> None:
+    shown = Telemetry(io.StringIO()).metrics().decode()
+    assert re.search(r"^python_info\{", shown, re.M)
+    assert re.search(r"^python_gc_collections_total\{", shown, re.M)
+    if sys.platform == "linux":
+        assert re.search(r"^process_resident_memory_bytes [1-9]", shown, re.M)

@@ -24,7 +24,7 @@ from maia.cli.main import BROUGHT_BY
 from support.processes import until
 
 ROOT = Path(__file__).resolve().parents[3]
-FOR_USERS = {"broker", "domain", "plots", "postgres", "spark"}
+FOR_USERS = {"arrow", "broker", "domain", "pandas", "plots", "polars", "postgres", "spark"}
 
 RUN_EACH = """
 import contextlib, io, json, sys

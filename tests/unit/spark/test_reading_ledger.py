@@ -10,6 +10,8 @@ import pytest
 from maia.credentials import TypeName
 from maia.ledger.files import disclosures_in
 from maia.ledger.records import from_ranges
+from maia.spark.governed.arrow_table import ArrowTable
+from maia.spark.governed.plan import governed_read
 from maia.spark.governed.reader import ReadingNotOnRecord
 from maia.spark.governed.table import governed
 from maia.types import TypeDefinition, sign_definition, verify_definition
@@ -79,3 +81,26 @@ def test_without_a_record_nothing_is_read_of_a_type_whose_owner_demands_one(spar
         governed(spark, **asked)
     with pytest.raises(ReadingNotOnRecord):
         governed(spark, is_stream=True, ledger=tmp_path / "ledger", **asked)
+
+
+def test_a_table_without_spark_is_on_record_in_the_same_way(spark, tmp_path):
+    log = Recorded(tmp_path / "log", event_type=demanding())
+    log.publish(sightings(60))
+    log.publish(sightings(40, 60), published_at=at(4))
+    log.write()
+    reads = reader(grant(READER, [PLATE], "speed < 30"), grant(READER, [SPEED], validity=between(None, 2)))
+    asked = {"event_type": log.event_type, "reader": reads}
+    governed(spark, log=str(log.folder), ledger=tmp_path / "of-spark", **asked)
+    with pytest.raises(ReadingNotOnRecord):
+        ArrowTable(governed_read(**asked), log=str(log.folder))
+    table = ArrowTable(governed_read(**asked), log=str(log.folder), ledger=tmp_path / "of-arrow")
+    assert table.schema.names == [one.name for one in ATTRIBUTES]
+    assert sum(batch.num_rows for batch in table.batches()) == 60  # the early ones, by their speed
+
+    def found(folder):
+        return {
+            (one.sequence, one.attributes, tuple(from_ranges(one.ranges)), one.certificates)
+            for one in disclosures_in(folder)
+        }
+
+    assert found(tmp_path / "of-arrow") == found(tmp_path / "of-spark") != set()

@@ -18,6 +18,7 @@ from maia.broker.state import ROUTE, BrokerState, seconds_after
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.expressions.syntax import is_keyed
+from maia.policy.answers import RestrictionUnanswered, unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
@@ -79,7 +80,8 @@ def dial_or_lack(state: BrokerState, type_id: bytes, now: Instant) -> tuple[list
 
 def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
-    type_id, lack = entry.right.event_type.type_id, None
+    type_id = entry.right.event_type.type_id
+    lack: Unavailable | None = None
     if state.types.sealing(type_id) is not None:
         lack = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if lack is None and isinstance(entry, Subscription):
@@ -192,7 +194,9 @@ def keys_overdue(state: BrokerState, type_id: bytes) -> KeysAwaited:
     )
 
 
-def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys | None:
+def _unreadable(
+    state: BrokerState, entry: Subscription, now: Instant
+) -> NoKeys | RestrictionUnanswered | None:
     """Return that this broker has keys, and none of what a subscriber may see."""
     event_type, windows = entry.right.event_type, entry.right.view.windows
     type_id, sealing = event_type.type_id, state.types.sealing(event_type.type_id)
@@ -212,8 +216,23 @@ def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys
             f"this broker holds no key of attributes of `{event_type.name.name}` that your filter asks about"
         )
     else:
-        return None
+        return _unanswered(state, entry)
     return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=state.principal)}")
+
+
+def _unanswered(state: BrokerState, entry: Subscription) -> RestrictionUnanswered | None:
+    """Return that a right is restricted by what this broker can neither read nor have answered."""
+    event_type = entry.right.event_type
+    ring = state.seals.ring_of(event_type.type_id)
+    if ring is None or not event_type.kinds.keys() & unanswered(
+        entry.right.view, ring.answers, ring.readable
+    ):
+        return None
+    return RestrictionUnanswered(
+        f"your right to `{event_type.name.name}` is restricted by attributes that this broker may not read, "
+        "and no broker answers for them; ask its issuer to show you these attributes, or connect to a broker "
+        "that may read them"
+    )
 
 
 def log_full(state: BrokerState, problem: str) -> None:

@@ -156,7 +156,11 @@ def begin_round(state: BrokerState, type_id: bytes, now: Instant, *, is_fresh: b
     log = state.recording
     if log is None or not log.records(type_id):
         return []
+    is_new = type_id not in log.progress
     progress = log.progress_of(type_id, now)
+    if is_new:
+        # After a restart it is known since when something may have been missed.
+        state.to_keep += log.once_safe(log.kept_progress())
     if progress.round is not None:
         progress.round.is_repeated = True
         return []
@@ -217,7 +221,7 @@ def _page_ended(
     under_way = progress.round
     if under_way is None or under_way.request != request.message.id:
         return []
-    effects, under_way.request = list[Effect](), b""
+    effects, under_way.request, first = list[Effect](), b"", log.next_position
     for frame in _in_order(under_way.frames):
         if progress.follows_gap(frame) and progress.knows_stream(frame) and _takes_all(log, type_id):
             progress.has_hole = True
@@ -225,6 +229,7 @@ def _page_ended(
         effects += recorded
         if any(isinstance(one, Record) for one in recorded):
             effects.append(Count("maia_catch_up_frames_total"))
+    log.note_fetched(first)
     under_way.is_whole = under_way.is_whole and request.is_whole
     is_more = False
     for broker, (place, end) in under_way.places.items():

@@ -43,6 +43,7 @@ from maia.broker.refusals import (
     UnknownRef,
 )
 from maia.broker.routing.routes import unseen_by
+from maia.broker.sealed.answers import spoken_of
 from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import sealed_transit
 from maia.broker.sealed.publication import learn_what_is_at_hand
@@ -283,6 +284,7 @@ def _delivered(
         DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
     cursor.delivered(logged.position, len(data))
+    state.delivered.rows += seen.rows
     return [Send(entry.link, data)]
 
 
@@ -392,9 +394,11 @@ def _opened(state: BrokerState, frame: Sealed, logged: Logged) -> Outcome:
     if state.keys.awaits_past(frame.type_id, frame.epoch):
         return KeysAwaited(frame.epoch)
     past = state.keys.member.past.opening(frame.type_id, frame.epoch)
-    if past is not None and past.is_of_its_time(
-        published_at=frame.published_at, recorded_at=logged.recorded_at
-    ):
+    log, recorded_at = state.recording, int(logged.recorded_at)
+    if log is not None and log.was_fetched(logged.position):
+        # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
+        recorded_at = min(recorded_at, frame.published_at)
+    if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
         found = _read(state, frame, past.keys, logged)
     return found or LogKeysGone("the keys of the time at which it was published are not to be had any more")
 
@@ -411,7 +415,7 @@ def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) ->
     signer = verify_frame(opened, keys, state.seals.checks).signer
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
-    uids = sealed.missing.union(sealed.part.frame.columns)
+    uids = spoken_of(state, type_id, sealed.missing.union(sealed.part.frame.columns))
     may = state.writers.might_write(signer, state.types.versions(type_id), uids, logged.recorded_at)
     if may is None:
         return SignerAwaited(signer)

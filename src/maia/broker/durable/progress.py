@@ -27,6 +27,7 @@ KEPT_PROGRESS: Final = "catch-up"
 LOG_ID_BYTES: Final = 16
 RUNS_SENT: Final = 512
 PLACES_MAX: Final = 256
+FETCHED_MAX: Final = 1024
 _KNOWN_MAX: Final = 4096
 _PUBLISHED_REMEMBERED: Final = 4096
 
@@ -197,18 +198,21 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
 class _Kept(msgspec.Struct, array_like=True, frozen=True):
     log: bytes
     types: list[_KeptType]
+    fetched: list[tuple[int, int]] = []
 
 
-def progress_to_bytes(log_id: bytes, progress: Mapping[bytes, Progress]) -> bytes:
+def progress_to_bytes(
+    log_id: bytes, progress: Mapping[bytes, Progress], fetched: list[tuple[int, int]]
+) -> bytes:
     """Return what must survive a restart."""
     types = [
         _KeptType(type_id, int(one.since), list(one.places.values()), one.recorded.exported())
         for type_id, one in progress.items()
     ]
-    return msgspec.msgpack.encode(_Kept(log_id, types))
+    return msgspec.msgpack.encode(_Kept(log_id, types, fetched))
 
 
-def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress]]:
+def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list[tuple[int, int]]]:
     """Read what `progress_to_bytes` wrote: the broker was down since, so it may have missed something."""
     try:
         kept = msgspec.msgpack.decode(data, type=_Kept)
@@ -225,4 +229,4 @@ def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress]]:
         )
         for one in kept.types
     }
-    return kept.log, found
+    return kept.log, found, kept.fetched

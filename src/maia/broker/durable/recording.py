@@ -21,6 +21,7 @@ import msgspec
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.durable.cursors import KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes, kept
 from maia.broker.durable.progress import (
+    FETCHED_MAX,
     KEPT_PROGRESS,
     LOG_ID_BYTES,
     Progress,
@@ -87,6 +88,8 @@ class Recording:
     last_read: int = 0
     id: bytes = b""
     """What tells this log from one that was here before it."""
+    fetched: list[tuple[int, int]] = field(default_factory=list, repr=False)
+    """First and last positions of what was fetched from other brokers, the newest last."""
     progress: dict[bytes, Progress] = field(default_factory=dict, repr=False)
     """By type: what is recorded, and up to where that was compared with the logs of others."""
 
@@ -119,6 +122,15 @@ class Recording:
         if known is None:
             known = self.progress[type_id] = Progress(now)
         return known
+
+    def note_fetched(self, first: int) -> None:
+        """Take note that everything from a position on was fetched, up to what was recorded last."""
+        if first < self.next_position:
+            self.fetched = [*self.fetched, (first, self.next_position - 1)][-FETCHED_MAX:]
+
+    def was_fetched(self, position: int) -> bool:
+        """Say whether a frame was fetched, so that it was recorded here later than it was published."""
+        return any(first <= position <= last for first, last in self.fetched)
 
     def next_read(self) -> int:
         """Return the number of a new reading of the log."""
@@ -193,11 +205,12 @@ class Recording:
         """
         # The memory goes first: with the position alone, what lies between would be forgotten.
         position = Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
-        kept_now = (memory, self._kept_progress(), position)
+        kept_now = (memory, self.kept_progress(), position)
         return [effect for one in kept_now for effect in self.once_safe(one)]
 
-    def _kept_progress(self) -> Keep:
-        return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress))
+    def kept_progress(self) -> Keep:
+        """Return what has to survive a restart once everything that it knows of is safe."""
+        return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress, self.fetched))
 
     def reload(
         self,
@@ -234,14 +247,15 @@ class Recording:
     ) -> list[Effect]:
         effects: list[Effect] = []
         try:
-            self.id, self.progress = progress_from_bytes(kept_before.get(KEPT_PROGRESS, b""))
+            kept_progress = kept_before.get(KEPT_PROGRESS, b"")
+            self.id, self.progress, self.fetched = progress_from_bytes(kept_progress)
         except BadInput as problem:
             if KEPT_PROGRESS in kept_before:
                 effects.append(Note("kept-dropped", {"name": KEPT_PROGRESS, "code": problem.code}))
         if not self.id or self.next_position < first_to_reread(kept_before):
             # Another log, or one that was restored from a copy: its positions mean something else.
-            self.id, self.progress = random(LOG_ID_BYTES), {}
-            effects.append(self._kept_progress())
+            self.id, self.progress, self.fetched = random(LOG_ID_BYTES), {}, []
+            effects.append(self.kept_progress())
         return effects
 
 

@@ -327,6 +327,7 @@ def _left(
                 shown = group.sort.shown
                 assert shown is not None  # noqa: S101 - asked before
                 seen = Seen(1, [column for column in columns if column.uid in shown], {})
+                state.delivered.add(group.subscribers, message.published_at, now)
                 effects += deliveries(labels, seen, [group.members])
         if isinstance(message, Publish):
             carried = None

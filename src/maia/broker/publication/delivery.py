@@ -38,11 +38,12 @@ def deliver(
     if refused is not None:
         return [Count("maia_frames_refused_total", labels={"code": refused.code})]
     known = transit if transit.author is None else vouched_for(state.attached, transit, now)
-    if ledger is None:
-        return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken))
 
     def record(members: Members, frame: Transit, seen: Seen) -> None:
-        ledger.record(state.links, members, frame.identity, seen.shown, now)
+        if ledger is not None:
+            ledger.record(state.links, members, frame.identity, seen.shown, now)
+        subscribers = sum(len(refs) for part in members for refs in part.values())
+        state.delivered.add(seen.rows * subscribers, frame.published_at, now)
 
     return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record))
 

@@ -448,7 +448,9 @@ def _deliveries_of_one(
             shown = [column for column in shown if column.uid in uids]
         if group.others is None and group.link is not None:
             effects.append(Send(group.link, encode_known(Deliver([group.ref], *labels, 1, shown))))
+            state.delivered.add(1, message.published_at, now)
         else:
+            state.delivered.add(group.subscribers, message.published_at, now)
             effects += deliveries(labels, Seen(1, shown, {}), [group.members])
     return effects
 

@@ -306,6 +306,7 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
         put_on_record(state, entry, transit, seen, now)
     except LedgerRequired as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    state.delivered.rows += seen.rows
     return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 

@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import ProjectedOffer
+from maia.broker.sealed.answers import readers_of
 from maia.broker.sealed.entries import (
     LocalInterest,
     ReceivedInterest,
@@ -306,4 +307,4 @@ def _of_type(state: BrokerState, type_id: bytes, said: Predicate) -> frozenset[A
     sealing = state.types.sealing(type_id)
     if sealing is None or sealing.level is SealingLevel.EVENT:
         return frozenset()  # at event level all content has one key
-    return attributes_of(said) & state.types.kinds(type_id).keys()
+    return readers_of(state, type_id, attributes_of(said) & state.types.kinds(type_id).keys())

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from maia.broker.publication.transit import Transit, check_kinds
+from maia.broker.sealed.answers import answers_of
 from maia.broker.sealed.forwarding import send_once_signed
 from maia.broker.sealed.publication import SEALED_BYTES_MAX, may_publish, sealing_keys
 from maia.broker.sessions.links import Link
@@ -60,7 +61,7 @@ def keys_for_events(
 ) -> EpochKeys | None:
     """Return the keys with which events of these moments are sealed; `whole` has all of them as its rows."""
     sealing = state.types.sealing(whole.type_id)
-    if sealing is None:
+    if sealing is None or answers_of(state, whole.type_id):
         return None
     try:
         if sum([sum(map(len, data)) for _, _, data in columns]) > SEALED_BYTES_MAX:
@@ -80,7 +81,7 @@ def keys_for_event(
     sealing, seals = state.types.sealing(type_id), state.seals
     if sealing is None or not is_ordinary(state, sealing) or state.types.requires_ledger(type_id):
         return None
-    if seals.publishing.holds(type_id, (link.id, message.ref)):
+    if seals.publishing.holds(type_id, (link.id, message.ref)) or answers_of(state, type_id):
         return None
     keys = seals.sealing_keys(type_id, message.published_at, now)
     if keys is None:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.events import AttributeUid, Instant
+from maia.predicates import Predicate
 from maia.routing.table.hops import Hop
 from maia.sealing.filters.proofs import SealedOffer, SealedProof
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter, SealedPart
@@ -74,11 +75,12 @@ class ReceivedOffer:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Under which id a class of subscribers is in the book, and with which keys it was sealed."""
+    """Under which id a class of subscribers is in the book, what was sealed, and with which keys."""
 
     entry_id: bytes
     epoch: int
     groups: frozenset[GroupId]
+    filter: Predicate = field(repr=False)
 
 
 Task: TypeAlias = tuple[bytes, Hop, bytes]

@@ -36,6 +36,7 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
+from maia.policy.answers import spelt_out
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed, type_of_book_key
 from maia.routing.table.interests import mark_of_interest, mark_of_offer
@@ -174,12 +175,12 @@ def understood(
     if not is_checked:
         return _by_type_alone(entry_id, received)
     opened, proof = open_filter(sealed, ring), open_proof(sealed, received.proof, ring)
-    known = opened.opened
+    known = spelt_out(opened.opened, ring.answers)
     if proof is not None and is_to_be_verified(state):
         shown = new_proof(proof.request, proof.certificates)
         type_id = state.blinded.type_of(sealed.type_id)
         try:
-            proved = proved_filter(state, type_id, shown, opened.opened, now, budget)
+            proved = proved_filter(state, type_id, shown, known, now, budget)
         except MaiaError:
             if neighbour is not None:
                 remember_refusal(state, neighbour, type_id, shown, Action.SUBSCRIBE, now)

@@ -37,6 +37,7 @@ from maia.broker.refusals import (
     SignerNotEntitled,
 )
 from maia.broker.routing.routes import has_unseen_rows, unseen_part
+from maia.broker.sealed.answers import spoken_of, with_answers
 from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.forwarding import SealedTransit, forward_sealed, record_once_signed, sealed_transit
 from maia.broker.sealed.keys import Arrived
@@ -110,7 +111,8 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
 
     def sealed(block_rows: int) -> SealedTransit:
         if not made:
-            made.append(_sealed(state, unseen, keys, sealing.level, block_rows))
+            whole = with_answers(state, unseen, keys)
+            made.append(_sealed(state, whole, keys, sealing.level, block_rows))
         return made[0]
 
     there = forward_sealed(state, unseen, frozenset(), sealed, source=None, now=now)
@@ -179,7 +181,7 @@ def _matched(
 def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
     """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
     keys = _keys_to_seal_with(state, transit, sealing, now)
-    draft = _sealed(state, transit, keys, sealing.level, 0).draft
+    draft = _sealed(state, with_answers(state, transit, keys), keys, sealing.level, 0).draft
     assert draft is not None  # noqa: S101 - sealed here
     (frame,) = state.seals.sealer.sign([draft])
     return frame
@@ -403,6 +405,7 @@ def may_publish(
     """Say whether a signer is known to be entitled to these attributes; refuse one that is not."""
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
+    uids = spoken_of(state, type_id, uids)
     answer = state.writers.judge(signer, state.types.versions(type_id), uids, now)
     if answer is False:
         raise SignerNotEntitled("a frame was signed by a principal that may not publish what is in it")

@@ -23,6 +23,7 @@ from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import offer_of
 from maia.broker.routing.aggregation import withdraw
 from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
+from maia.broker.sealed.answers import hear_answers
 from maia.broker.sealed.entries import (
     LocalInterest,
     Placed,
@@ -160,10 +161,11 @@ def _placed_under(state: BrokerState, name: bytes, view_class: SubscriberGroup) 
         return []
     before = state.sealed.placed.get((name, view_class.key))
     groups = ring.groups(epoch)
-    if before is not None and (before.epoch, before.groups) == (epoch, groups):
+    sealed = epoch, groups, view_class.routed
+    if before is not None and (before.epoch, before.groups, before.filter) == sealed:
         return []
     entry = _sealed_entry(state, name, view_class, ring, epoch)
-    state.sealed.placed[name, view_class.key] = Placed(entry.id, epoch, groups)
+    state.sealed.placed[name, view_class.key] = Placed(entry.id, *sealed)
     book, key = state.routes.book, book_key_of_sealed(name)
     updates = book.local_entry(key, entry)
     return route_messages(
@@ -254,6 +256,7 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
 
     What is wanted and offered here follows at once or in the next steps.
     """
+    hear_answers(state, type_id)
     shown = [effect for name in state.blinded.refresh(type_id) for effect in _retired(state, name)]
     for name in state.blinded.ids(type_id):
         ring = state.sealed.ring_of(name)

@@ -14,6 +14,7 @@ from maia.broker.publication.expected_sources import is_known_type
 from maia.broker.publication.publisher_view import SealedStream
 from maia.broker.publication.retained import RetainedFrame
 from maia.broker.publication.transit import Transit, check_kinds, written_as
+from maia.broker.sealed.answers import answers_of
 from maia.broker.sealed.forwarding import send_once_signed
 from maia.broker.sealed.publication import SEALED_BYTES_MAX, check_sealed_size
 from maia.broker.sessions.links import Advertisement, Link
@@ -36,7 +37,8 @@ def _is_usual(state: BrokerState, type_id: bytes, sealing: Sealing) -> bool:
     """Say whether frames of a type leave under its id, at once, and alone."""
     is_special = sealing.blinded or sealing.cover is not None or state.settings.share_plaintext
     is_kept = state.recording is not None or type_id in state.statements.streams
-    return not is_special and not is_kept and state.router.asks_filters_alone
+    has_more = is_special or is_kept or bool(answers_of(state, type_id))
+    return not has_more and state.router.asks_filters_alone
 
 
 def _prepared(state: BrokerState, entry: Advertisement) -> SealedStream | None:
@@ -80,6 +82,8 @@ def publish_whole(  # noqa: PLR0912 - one call in the place of many
         return None
     seals, moment = state.seals, message.published_at
     if not state.authoriser.holds(right, now) or seals.publishing.holds(type_id, (link.id, message.ref)):
+        return None
+    if answers_of(state, type_id):
         return None
     if rows > 1 and (rows > state.settings.limits.rows_per_frame or state.routes.book.asks_for_less(key)):
         return None  # how small the pieces should be to which it can be cut is for the path to say

@@ -181,7 +181,9 @@ def read_config(
             raise BadConfig(f"{where}: `{name}` is missing; a broker cannot run without it")
     limits = build(BrokerLimits, _LIMITS, settings, prefix="limits.")
     origins = {name: one.origin for name, one in settings.items()}
-    config = build(BrokerConfig, _OWN, settings, limits=limits, origins=origins, files=settings_files(file))
+    config = build(
+        BrokerConfig, _OWN, settings, limits=limits, origins=origins, read_from=settings_files(file)
+    )
     if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
         raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
     least, first, most = (

@@ -178,7 +178,7 @@ async def _following(
     def files() -> tuple[Path, ...]:
         config = in_use.config
         types = () if config.types is None else (config.types,)
-        return (*config.files, *config.credentials, *types)
+        return (*config.read_from, *config.credentials, *types)
 
     expiry = ExpiryWatch(own_certificates, telemetry, running.clock, days=prepared.config.expiry_days)
     async with beside(following(files, take, telemetry), expiry.run()):
@@ -213,7 +213,9 @@ async def _answer_until_stopped(
     needs_restart: asyncio.Event,
 ) -> None:
     source, config = _status_source(running, telemetry), prepared.config
-    async with answering(source, config.status, config.data) as status:
+    async with answering(
+        source, config.status, config.data, metrics=config.metrics, records=telemetry
+    ) as status:
         principal = str(prepared.key.principal)
         ready(Listening(running.address, principal, status, running.statement_address))
         await until_told_to_stop(needs_restart)
@@ -221,6 +223,8 @@ async def _answer_until_stopped(
 
 
 def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource:
+    telemetry.show(running.deliveries)
+
     def metrics() -> bytes:
         status = running.status()
         for name in _GAUGES:

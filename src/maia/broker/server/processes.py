@@ -133,7 +133,7 @@ async def serve_processes(
 
             stop = asyncio.create_task(until_told_to_stop(needs_restart))
             async with asyncio.TaskGroup() as group:
-                files = (*config.files, *config.credentials)
+                files = (*config.read_from, *config.credentials)
                 tasks = [group.create_task(following(lambda: files, take, telemetry))]
                 for number, part in enumerate(parts):
                     order = _order(config, parts, number, shared, file, flags)

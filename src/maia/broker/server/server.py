@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from maia.broker import Broker, BrokerSettings
 from maia.broker.durable.recording import NO_LOG, first_to_reread
+from maia.broker.publication.tally import DeliveryTally
 from maia.broker.settings import BadSettings
 from maia.clock import system_now
 from maia.credentials import SigningKey
@@ -147,6 +148,10 @@ class RunningBroker:
     ledger: LedgerFiles | None = None
     statement_address: str | None = None
     """Where statement links are accepted, if they are."""
+
+    def deliveries(self) -> DeliveryTally:
+        """Return what was delivered so far."""
+        return self.broker.deliveries
 
     def status(self) -> dict[str, object]:
         """Return links, tables, leases, counters, and how far the event log is."""

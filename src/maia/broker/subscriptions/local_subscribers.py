@@ -28,6 +28,7 @@ from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
 from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
+from maia.policy.answers import Answers, answered
 from maia.policy.view import asks_of, converts_to, is_summarised, keeps, kinds_shown
 from maia.predicates import (
     ALWAYS,
@@ -127,6 +128,8 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
     others: dict[LinkId, list[int]] | None = None
     """The references of each link, once there are several; in place of `link` and `ref` then."""
     made: _Made | None = None
+    granted: View | None = None
+    """What its members' rights show, if what restricts it is asked of answers; `basis` asks them."""
 
     def __repr__(self) -> str:
         """Show what it is known by: its View may have restrictions that no reader of a log may read."""
@@ -136,6 +139,11 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
     def view(self) -> View:
         """Return what its members see."""
         return replace(self.basis, interest=self.interest)
+
+    @property
+    def subscribers(self) -> int:
+        """Return how many subscriptions are in it."""
+        return 1 if self.others is None else sum(map(len, self.others.values()))
 
     @property
     def event_type(self) -> VerifiedType:
@@ -296,7 +304,7 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_keys", "_matches", "_room", "_sorts", "_tests", "classes", "summarising")
+    __slots__ = ("_answers", "_keys", "_matches", "_room", "_sorts", "_tests", "classes", "summarising")
 
     def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
@@ -304,6 +312,8 @@ class LocalSubscribers:
         `room` is how much summaries may remember, those of other types included.
         """
         self._keys, self._room = keys, GroupRoom() if room is None else room
+        self._answers: tuple[Answers, frozenset[AttributeUid]] = {}, frozenset()
+        """What restricts subscribers of a sealed type by hidden attributes, and what is readable here."""
         self._sorts: BoundedMap[tuple[object, ...], _Sort] = BoundedMap(_SORTS_REMEMBERED)
         self.classes: dict[bytes, SubscriberGroup] = {}
         self._matches: MatchIndex[bytes] | None = None
@@ -331,6 +341,8 @@ class LocalSubscribers:
         """
         known = self.classes.get(key)
         if known is None:
+            view, granted = self._asking(view), basis or view
+            basis = self._asking(granted)
             routed = joined_with_filter(routed_filter(view), requires)
             sort = self._sort(
                 event_type,
@@ -339,7 +351,8 @@ class LocalSubscribers:
                 is_kept=is_kept,
                 is_quick=is_quickly_read(routed),
             )
-            known = SubscriberGroup(key, sort, basis or view, view.interest, routed, *member)
+            known = SubscriberGroup(key, sort, basis, view.interest, routed, *member)
+            known.granted = None if basis is granted else granted
             self.classes[key] = known
             if not is_kept and self._matches is not None:
                 self._matches.add(key, routed)
@@ -352,6 +365,30 @@ class LocalSubscribers:
         if known.summaries is not None:
             known.summaries.joined[member] = now
         return False
+
+    def _asking(self, view: View) -> View:
+        """Return a View that asks answers for what cannot be read here."""
+        answers, readable = self._answers
+        return answered(view, answers, readable) if answers else view
+
+    def follow_answers(self, answers: Answers, readable: frozenset[AttributeUid]) -> None:
+        """Ask these answers from now on, for what is not readable here."""
+        if self._answers == (answers, readable):
+            return
+        self._answers = answers, readable
+        for key, known in self.classes.items():
+            granted = known.granted or known.basis
+            basis = self._asking(granted)
+            if basis == known.basis:
+                continue
+            known.granted, known.basis = None if basis is granted else granted, basis
+            known.routed = joined_with_filter(routed_filter(known.view), known.requires)
+            if known.made is not None:
+                known.made.see = known.made.see_frame = known.made.read = None
+            self._tests.pop(key, None)
+            if not known.is_kept and self._matches is not None:
+                self._matches.remove(key)
+                self._matches.add(key, known.routed)
 
     def _sort(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.inputs import read_definition, read_owner
-from maia.config.grant_terms import BadGrant, condition_of, on_topics_of, transformed
+from maia.config.grant_terms import BadGrant, condition_of, hours_in, on_topics_of, transformed
 
 if TYPE_CHECKING:
     from maia.credentials import (
@@ -29,7 +29,18 @@ if TYPE_CHECKING:
     )
     from maia.events import AttributeUid, Vocabulary
 
-_TERMS: Final = ("made of", "where", "condition", "from", "every", "per", "set", "shown as", "written as")
+_TERMS: Final = (
+    "made of",
+    "where",
+    "condition",
+    "during",
+    "from",
+    "every",
+    "per",
+    "set",
+    "shown as",
+    "written as",
+)
 """What narrows or changes what is granted, in the order in which it is shown."""
 
 
@@ -202,7 +213,9 @@ def authority_record(
     if authority.restriction != ALWAYS:
         record["where"] = format_predicate(authority.restriction, names)
     if authority.condition != ALWAYS:
-        record["condition"] = format_predicate(authority.condition, names)
+        hours = hours_in(authority.condition)
+        word = "condition" if hours is None else "during"
+        record[word] = hours or format_predicate(authority.condition, names)
     steps = list[str]()
     for step in authority.transformations:
         if step.summary is None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from maia.client import ClientClosed, GapDetected
 from maia.client.api.client import ANSWER_S, Client, EventType, connect
+from maia.client.api.data_frames import to_pandas, to_polars
 from maia.client.api.publisher import FLUSH_S, Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.entries import Numbering
@@ -31,6 +33,8 @@ from maia.types import VerifiedType
 if TYPE_CHECKING:
     from typing import ParamSpec
 
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     _P = ParamSpec("_P")
@@ -54,6 +58,10 @@ class BlockingPublisher:
     def __init__(self, wait: _Waiting, publisher: Publisher) -> None:
         """Publish from any thread."""
         self._wait, self._publisher = wait, publisher
+
+    def __repr__(self) -> str:
+        """Return what `Publisher` does."""
+        return repr(self._publisher)
 
     @property
     def event_type(self) -> VerifiedType:
@@ -111,6 +119,10 @@ class BlockingSubscription:
         """Receive in any thread."""
         self._wait, self._subscription = wait, subscription
 
+    def __repr__(self) -> str:
+        """Return what `Subscription` does."""
+        return repr(self._subscription)
+
     @property
     def event_type(self) -> VerifiedType:
         """Return the version of the type in whose names events are delivered."""
@@ -130,6 +142,18 @@ class BlockingSubscription:
         arriving = self._subscription.batches()
         while (batch := self._wait(_next_of(arriving))) is not None:
             yield batch
+
+    def to_arrow(self, rows: int | None = None, *, seconds: float | None = None) -> pa.Table:
+        """Return the next events as an Arrow table: so many, or what arrives in time, whichever is first."""
+        return self._wait(self._subscription.to_arrow(rows, seconds=seconds))
+
+    def to_pandas(self, rows: int | None = None, *, seconds: float | None = None) -> pd.DataFrame:
+        """Return the next events as a pandas table, as `to_arrow` does."""
+        return to_pandas(self.to_arrow(rows, seconds=seconds))
+
+    def to_polars(self, rows: int | None = None, *, seconds: float | None = None) -> pl.DataFrame:
+        """Return the next events as a polars table, as `to_arrow` does."""
+        return to_polars(self.to_arrow(rows, seconds=seconds))
 
     def state_known(self, *, timeout_s: float = ANSWER_S) -> bool:
         """Wait until the present state has arrived; say whether every publisher's side has answered."""
@@ -155,11 +179,20 @@ class BlockingSubscription:
 
 
 class BlockingClient:
-    """The blocking twin of `Client`. Made by `maia.connect_blocking`."""
+    """The blocking twin of `Client`. Made by `with maia.connect(…)`, or `maia.connect(…).open()`."""
 
     def __init__(self, wait: _Waiting, client: Client) -> None:
         """Ask from any thread."""
         self._wait, self._client = wait, client
+        self._close: Callable[[], object] = lambda: None
+
+    def __repr__(self) -> str:
+        """Return what `Client` does."""
+        return repr(self._client)
+
+    def close(self) -> None:
+        """Disconnect a client that was opened without `with`; loops over its events end."""
+        self._close()
 
     @property
     def broker(self) -> Principal | None:
@@ -212,7 +245,7 @@ class BlockingClient:
         timeout_s: float = ANSWER_S,
     ) -> BlockingSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
-        asked = self._client.subscribe(
+        asked = self._client._subscribe(
             event_type,
             filter,
             requires=requires,
@@ -220,6 +253,7 @@ class BlockingClient:
             after=after,
             state=state,
             shown_as=shown_as,
+            on_warning=None,
             timeout_s=timeout_s,
         )
         return BlockingSubscription(self._wait, self._wait(asked))
@@ -242,6 +276,14 @@ def _blocking(connecting: Callable[_P, AbstractAsyncContextManager[Client]]) -> 
         return blocking(lambda: connecting(*args, **named))
 
     return connect_in_a_thread
+
+
+def opened(connecting: Callable[[], AbstractAsyncContextManager[Client]]) -> BlockingClient:
+    """Connect in a thread of its own, until the client is closed, forgotten, or the program ends."""
+    stack = ExitStack()
+    client = stack.enter_context(blocking(connecting))
+    client._close = weakref.finalize(client, stack.close)
+    return client
 
 
 @contextmanager

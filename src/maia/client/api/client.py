@@ -113,7 +113,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     for history in histories(types):
         client.learn(*history)
     if follows:
-        client.connect_elsewhere = lambda other, held: connect(
+        client._connect_elsewhere = lambda other, held: connect(
             other, key=key, network=network, credentials=held, statements=settings.statements,
             brokers=pinned, constitutions=constitutions, dial_again_s=dial_again_s, limits=limits,
             records=records, clock=clock, timeout_s=timeout_s, revalidate=revalidate,
@@ -126,7 +126,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         records=records,
         clock=clock,
         dial_again_s=0.0,  # the session itself waits before it dials again
-        after_inputs=client.take_notices,
+        after_inputs=client._take_notices,
         by_statement=by_statement,
     )
     async with runner.running():
@@ -135,7 +135,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
                 bringing_statements(client, settings.credentials, settings.statements),
                 renewing_identity(client, identity, settings.identity),
             ):
-                await client.opened(runner, timeout_s, on_waiting)
+                await client._opened(runner, timeout_s, on_waiting)
                 yield client
         finally:
-            await client.closed()
+            await client._closed()

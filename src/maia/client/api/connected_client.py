@@ -37,7 +37,7 @@ from maia.client import (
     Withdrawn,
 )
 from maia.client.api.publisher import OnAnswer, OnWarning, Publisher
-from maia.client.api.subscription import Subscription
+from maia.client.api.subscription import AskedSubscription, Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
 from maia.client.errors import ElsewhereServed
@@ -124,6 +124,10 @@ async def _live(
         await ends.wait()
 
 
+def _short(principal: Principal) -> str:
+    return f"{str(principal)[:16]}…"
+
+
 class Client:
     """A connection to a network. Made by `maia.connect`."""
 
@@ -153,7 +157,7 @@ class Client:
         self._on_waiting: Callable[[MaiaError], None] | None = None
         self._unreachable: MaiaError | None = None
         self._is_telling = False
-        self.connect_elsewhere: ConnectElsewhere | None = None
+        self._connect_elsewhere: ConnectElsewhere | None = None
         """How to connect to another process of the same broker; None for a client that was sent there."""
         self._elsewhere: dict[str, Client] = {}
         self._elsewhere_lock = asyncio.Lock()
@@ -165,6 +169,13 @@ class Client:
         """The broker that this client is connected to now, if it is."""
         self.refused: MaiaError | None = None
         """Why brokers do not let this client connect any more, if that is so."""
+
+    def __repr__(self) -> str:
+        """Return who is connected to which broker of which network; no key, and no certificate."""
+        network, broker = self._settings.network.name, self.broker
+        state = "not connected" if broker is None else f"connected to {_short(broker)}"
+        state = "closed" if self._answers.is_closed else state
+        return f"<Client {_short(self._session.principal)} of {network}, {state}>"
 
     # -------------------------------------------------------- what an application asks for
 
@@ -245,7 +256,7 @@ class Client:
         await publisher.publish({**(event or {}), **values, **on_topic})
         await publisher.flush(timeout_s=timeout_s)
 
-    async def subscribe(  # noqa: PLR0913 - most are named at the call
+    def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
@@ -257,8 +268,10 @@ class Client:
         shown_as: EventType | None = None,
         on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
-    ) -> Subscription:
+    ) -> AskedSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
+
+        `await` it for a subscription, or write `async for event in client.subscribe(…)` right away.
 
         Only events of publishers whose identity statement meets `requires` arrive.
         Of a topic, such as `/news/uk`, or a pattern of topics, such as `/news/+/sport`, you get the
@@ -273,6 +286,26 @@ class Client:
         `on_warning` is called with the reason why nothing can arrive at this moment, as when the
         broker has no keys of a sealed type, and None when events can again.
         """
+        return AskedSubscription(
+            lambda: self._subscribe(
+                event_type, filter, requires=requires, durable=durable, after=after, state=state,
+                shown_as=shown_as, on_warning=on_warning, timeout_s=timeout_s,
+            )
+        )  # fmt: skip
+
+    async def _subscribe(  # noqa: PLR0913 - every one is named at the call
+        self,
+        event_type: EventType,
+        filter: str | Predicate,  # noqa: A002 - the field's name for it
+        *,
+        requires: str | Predicate,
+        durable: str | None,
+        after: bytes | None,
+        state: bool,
+        shown_as: EventType | None,
+        on_warning: OnWarning | None,
+        timeout_s: float,
+    ) -> Subscription:
         known = await self._meant(event_type, timeout_s)
         result = None if shown_as is None else await self._meant(shown_as, timeout_s)
         wanted = predicate_for(filter, result or known, topic_pattern(event_type))
@@ -313,8 +346,8 @@ class Client:
         certificates, statements = tuple(certificates), tuple(statements)
         number, effects = self._session.show(certificates, statements)
         answer = self._answers.awaited(number)
-        self.perform(effects)
-        self.take_notices()
+        self._perform(effects)
+        self._take_notices()
         for there in self._elsewhere.values():
             await there.show(certificates, statements, timeout_s=timeout_s)
         await in_time(answer, timeout_s)
@@ -327,8 +360,8 @@ class Client:
         """
         number, effects = self._session.identify(identity)
         answer = self._answers.awaited(number)
-        self.perform(effects)
-        self.take_notices()
+        self._perform(effects)
+        self._take_notices()
         await in_time(answer, timeout_s)
 
     # -------------------------------------------------------- other processes of the broker
@@ -339,12 +372,12 @@ class Client:
         async with self._elsewhere_lock:
             if address in self._elsewhere:
                 return self._elsewhere[address]
-            if self.connect_elsewhere is None or len(self._elsewhere) >= _PROCESSES_MAX:
+            if self._connect_elsewhere is None or len(self._elsewhere) >= _PROCESSES_MAX:
                 raise moved
             opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
             ends = asyncio.Event()
             # What this client was shown to hold meanwhile goes along: the wallet is the session's own.
-            connecting = self.connect_elsewhere(address, self._session.certificates)
+            connecting = self._connect_elsewhere(address, self._session.certificates)
             task = asyncio.create_task(_live(connecting, opened, ends))
             try:
                 await asyncio.wait((task, opened), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -362,37 +395,32 @@ class Client:
 
     # -------------------------------------------------------- what publishers and subscriptions ask for
 
-    @property
-    def session(self) -> ClientSession:
-        """Return the session, for publishers and subscriptions."""
-        return self._session
-
-    def now(self) -> Instant:
+    def _now(self) -> Instant:
         """Return the present moment by the client's clock."""
         return self._clock()
 
-    def perform(self, effects: Iterable[Effect]) -> None:
+    def _perform(self, effects: Iterable[Effect]) -> None:
         """Have effects of the session performed."""
         assert self._runner is not None  # noqa: S101 - set before the client is handed out
         self._runner.perform(effects)
 
-    def check_room(self) -> None:
+    def _check_room(self) -> None:
         """Read on while every subscription has room; otherwise leave what arrives to TCP."""
         link = None
         if self._runner is not None and self._session.link is not None:
             link = self._runner.connections.find(self._session.link)
         if link is not None:
-            link.read_on(all(one.has_room for one in self._subscriptions.values()))
+            link.read_on(all(one._has_room for one in self._subscriptions.values()))
 
-    async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
+    async def _withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
         """Withdraw a request, and wait until the broker has."""
         self._publishers.pop(entry.ref, None)
         self._subscriptions.pop(entry.ref, None)
         if self._answers.is_closed:
             return
-        self.check_room()  # events that were left in it are dropped, and the answer has to be read
+        self._check_room()  # events that were left in it are dropped, and the answer has to be read
         answer = self._answers.awaited(entry.ref)
-        self.perform(self._session.withdraw(entry, self._clock(), forget=forget))
+        self._perform(self._session.withdraw(entry, self._clock(), forget=forget))
         await in_time(answer, timeout_s)
 
     # -------------------------------------------------------- what is asked of the session
@@ -403,7 +431,7 @@ class Client:
     async def _definitions_of(self, name: TypeName, timeout_s: float) -> TypeReceived:
         number, effects = self._session.ask_for_type(name, self._clock())
         answer = self._answers.awaited(number)
-        self.perform(effects)
+        self._perform(effects)
         try:
             told = await in_time(answer, timeout_s)
         except ElsewhereServed as moved:
@@ -415,22 +443,22 @@ class Client:
         self, challenged: Challenged, answers: Iterable[SignedStatement], problem: MaiaError | None
     ) -> None:
         if not self._answers.is_closed:
-            self.perform(self._session.vouch(challenged.id, answers, problem))
+            self._perform(self._session.vouch(challenged.id, answers, problem))
 
     async def _standing(self, entry: RequestEntry, effects: Iterable[Effect], timeout_s: float) -> None:
         answer = self._answers.awaited(entry.ref)
-        self.perform(effects)
+        self._perform(effects)
         try:
             await in_time(answer, timeout_s, entry)
         except (MaiaError, asyncio.CancelledError):
             self._publishers.pop(entry.ref, None)
             self._subscriptions.pop(entry.ref, None)
-            self.perform(self._session.withdraw(entry, self._clock()))
+            self._perform(self._session.withdraw(entry, self._clock()))
             raise
 
     # -------------------------------------------------------- notices of the session
 
-    def take_notices(self) -> None:
+    def _take_notices(self) -> None:
         """Hand each notice of the session to its publisher, subscription or call."""
         if self._is_telling or not (notices := self._session.take_notices()):
             return
@@ -440,7 +468,7 @@ class Client:
                 for notice in notices:
                     self._tell(notice)
                 for publisher in list(self._publishers.values()):
-                    publisher.pump()
+                    publisher._pump()
                 notices = self._session.take_notices()
         finally:
             self._is_telling = False
@@ -450,11 +478,11 @@ class Client:
             case Delivered(refs=refs):
                 for ref in refs:
                     if ref in self._subscriptions:
-                        self._subscriptions[ref].take(notice)
+                        self._subscriptions[ref]._take(notice)
             case Acknowledged(ref=ref) if ref in self._publishers:
-                self._publishers[ref].take(notice)
+                self._publishers[ref]._take(notice)
             case GapDetected(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
-                self._subscriptions[ref].note(notice)
+                self._subscriptions[ref]._note(notice)
             case Warned() | PutOff():
                 self._tell_of_hindrance(notice)
             case (
@@ -484,9 +512,9 @@ class Client:
         if isinstance(notice, PutOff):
             self._hindered.add(notice.ref)
             if publisher is not None:
-                publisher.put_off()
+                publisher._put_off()
         if isinstance(notice, Warned) or str(standing.warning) != str(notice.problem):
-            standing.warn(notice.problem)
+            standing._warn(notice.problem)
 
     def _tell_of_link(self, notice: Connected | Disconnected) -> None:
         self.broker = notice.broker if isinstance(notice, Connected) else None
@@ -511,7 +539,7 @@ class Client:
         standings: dict[int, Publisher | Subscription] = {**self._publishers, **self._subscriptions}
         for ref, standing in standings.items():
             if ref not in self._hindered or (is_final and str(standing.warning) != str(problem)):
-                standing.warn(problem)
+                standing._warn(problem)
                 self._hindered.add(ref)
 
     def _end(self, ref: int, problem: MaiaError) -> None:
@@ -519,18 +547,18 @@ class Client:
         self._answers.fail(ref, problem)
         for standing in (self._publishers.pop(ref, None), self._subscriptions.pop(ref, None)):
             if standing is not None:
-                standing.end(problem)
-                self.check_room()
+                standing._end(problem)
+                self._check_room()
 
     # -------------------------------------------------------- the beginning and the end
 
-    async def opened(
+    async def _opened(
         self, runner: NodeRunner, timeout_s: float, on_waiting: Callable[[MaiaError], None] | None = None
     ) -> None:
         """Connect for the first time; `connect` calls this once."""
         self._runner, self._on_waiting = runner, on_waiting
         self._connected = asyncio.get_running_loop().create_future()
-        self.perform(self._session.start(self._clock()))
+        self._perform(self._session.start(self._clock()))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._connected
@@ -541,7 +569,7 @@ class Client:
             where = "`, `".join(self._settings.addresses)
             raise NotConnected(f"no broker at `{where}` could be reached in {timeout_s:g} seconds") from None
 
-    async def closed(self) -> None:
+    async def _closed(self) -> None:
         """Say goodbye and end whatever is waited for; `connect` calls this once."""
         self._answers.is_closed = True
         for _, ends in self._lives:

@@ -4,8 +4,10 @@
         lab.publish("LabResult", patient="P-17", ward="3", value=142, taken=datetime.now(UTC))
 
     async with maia.connect("lab.maia") as lab:
-        async for event in await lab.subscribe("LabResult", "value > 100"):
+        async for event in lab.subscribe("LabResult", "value > 100"):
             ...
+
+    lab = maia.connect("lab.maia").open()      in a notebook; `lab.close()` when you are done
 
 `connect` takes a profile, or an address with everything that a profile would
 say. `with` connects in a thread of its own, and `async with` in the running loop.
@@ -18,22 +20,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.client.api.blocking_client import BlockingClient, blocking
+from maia.client.api.blocking_client import BlockingClient, blocking, opened
 from maia.client.api.client import Client
 from maia.client.api.client import connect as connect_to
 from maia.clock import system_now
-from maia.credentials import NetworkName, SignedCertificate, SigningKey
+from maia.credentials import (
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    SigningKey,
+    VerifiedConstitution,
+)
 from maia.errors import MaiaError
 from maia.profile import Profile, find_profile
 
 if TYPE_CHECKING:
+    from maia.client.api.publisher import OnWarning
+    from maia.client.api.wallet_watch import IdentitySource
+    from maia.events import Instant
+    from maia.net.links import LinkLimits
+    from maia.net.observer import Records
+    from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition
+    from maia.validity.revalidation import Revalidate
 
 __all__ = ["Connection", "connect", "connect_to_profile"]
 
@@ -42,13 +58,23 @@ _NEWER_S: Final = 2.0
 
 
 class Connection:
-    """A connection that begins with `with` or `async with`, and ends with it. Made by `maia.connect`."""
+    """A connection that begins with `with`, `async with` or `open`. Made by `maia.connect`."""
 
+    # Any: each option is what `connect` says; nothing else makes a connection.
     def __init__(self, where: str | Path | Sequence[str] | Profile, options: dict[str, Any]) -> None:
         """Take note of what is meant; nothing is read or dialled yet."""
         self._where, self._options = where, options
         self._blocking: AbstractContextManager[BlockingClient] | None = None
         self._in_loop: AbstractAsyncContextManager[Client] | None = None
+
+    def __repr__(self) -> str:
+        """Return where it leads; what was given besides may hold a key."""
+        where = self._where.name if isinstance(self._where, Profile) else self._where
+        return f"<Connection to {where}: use it by `with`, `async with` or `.open()`>"
+
+    def open(self) -> BlockingClient:
+        """Connect without `with`, as notebooks do; `close` the client that this returns when you are done."""
+        return opened(self._connecting)
 
     def __enter__(self) -> BlockingClient:
         """Connect, in a thread of its own."""
@@ -94,28 +120,51 @@ def _log(problem: MaiaError | None) -> None:
         logging.getLogger("maia").warning("%s [%s]", problem.message, problem.code)
 
 
-def connect(
+def connect(  # noqa: PLR0913 - all but the first are named at the call
     where: str | Path | Sequence[str] | Profile,
     *,
     key: SigningKey | None = None,
     network: NetworkName | None = None,
     credentials: Iterable[SignedCertificate] | None = None,
-    # Any: what `maia.client.api.client.connect` takes besides.
-    **options: Any,
+    statements: Iterable[SignedStatement] | None = None,
+    types: Iterable[SignedDefinition] | None = None,
+    address: str | Sequence[str] | None = None,
+    brokers: Iterable[Principal] | None = None,
+    constitutions: tuple[VerifiedConstitution, ...] | None = None,
+    identity: IdentitySource | None = None,
+    by_statement: StatementLinks | None = None,
+    revalidate: Revalidate | None = None,
+    on_waiting: Callable[[MaiaError], None] | None = None,
+    on_warning: OnWarning | None = None,
+    timeout_s: float | None = None,
+    dial_again_s: float | None = None,
+    limits: LinkLimits | None = None,
+    records: Records | None = None,
+    clock: Callable[[], Instant] | None = None,
+    follows: bool | None = None,
 ) -> Connection:
-    """Connect to a network: `with` or `async with` what this returns.
+    """Connect to a network: `with` or `async with` what this returns, or `open` it.
 
     `where` is a profile, such as "lab.maia". What is given besides overrides what the profile says.
     Without a profile, it is the address of a broker, or several, and `key`, `network` and
     `credentials` have to be given. Why a program waits is logged as a warning of the logger `maia`, or
     handed to `on_waiting` (no broker yet) and `on_warning` (what was asked for cannot be served).
+    The other options are those of `maia.client.api.client.connect`.
     """
-    given = {"key": key, "network": network, "credentials": credentials}
-    return Connection(where, options | {name: one for name, one in given.items() if one is not None})
+    given = {
+        "key": key, "network": network, "credentials": credentials, "statements": statements,
+        "types": types, "address": address, "brokers": brokers, "constitutions": constitutions,
+        "identity": identity, "by_statement": by_statement, "revalidate": revalidate,
+        "on_waiting": on_waiting, "on_warning": on_warning, "timeout_s": timeout_s,
+        "dial_again_s": dial_again_s, "limits": limits, "records": records, "clock": clock,
+        "follows": follows,
+    }  # fmt: skip
+    return Connection(where, {name: one for name, one in given.items() if one is not None})
 
 
 @asynccontextmanager
-async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[Client]:  # Any: as above
+async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[Client]:
+    # Any: as above, for commands and connectors.
     """Connect as the participant of a profile, for as long as the body runs."""
     from maia.keystore.wallet_folder import WalletFolder
 

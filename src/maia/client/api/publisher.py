@@ -47,22 +47,20 @@ When the publisher ends, it is called once more with the reason: the broker answ
 class Home(Protocol):
     """What a publisher or a subscription needs of its client."""
 
-    @property
-    def session(self) -> ClientSession:
-        """Return the session that everything goes through."""
-        ...
+    _session: ClientSession
+    """What everything goes through."""
 
-    def now(self) -> Instant:
+    def _now(self) -> Instant:
         """Return the present moment."""
         ...
 
-    def perform(self, effects: Iterable[Effect]) -> None:
+    def _perform(self, effects: Iterable[Effect]) -> None:
         """Have effects of the session performed."""
 
-    def check_room(self) -> None:
+    def _check_room(self) -> None:
         """Read on, or leave what arrives to TCP."""
 
-    async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
+    async def _withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
         """Withdraw the request."""
 
 
@@ -77,7 +75,7 @@ class Publisher:
         on_answer: OnAnswer | None = None,
     ) -> None:
         """Publish under an advertisement that is accepted, or soon will be."""
-        self._client, self._session = client, client.session
+        self._client, self._session = client, client._session
         self._entry = entry
         self._filler, self._rows_max = FrameFiller(self.event_type), rows_per_frame(self.event_type)
         self._names = tuple(one.name for one in self.event_type.attributes)
@@ -93,8 +91,14 @@ class Publisher:
         """How many events the broker has taken on so far."""
         self.warning: MaiaError | None = None
         """Why what is published cannot get far at this moment, if that is so."""
-        self.on_room: Callable[[], None] | None = None
-        """Called when `offer_columns` may succeed again."""
+        self._on_room: Callable[[], None] | None = None
+        """Called when there may be room for a frame again (`by_frame.py`)."""
+
+    def __repr__(self) -> str:
+        """Return what is published, how much of it, and why it has ended if it has."""
+        ended = "" if self._problem is None else f" ended={self._problem.code}"
+        refused = f" refused={self.refused_rows}" if self.refused_rows else ""
+        return f"<Publisher {self.event_type.name.name} published={self.published_rows}{refused}{ended}>"
 
     @property
     def event_type(self) -> VerifiedType:
@@ -116,7 +120,7 @@ class Publisher:
         self._check_topics([checked.get(TOPIC.uid)])
         await self._room_for_more()
         self._filler.add(checked)
-        self.pump()
+        self._pump()
 
     async def publish_to(
         self, requires: str | Predicate, event: Mapping[str, object] | None = None, /, **values: object
@@ -154,18 +158,6 @@ class Publisher:
             end = min(rows, start + self._rows_max)
             part = {name: values[start:end] for name, values in columns.items()}
             await self._send_columns(end - start, part, None)
-
-    def offer_columns(self, rows: int, columns: Mapping[str, list[object]]) -> bool:
-        """Publish events of one frame at once; False if there is no room for it now (`on_room` says when).
-
-        For a program that does not wait for each publication. It gives no more than a frame holds, and
-        uses no other way to publish beside this one.
-        """
-        if self._problem is not None or not self._session.has_room(self._entry):
-            self._raise_if_stuck()
-            return False
-        self._send(rows, self._checked(rows, columns))
-        return True
 
     async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
@@ -209,11 +201,11 @@ class Publisher:
         """Flush, and take the advertisement back."""
         if self._problem is None:
             await self.flush(timeout_s=timeout_s)
-            await self._client.withdraw(self._entry, timeout_s)
+            await self._client._withdraw(self._entry, timeout_s)
 
     # -------------------------------------------------------- called by the client
 
-    def pump(self) -> None:
+    def _pump(self) -> None:
         """Send what may leave now: at once if nothing is under way, else whole frames only."""
         has_room, filler = self._session.has_room, self._filler
         while filler.rows and has_room(self._entry) and (filler.is_full or not self._entry.under_way):
@@ -222,10 +214,10 @@ class Publisher:
         if has_room(self._entry):
             # A new link with nothing to answer for brings no answer that would wake a waiting call.
             self._moved.set()
-            if self.on_room is not None:
-                self.on_room()
+            if self._on_room is not None:
+                self._on_room()
 
-    def take(self, taken: Acknowledged) -> None:
+    def _take(self, taken: Acknowledged) -> None:
         """Take note of what the broker has taken on."""
         answered = 0
         while self._unanswered and self._unanswered[0][0] <= taken.sequence:
@@ -237,34 +229,24 @@ class Publisher:
         if self._on_answer is not None:
             self._on_answer(answered, taken.refused_rows, None)
 
-    def warn(self, problem: MaiaError | None) -> None:
+    def _warn(self, problem: MaiaError | None) -> None:
         """Take note of why what is published cannot get far, or that it can again."""
         self.warning = problem
         if self._on_warning is not None:
             self._on_warning(problem)
 
-    def put_off(self) -> None:
+    def _put_off(self) -> None:
         """Take note that the broker takes nothing on at this moment; its entry knows why."""
         self._moved.set()
-        if self.on_room is not None:
-            self.on_room()
+        if self._on_room is not None:
+            self._on_room()
 
-    def end(self, problem: MaiaError) -> None:
+    def _end(self, problem: MaiaError) -> None:
         """Take note that nothing more can be published."""
         self._problem = problem
         self._moved.set()
         if self._on_answer is not None:
             self._on_answer(0, 0, problem)
-
-    @property
-    def stream(self) -> bytes:
-        """Return the stream that every event of this publisher belongs to."""
-        return self._entry.stream
-
-    @property
-    def next_label(self) -> bytes:
-        """Return what subscribers recognise the next frame by."""
-        return self._session.label_of_next(self._entry)
 
     # -------------------------------------------------------- inside
 
@@ -336,9 +318,9 @@ class Publisher:
 
     def _send(self, rows: int, columns: list[WireColumn], requires: Predicate | None = None) -> None:
         sequence = self._entry.next_sequence
-        effects = self._session.publish(self._entry, rows, columns, self._client.now(), requires)
+        effects = self._session.publish(self._entry, rows, columns, self._client._now(), requires)
         self._unanswered.append((sequence, rows))
-        self._client.perform(effects)
+        self._client._perform(effects)
 
     async def _room_for_more(self) -> None:
         self._raise_if_ended()
@@ -348,7 +330,7 @@ class Publisher:
             self._raise_if_ended()
 
     async def _until_moved(self) -> None:
-        self.pump()
+        self._pump()
         self._moved.clear()
         await self._moved.wait()
 

@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from maia.client import Changed, ClientClosed, Delivered, GapDetected, StateKnown
+from maia.client.api.data_frames import brought, to_pandas, to_polars
 from maia.client.api.publisher import Home, OnWarning
 from maia.client.authors import PublishedBy
 from maia.client.entries import Subscribed
 from maia.errors import MaiaError
-from maia.events import Instant, Kind, Value
+from maia.events import Instant, Value
 from maia.types import VerifiedType
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
-__all__ = ["ReceivedEvent", "Subscription"]
+__all__ = ["AskedSubscription", "ReceivedEvent", "Subscription"]
 
 ROWS_WAITING_MAX: Final = 65_536
 """How many events may wait for the application before the client stops reading."""
@@ -64,8 +67,66 @@ class ReceivedEvent(dict[str, Value]):
 
     @property
     def published_at(self) -> Instant:
-        """Return when the event was published, by its publisher's clock."""
+        """Return when the event was published, by its publisher's clock; `.datetime` is Python's own form."""
         return self.delivered.published_at
+
+    def __repr__(self) -> str:
+        """Return the type, each value or that it is hidden, and when it was published."""
+        hidden = self.hidden
+        values = (f"{name}={'hidden' if name in hidden else _shown(value)}" for name, value in self.items())
+        kind = self._subscription.event_type.name.name
+        return f"<{kind} {' '.join(values)} published_at={self.published_at}>"
+
+
+def _shown(value: Value) -> str:
+    return str(value) if isinstance(value, Instant) else repr(value)
+
+
+class AskedSubscription(Coroutine[Any, Any, "Subscription"]):
+    """A subscription that is asked for when it is awaited, or when a loop over its events begins.
+
+        subscription = await client.subscribe("LabResult")
+        async for event in client.subscribe("LabResult"): ...
+
+    Leaving the loop takes the subscription back; the event at which a durable one was left comes again.
+    """
+
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, Subscription]]) -> None:
+        """Ask for nothing yet."""
+        self._ask = ask
+        self._asked: Coroutine[Any, Any, Subscription] | None = None
+
+    # Any: what a coroutine takes and yields is the business of its event loop.
+    def send(self, value: Any) -> Any:
+        """Go on, as a task does."""
+        self._asked = self._asked or self._ask()
+        return self._asked.send(value)
+
+    # Any: as above, and what is thrown has several forms.
+    def throw(self, *problem: Any) -> Any:
+        """Go on with an exception, as a task that is cancelled does."""
+        self._asked = self._asked or self._ask()
+        return self._asked.throw(*problem)
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._asked is not None:
+            self._asked.close()
+
+    def __await__(self) -> Generator[Any, Any, Subscription]:
+        """Ask, and wait for the answer."""
+        return self._ask().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        """Ask, and yield the events in the order in which they arrive."""
+        subscription = await self._ask()
+        try:
+            async for event in subscription:
+                yield event
+        finally:
+            subscription.acknowledges_itself = False
+            with suppress(MaiaError):
+                await subscription.unsubscribe()
 
 
 class Subscription:
@@ -94,8 +155,15 @@ class Subscription:
         """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
         """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
-        self.on_arrival: Callable[[], None] | None = None
-        """Called when a frame has arrived, or the end; `next_frame` has it."""
+        self._on_arrival: Callable[[], None] | None = None
+        """Called when a frame has arrived, or the end (`by_frame.py`)."""
+
+    def __repr__(self) -> str:
+        """Return what it is about, how many events wait, and why it has ended if it has."""
+        durable = f" durable={self._entry.durable!r}" if self._entry.durable else ""
+        ended = " closed" if self._is_withdrawn else ""
+        ended = ended if self._problem is None else f" ended={self._problem.code}"
+        return f"<Subscription {self.event_type.name.name}{durable} waiting={self.waiting}{ended}>"
 
     @property
     def event_type(self) -> VerifiedType:
@@ -105,7 +173,7 @@ class Subscription:
     @property
     def hidden(self) -> frozenset[str]:
         """Return the names of the attributes that the subscriber's own rights do not show."""
-        found = self._client.session.hidden_from(self._entry, self._client.now())
+        found = self._client._session.hidden_from(self._entry, self._client._now())
         return (
             frozenset(one.name for one in self.event_type.attributes if one.uid in found) if found else found
         )
@@ -116,7 +184,7 @@ class Subscription:
         return self._problem
 
     @property
-    def has_room(self) -> bool:
+    def _has_room(self) -> bool:
         """Say whether the client should read on."""
         return self._waiting < ROWS_WAITING_MAX
 
@@ -151,27 +219,8 @@ class Subscription:
         more = [self._rows.popleft() for _ in range(min(most - 1, len(self._rows)))]
         return [first, *more]
 
-    async def frames(self, most: int) -> list[Delivered]:
-        """Return frames that have arrived, at most so many; wait for one.
-
-        For an application that takes events by column. Nothing is returned only when the subscription or the
-        client has been closed.
-        """
-        try:
-            arrived = [await self._next_frame()]
-            while self._frames and len(arrived) < most:
-                arrived.append(await self._next_frame())
-        except StopAsyncIteration:
-            return []
-        return arrived
-
-    def next_frame(self) -> Delivered | None:
-        """Return the next frame if one has arrived; for a program that does not wait, and is called."""
-        return self._take_frame() if self._frames else None
-
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
-        # The first array loads pandas, which takes seconds on a busy machine; leases go on meanwhile.
         await asyncio.to_thread(_load_arrow)
         while True:
             try:
@@ -179,6 +228,38 @@ class Subscription:
             except StopAsyncIteration:
                 return
             yield _batch_of(frame, self.event_type)
+
+    async def to_arrow(self, rows: int | None = None, *, seconds: float | None = None) -> pa.Table:
+        """Return the next events as an Arrow table: so many, or what arrives in time, whichever is first.
+
+        The table ends early where the subscription does; the next call raises why.
+        """
+        if rows is None and seconds is None:
+            raise TypeError("say how many `rows` to wait for, or for how many `seconds`")
+        await asyncio.to_thread(_load_arrow)
+        clock = asyncio.get_running_loop().time
+        ends = None if seconds is None else clock() + seconds
+        taken: list[ReceivedEvent] = []
+        while rows is None or len(taken) < rows:
+            most = ROWS_WAITING_MAX if rows is None else rows - len(taken)
+            try:
+                some = await self.some(most, timeout_s=None if ends is None else max(0.0, ends - clock()))
+            except MaiaError:
+                if not taken:
+                    raise
+                break
+            if not some:
+                break
+            taken += some
+        return _table_of(taken, self.event_type)
+
+    async def to_pandas(self, rows: int | None = None, *, seconds: float | None = None) -> pd.DataFrame:
+        """Return the next events as a pandas table, as `to_arrow` does."""
+        return to_pandas(await self.to_arrow(rows, seconds=seconds))
+
+    async def to_polars(self, rows: int | None = None, *, seconds: float | None = None) -> pl.DataFrame:
+        """Return the next events as a polars table, as `to_arrow` does."""
+        return to_polars(await self.to_arrow(rows, seconds=seconds))
 
     async def state_known(self, *, timeout_s: float = _STATE_S) -> bool:
         """Wait until the present state has arrived; say whether every publisher's side has answered.
@@ -207,9 +288,9 @@ class Subscription:
         """
         position = self._handed_out
         if position is not None and not self._rows:
-            effects = self._client.session.acknowledge(self._entry, position if upto is None else upto)
+            effects = self._client._session.acknowledge(self._entry, position if upto is None else upto)
             self._unacknowledged = 0
-            self._client.perform(effects)
+            self._client._perform(effects)
 
     async def unsubscribe(self, *, forget: bool = False, timeout_s: float = _WITHDRAW_S) -> None:
         """Take the subscription back; events that have arrived can still be taken.
@@ -219,21 +300,21 @@ class Subscription:
         if self._problem is None and not self._is_withdrawn:
             if self.acknowledges_itself:
                 self.acknowledge()
-            await self._client.withdraw(self._entry, timeout_s, forget=forget)
+            await self._client._withdraw(self._entry, timeout_s, forget=forget)
             self._is_withdrawn = True
             self._arrived.set()
 
     # -------------------------------------------------------- called by the client
 
-    def take(self, delivered: Delivered) -> None:
+    def _take(self, delivered: Delivered) -> None:
         """Take a frame that has arrived."""
         self._frames.append(delivered)
         self._waiting += delivered.frame.rows
         self._arrive()
         if self._waiting >= ROWS_WAITING_MAX:
-            self._client.check_room()
+            self._client._check_room()
 
-    def note(self, notice: GapDetected | Changed | StateKnown) -> None:
+    def _note(self, notice: GapDetected | Changed | StateKnown) -> None:
         """Take note of what cannot be had, of another right, or that the state has arrived."""
         match notice:
             case GapDetected():
@@ -244,13 +325,13 @@ class Subscription:
                 self._is_whole = is_whole
                 self._state_told.set()
 
-    def warn(self, problem: MaiaError | None) -> None:
+    def _warn(self, problem: MaiaError | None) -> None:
         """Take note of why nothing can arrive at this moment, or that it can again."""
         self.warning = problem
         if self._on_warning is not None:
             self._on_warning(problem)
 
-    def end(self, problem: MaiaError) -> None:
+    def _end(self, problem: MaiaError) -> None:
         """Take note that nothing more will arrive."""
         self._problem = problem
         self._state_told.set()
@@ -276,8 +357,8 @@ class Subscription:
 
     def _arrive(self) -> None:
         self._arrived.set()
-        if self.on_arrival is not None:
-            self.on_arrival()
+        if self._on_arrival is not None:
+            self._on_arrival()
 
     def _take_frame(self) -> Delivered:
         frame = self._frames.popleft()
@@ -285,7 +366,7 @@ class Subscription:
         was_full = self._waiting >= ROWS_WAITING_MAX
         self._waiting -= frame.frame.rows
         if was_full:
-            self._client.check_room()
+            self._client._check_room()
         return frame
 
 
@@ -306,22 +387,31 @@ def _columns_of(delivered: Delivered, event_type: VerifiedType) -> list[tuple[Va
 
 
 def _load_arrow() -> None:
+    """Load Arrow in a thread: its first array loads pandas, for seconds on a busy machine; leases go on."""
+    pa = brought("pyarrow", extra="arrow")
+    pa.array(("",), type=pa.string())
+
+
+def _fields(event_type: VerifiedType) -> list[pa.Field]:
     import pyarrow as pa
 
     from maia.views import ARROW_TYPES
 
-    pa.array(("",), type=ARROW_TYPES[Kind.STRING])
+    return [pa.field(one.name, ARROW_TYPES[one.kind], nullable=True) for one in event_type.attributes]
+
+
+def _table_of(events: Sequence[ReceivedEvent], event_type: VerifiedType) -> pa.Table:
+    import pyarrow as pa
+
+    fields = _fields(event_type)
+    arrays = [pa.array([one[field.name] for one in events], type=field.type) for field in fields]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _batch_of(delivered: Delivered, event_type: VerifiedType) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from maia.views import ARROW_TYPES
-
-    fields = [
-        pa.field(attribute.name, ARROW_TYPES[attribute.kind], nullable=True)
-        for attribute in event_type.attributes
-    ]
+    fields = _fields(event_type)
     who_and_when = {
         b"maia.publisher": str(delivered.publisher).encode(),
         b"maia.published_at": b"%d" % delivered.published_at,

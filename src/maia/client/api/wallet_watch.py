@@ -36,7 +36,7 @@ from maia.validity import fetch as testers
 class Shows(Protocol):
     """A client, as far as it can show something."""
 
-    def now(self) -> Instant:
+    def _now(self) -> Instant:
         """Return the present moment by the client's clock."""
 
     async def show(
@@ -62,7 +62,7 @@ async def show_fetched(
 ) -> None:
     """Show statements that had to be fetched; a broker that is away is shown them when it is back."""
     held = tuple(statements)
-    found = await testers.with_fetched(certificates, held, now=client.now())
+    found = await testers.with_fetched(certificates, held, now=client._now())
     if len(found) > len(held):
         with suppress(MaiaError):
             await client.show((), found[len(held) :])

@@ -24,6 +24,7 @@ from sqlalchemy import select
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import (
+    Owner,
     Principal,
     TypeName,
     VerificationCache,
@@ -119,12 +120,20 @@ class TypeRegistry:
             found[verified.name] = verified
         return found
 
-    def newest(self, tables: Tables, now: Instant) -> dict[str, VerifiedType]:
+    def newest(self, tables: Tables, now: Instant, domain: Principal) -> dict[str, VerifiedType]:
         """Return the version of each readable name that was registered last.
 
-        The last word of a name is enough where no two types share it.
+        The last word of a name is enough where no two types share it. Of owners that share a whole name,
+        the domain itself is meant; a name that only others share is left out, and so never guessed (A71).
         """
-        full = {name.name: verified for name, verified in self.holding(tables, now).items()}
+        owners: dict[str, dict[Owner, VerifiedType]] = {}
+        for one in self.holding(tables, now).values():
+            owners.setdefault(one.name.name, {})[one.name.owner] = one
+        full = {
+            name: found.get(domain) or next(iter(found.values()))
+            for name, found in owners.items()
+            if len(found) == 1 or domain in found
+        }
         by_last_word: dict[str, list[VerifiedType]] = {}
         for name, verified in full.items():
             by_last_word.setdefault(name.rpartition(".")[2], []).append(verified)
@@ -211,7 +220,9 @@ class PolicyStore:
         if row is None or row.text != text or self.in_force(work.tables) is None:
             return None
         known, ids, _ = _read_with_from_bytes(row.read_with)
-        types = {name: one.id for name, one in self._registry.newest(work.tables, work.now).items()}
+        types = {
+            name: one.id for name, one in self._registry.newest(work.tables, work.now, self._domain).items()
+        }
         # A parent may import those before it, so their order matters.
         return row if list(known.items()) == list(parents.items()) and ids == types else None
 
@@ -224,7 +235,7 @@ class PolicyStore:
             > self._limits.policy_bytes
         ):
             raise ServiceFull(f"a policy has at most {self._limits.policy_bytes} bytes, with all it imports")
-        types = self._registry.newest(work.tables, work.now)
+        types = self._registry.newest(work.tables, work.now, self._domain)
         policy = read_policy(text, parents, types, self._domain)
         before = newest(work.tables)
         version = 1 if before is None else before.version + 1

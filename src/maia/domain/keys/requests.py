@@ -293,7 +293,8 @@ class KeyRequestHandler:
             raise missing
         writers = manager.past_writers(now) if reads and not message.after else {}
         info = past_info(manager.type_id, manager=self.principal, reader=claim.principal)
-        sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, self.random)
+        answers = manager.answers_among({uid for one in epochs for uid in one.keys})
+        sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers, answers)), info, self.random)
         reply = HistoryKeysReply(message.id, manager.type_id, manager.terms.as_record(), sealed, after)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [Note("history-told", fields), Count("maia_history_keys_total"), Send(link.id, encode(reply))]

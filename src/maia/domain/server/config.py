@@ -138,7 +138,7 @@ def read_domain_config(
         limits=limits,
         access=access,
         origins=origins,
-        files=settings_files(file),
+        read_from=settings_files(file),
     )
 
 

@@ -206,7 +206,7 @@ async def _following(
         config = in_use.config
         access_config = config.access
         own = () if access_config is None else (*access_config.policy_types, *access_config.policy_held)
-        return (*config.files, *config.credentials, *config.history, *own)
+        return (*config.read_from, *config.credentials, *config.history, *own)
 
     expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=prepared.config.expiry_days)
     async with beside(following(files, take, telemetry), expiry.run()):
@@ -222,7 +222,9 @@ async def _answer_until_stopped(
     needs_restart: asyncio.Event,
 ) -> None:
     source, config = _status_source(running, access, telemetry), prepared.config
-    async with answering(source, config.status, config.data) as status:
+    async with answering(
+        source, config.status, config.data, metrics=config.metrics, records=telemetry
+    ) as status:
         api = None if access is None else access.address
         ready(DomainListening(running.address, str(prepared.key.principal), status, api))
         await until_told_to_stop(needs_restart)

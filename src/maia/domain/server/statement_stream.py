@@ -18,6 +18,7 @@ from typing import Final
 
 from maia.back_off import doubled
 from maia.client import RowsRefused
+from maia.client.api.by_frame import link_of
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent
@@ -248,10 +249,10 @@ class StatementStream:
 
     async def _publish_to_new_links(self, client: Client, publisher: Publisher) -> None:
         """Publish everything again when the client has come back to a broker, or come to another."""
-        seen = client.session.link
+        seen = link_of(client)
         while True:
             await asyncio.sleep(_CHECK_S)
-            link = client.session.link
+            link = link_of(client)
             if link is not None and link != seen and client.broker is not None:
                 seen = link
                 with suppress(MaiaError):  # gone again; the next link is noticed too

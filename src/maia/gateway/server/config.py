@@ -26,6 +26,7 @@ from maia.config.settings import (
     BadConfig,
     Defaults,
     Loopback,
+    OutsideMetrics,
     Paths,
     Positive,
     PrincipalWord,
@@ -88,6 +89,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Web pages of these origins, such as `https://desk.example`, may call; without it no page may."""
     status: Loopback = "127.0.0.1:0"
     """Where /health, /ready, /metrics and /status answer, on loopback; or `off`."""
+    metrics: OutsideMetrics = "off"
+    """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
     quorums: Paths = ()
     """Constitutions of quorums: files, and folders of *.quorum."""
     tls_certificate: Path | None = field(name="tls.certificate", default=None)

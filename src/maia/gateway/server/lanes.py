@@ -15,6 +15,7 @@ import msgspec
 
 from maia.broker.publication.publisher_view import shaper_of
 from maia.client import RowsRefused
+from maia.client.api.by_frame import call_on_room, next_label, offer_columns
 from maia.client.api.publisher import Publisher
 from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, rows_per_frame
 from maia.credentials import ASSUMED_GOOD, Action, Principal, SignedCertificate, VerifiedConstitution
@@ -107,8 +108,8 @@ class Lane:
                         f"an event of {frame.size} characters is longer than {EVENT_BYTES_MAX}"
                     )
                 if self._upstream.sent is not None:
-                    self._upstream.sent.put(self._publisher.next_label, frame.parts[0][0])
-                if not self._publisher.offer_columns(frame.rows, frame.columns):
+                    self._upstream.sent.put(next_label(self._publisher), frame.parts[0][0])
+                if not offer_columns(self._publisher, frame.rows, frame.columns):
                     self._queue.appendleft(self._sent.pop())
                     return
             except MaiaError as problem:
@@ -124,7 +125,7 @@ class Lane:
             self.advertising = None
             self._settle(waiting, 0, problem)
             return
-        publisher.on_room = self.send
+        call_on_room(publisher, self.send)
         self._publisher, self.advertising = publisher, None
         self.send()
 

@@ -81,7 +81,9 @@ async def serve(
         looking = asyncio.create_task(show_new_certificates(AccountFolder(config.data), upstreams, telemetry))
         stack.callback(looking.cancel)
         source = _status_source(gateway, door, telemetry)
-        status = await stack.enter_async_context(answering(source, config.status, config.data))
+        status = await stack.enter_async_context(
+            answering(source, config.status, config.data, metrics=config.metrics, records=telemetry)
+        )
         ready(Listening(address or str(http), "gateway", status, http))
         await until_told_to_stop()
         telemetry.note("stopping", {"address": address or str(http)})

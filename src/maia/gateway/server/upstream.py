@@ -20,6 +20,7 @@ import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.client import Delivered
+from maia.client.api.by_frame import call_on_arrival, next_frame, stream_of
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
@@ -263,7 +264,7 @@ class Upstream:
         """Ask for the right to publish on a row's type."""
         client = await self.opened()
         publisher = await client.advertise(row.event_type.name, on_answer=on_answer)
-        self.own_streams.add(publisher.stream)
+        self.own_streams.add(stream_of(publisher))
         return publisher
 
     def refused_rows(self, rows: int, columns: Columns, refused: int, row: Row) -> frozenset[int] | None:
@@ -352,7 +353,7 @@ class Upstream:
         for task in self._tasks.pop(number, ()):
             task.cancel()
         for served in self._served.pop(number, ()):
-            served.subscription.on_arrival = None
+            call_on_arrival(served.subscription, None)
             with suppress(MaiaError):
                 await served.subscription.unsubscribe(forget=forget and served.progress is not None)
 
@@ -375,7 +376,7 @@ class Upstream:
             except MaiaError as problem:
                 served.receiver.ended(served.number, problem)
                 return
-        served.subscription.on_arrival = partial(self._hand_on, served)
+        call_on_arrival(served.subscription, partial(self._hand_on, served))
         self._hand_on(served)
 
     def _hand_on(self, served: _Served) -> None:
@@ -387,7 +388,7 @@ class Upstream:
         while True:
             frame = served.frame
             if frame is None:
-                delivered = served.subscription.next_frame()
+                delivered = next_frame(served.subscription)
                 if delivered is None:
                     break
                 frame = served.frame = self._begin(served, delivered)
@@ -403,7 +404,7 @@ class Upstream:
         served.is_handing_on = False
         problem = served.subscription.problem
         if problem is not None and not isinstance(problem, ClientClosed):
-            served.subscription.on_arrival = None
+            call_on_arrival(served.subscription, None)
             receiver.ended(served.number, problem)
 
     async def _hand_on_later(self, served: _Served) -> None:

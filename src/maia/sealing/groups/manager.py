@@ -15,20 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from hashlib import sha256
+from typing import Final, TypeAlias
 
-from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SigningKey
+from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
 from maia.credentials.validity.one_time import VouchedFor
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, AttributeUid, Instant
+from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
+from maia.predicates import Predicate, attributes_of
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
 from maia.sealing.groups.members import GroupMember, GroupMembers
 from maia.sealing.groups.membership import (
     NOTHING_HELD,
+    AnsweredRestrictions,
     Claim,
     Grounds,
     Held,
+    MembershipState,
     RightHistory,
+    standing,
     tested_now,
     writing_certificates,
 )
@@ -38,6 +44,8 @@ from maia.sealing.keys.epochs import SignedEpoch
 from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.types import VerifiedType
+
+_NAMES_MAX: Final = 4096
 
 Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
 """Some epochs that are over, and where to go on."""
@@ -59,12 +67,24 @@ class GroupManager:
         distrusted: Distrusted | None = None,
     ) -> None:
         """Begin the groups of a type, of which `key` is the manager; what is distrusted may be shared."""
-        self.type_id, self.grounds, self.terms, self.store = type_id, grounds, terms, store
+        self.type_id, self.terms, self.store = type_id, terms, store
+        self._answered: dict[AttributeUid, Predicate] = {}
+        self._names = _AnswerNames(type_id, key)
+        self.grounds = grounds
         self._distrusted = Distrusted() if distrusted is None else distrusted
         self._groups = TypeGroups(
             type_id, key, random=random, store=store, terms=terms, keeps_history=keeps_history
         )
         self._members = GroupMembers(self._groups, store, self._distrusted)
+
+    @property
+    def grounds(self) -> Grounds:
+        """Return what decisions depend on, the restrictions among it that are answered."""
+        return self._grounds
+
+    @grounds.setter
+    def grounds(self, grounds: Grounds) -> None:
+        self._grounds = replace(grounds, answers=AnsweredRestrictions(self._answered, self._answer_to))
 
     def refresh_together(self, together: bool) -> None:
         """Refresh at the moments at which other types are refreshed, or a period after the last time."""
@@ -88,6 +108,11 @@ class GroupManager:
     def is_in(self, group: GroupId, principal: Principal) -> bool:
         member = self._members.get(principal)
         return member is not None and member.is_here and group in member.groups
+
+    def answers_among(self, uids: Iterable[AttributeUid | None]) -> Answers:
+        """Return what those are about that are the uids of answers."""
+        said = self._names.said
+        return {uid: said[uid] for uid in uids if uid is not None and uid in said}
 
     def claim_of(self, principal: Principal) -> Claim | None:
         """Return what a present member has shown, and its one-time answers."""
@@ -135,11 +160,12 @@ class GroupManager:
         member = self._members.arrived(claim)
         due: Due = {}
         lost = self._members.give(member, history, self.grounds, due)
+        gained = self._answering(history.now, due, now)
         if head is not None and head.statement.number > self.number:
             due = {**self._groups.adopt(head), **due}
         shut = [ShutOut(claim.principal, lost, is_evicted=False, is_out=False)] if lost else []
         outcomes = self._refreshed(due, now, skip=claim.principal)
-        return [*shut, *outcomes, self._delivery(member, history, head)]
+        return [*shut, *outcomes, *gained(), self._delivery(member, history, head)]
 
     def vouch(self, principal: Principal, vouched: VouchedFor | None, now: Instant) -> list[Outcome]:
         """Continue with a member whose certificates needed new one-time answers."""
@@ -150,7 +176,8 @@ class GroupManager:
         history, due = RightHistory(member.claim, self.grounds, now, member.held), Due()
         lost = self._members.give(member, history, self.grounds, due)
         shut = [self._shut_out(member, lost)] if lost else []
-        outcomes = self._refreshed(due, now, skip=principal)
+        gained = self._answering(history.now, due, now)
+        outcomes = [*self._refreshed(due, now, skip=principal), *gained()]
         # What it holds on to, it may hold for longer.
         deliveries = [self._delivery(member, history, None)] if member.groups else []
         return [*shut, *outcomes, *deliveries]
@@ -250,9 +277,12 @@ class GroupManager:
 
     def tick(self, now: Instant) -> list[Outcome]:
         """Look at every right that has ended or begun, at the timer, and at keys that are to be destroyed."""
+        if len(self._answered) >= ANSWERS_MAX:
+            self._forget_answers(now)
         due = self._groups.timer(now)
         shut: list[Outcome] = []
         gained: list[tuple[GroupMember, RightHistory]] = []
+        answering: list[Callable[[], list[Outcome]]] = []
         for member in self._members.due(now):
             if self._members.is_as_before(member, self.grounds, now):
                 continue
@@ -262,12 +292,54 @@ class GroupManager:
                 shut.append(self._shut_out(member, lost))
             if member.is_here and member.groups - before:
                 gained.append((member, history))
+            answering.append(self._answering(history.now, due, now))
         outcomes = self._refreshed(due, now)
+        outcomes += [delivery for deliveries in answering for delivery in deliveries()]
         outcomes += [self._delivery(member, history, None) for member, history in gained]
         self._groups.destroy(now)
         self._members.forget_gone()
         # An evicted member is notified first: the epoch that follows is not for it.
         return [*shut, *outcomes]
+
+    def _answering(self, found: MembershipState, due: Due, now: Instant) -> Callable[[], list[Outcome]]:
+        """Have what a member is restricted by answered from now on; return what hands out its key.
+
+        All that may read what the restriction asks about are let into the group of the answer: publishers
+        among them, whose brokers answer. They are handed its key once it is made.
+        """
+        new: dict[AttributeUid, Predicate] = {}
+        for said in found.restricted_by:
+            uid = self._answer_to(said)
+            if uid is not None and uid not in self._answered:
+                new[uid] = self._answered[uid] = said
+        asked = [attributes_of(said) for said in new.values()]
+        shut: list[Outcome] = []
+        gained: list[tuple[GroupMember, RightHistory]] = []
+        for member in self._members.all() if new else ():
+            held = {group.uid for group in member.groups}
+            if member.is_here and any(uids <= held for uids in asked):
+                history = RightHistory(member.claim, self.grounds, now, member.held)
+                if lost := self._members.give(member, history, self.grounds, due):
+                    shut.append(self._shut_out(member, lost))
+                gained.append((member, history))
+        return lambda: [
+            *shut,
+            *(self._delivery(one, history, None) for one, history in gained if one.is_here),
+        ]
+
+    def _answer_to(self, restriction: Predicate) -> AttributeUid | None:
+        """Return the uid of the answer to a restriction; None if there is no room for one more."""
+        uid = self._names.uid_of(restriction)
+        has_room = len(self._answered) < ANSWERS_MAX
+        is_known = uid in self._answered or self._groups.get(GroupId(self.type_id, uid)) is not None
+        return uid if has_room or is_known else None
+
+    def _forget_answers(self, now: Instant) -> None:
+        """Let go of restrictions by which no member is restricted any more."""
+        claims = [member.claim for member in self._members.all()]
+        asked = {one for claim in claims for one in standing(claim, self.grounds, now).restricted_by}
+        for uid in [uid for uid, said in self._answered.items() if said not in asked]:
+            del self._answered[uid]
 
     def _shut_out(self, member: GroupMember, lost: frozenset[GroupId]) -> ShutOut:
         is_out = not member.groups
@@ -294,6 +366,7 @@ class GroupManager:
         parcel = self._groups.parcel(
             principal, member.groups, held_since=held_since or (lambda _group, _moment: False)
         )
+        parcel = replace(parcel, answers=self.answers_among(group.uid for group in member.groups))
         until = None if member.until >= INSTANT_MAX else member.until
         epochs = self._groups.ledger.needed([one.epoch for one in parcel.secrets], head)
         return Delivery(principal, parcel, epochs, until, history is not None and history.now.is_cut)
@@ -303,10 +376,45 @@ class GroupManager:
     def restore(self, kept: KeptGroups, versions: Mapping[bytes, VerifiedType], now: Instant) -> None:
         """Go on from what was kept: the same epochs and secrets, the same holders, no member present yet."""
         self._groups.restore(kept)
-        for record in kept.members:
-            known = tuple(versions[one] for one in record.versions if one in versions)
-            claim = Claim(record.principal, known, record.pool)
+        claims = [
+            Claim(one.principal, tuple(versions[v] for v in one.versions if v in versions), one.pool)
+            for one in kept.members
+        ]
+        for claim in claims:  # what is answered says which groups are open to the others
+            for said in standing(claim, self.grounds, now).restricted_by:
+                if len(self._answered) < ANSWERS_MAX:
+                    self._answered[self._names.uid_of(said)] = said
+        for record, claim in zip(kept.members, claims, strict=True):
             found = RightHistory(claim, self.grounds, now).now
             self._members.restored(GroupMember(claim, found.groups, found.may_write, found.until))
             # Its right may have ended meanwhile: `tick` puts it out.
             self._members.recheck(now, record.principal)
+
+
+class _AnswerNames:
+    """How the answers of one type are called.
+
+    The uid of an answer travels in the clear. It is a hash over a signature, so that without the manager's
+    key a restriction cannot be found by trying, and the same after a restart.
+    """
+
+    __slots__ = ("_key", "_type_id", "_uids", "said")
+
+    def __init__(self, type_id: bytes, key: SigningKey) -> None:
+        self._type_id, self._key = type_id, key
+        self._uids: dict[Predicate, AttributeUid] = {}
+        self.said: dict[AttributeUid, Predicate] = {}
+        """What the answers are about that were named since the start, or the last of them."""
+
+    def uid_of(self, restriction: Predicate) -> AttributeUid:
+        """Return the uid of the answer to a restriction."""
+        known = self._uids.get(restriction)
+        if known is None:
+            body = self._type_id + restriction_to_bytes(restriction)
+            name = sha256(self._key.sign(SignedKind.ANSWER_NAME, body)).hexdigest()[:32]
+            known = self._uids[restriction] = AttributeUid(ANSWER_PREFIX + name)
+            self.said[known] = restriction
+            if len(self._uids) > _NAMES_MAX:
+                oldest = next(iter(self._uids))
+                del self.said[self._uids.pop(oldest)]
+        return known

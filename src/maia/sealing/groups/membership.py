@@ -9,7 +9,7 @@ group to a principal with any View of the type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -29,7 +29,7 @@ from maia.credentials import ValidityState as Statements
 from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor
 from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.errors import BadInput
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.policy import (
     CHAINS_COUNTED,
     NO_EVIDENCE,
@@ -43,7 +43,9 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.view import keeps
+from maia.policy.answers import Answers, hidden_restriction
+from maia.policy.view import Window, keeps
+from maia.predicates import Predicate, attributes_of
 from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel, VerifiedType
 
@@ -85,6 +87,16 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredRestrictions:
+    """The restrictions on hidden attributes that are answered, and how they are called."""
+
+    known: Answers
+    """Those that have readers, by the uid of their answer."""
+    uid_of: Callable[[Predicate], AttributeUid | None]
+    """The uid of the answer to a restriction; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Grounds:
     """What a decision depends on beside the certificates that were shown."""
 
@@ -96,6 +108,8 @@ class Grounds:
     """The validity statements received; None for none."""
     chains_max: int = CHAINS_COUNTED
     """Chains of one principal to one version that add up."""
+    answers: AnsweredRestrictions | None = field(default=None, repr=False)
+    """None where it does not matter who reads answers."""
 
     @property
     def witness(self) -> Witness:
@@ -113,6 +127,8 @@ class MembershipState:
     until: Instant
     is_cut: bool = False
     """Whether a limit kept some of the certificates from being counted."""
+    restricted_by: frozenset[Predicate] = field(default=frozenset(), repr=False)
+    """What the principal's rights ask of attributes that it may not read."""
 
     def is_within(self, other: MembershipState | Held) -> bool:
         """Say whether it gives no more than another one."""
@@ -142,15 +158,22 @@ def requests_for(claim: Claim) -> list[Request]:
 def standing(claim: Claim, grounds: Grounds, at: Instant) -> MembershipState:
     """Return what the certificates of a claim open at a moment."""
     groups: set[GroupId] = set()
+    windows: list[Window] = []
     may_write = is_cut = False
     period = steady_period((signed.certificate.validity for signed in claim.pool), at)
     for version in claim.versions:
         for action in _ACTIONS:
-            shown, stable, limit = _opened(claim, version, action, grounds, at)
+            shown, stable, limit, restricted = _opened(claim, version, action, grounds, at)
             groups |= shown
+            windows += restricted
             is_cut |= limit is not None
             may_write |= bool(shown) and action is Action.PUBLISH
             period = period.intersection(stable)
+    readable = frozenset(group.uid for group in groups if group.uid is not None)
+    found = (hidden_restriction(window, readable) for window in windows)
+    restricted_by = frozenset(one for one in found if one is not None)
+    if grounds.answers is not None and groups:
+        groups |= _answers(claim.versions[0].type_id, grounds.answers, readable, restricted_by)
     since, until = period.not_before, period.not_after
     return MembershipState(
         frozenset(groups),
@@ -158,7 +181,20 @@ def standing(claim: Claim, grounds: Grounds, at: Instant) -> MembershipState:
         since=Instant(INSTANT_MIN) if since is None else since,
         until=Instant(INSTANT_MAX) if until is None else until,
         is_cut=is_cut,
+        restricted_by=restricted_by,
     )
+
+
+def _answers(
+    type_id: bytes,
+    answers: AnsweredRestrictions,
+    readable: frozenset[AttributeUid],
+    restricted_by: frozenset[Predicate],
+) -> set[GroupId]:
+    """Return the groups of answers: to restrictions on what is readable, and to the principal's own."""
+    own = {uid for one in restricted_by if (uid := answers.uid_of(one)) is not None}
+    known = {uid for uid, said in answers.known.items() if attributes_of(said) <= readable}
+    return {GroupId(type_id, uid) for uid in own | known}
 
 
 def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Grounds]:
@@ -241,21 +277,23 @@ class RightHistory:
 
 def _opened(
     claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
-) -> tuple[set[GroupId], Validity, Reason | None]:
+) -> tuple[set[GroupId], Validity, Reason | None, tuple[Window, ...]]:
+    """Return the groups that an action opens, for how long, what a limit left out, and restricted windows."""
     request = Request(claim.principal, action, version.name, version)
     decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
-        return set(), decision.stable, None
+        return set(), decision.stable, None, ()
     if all(window.transformations for window in decision.view.windows):
         # The type's own key opens whole events, or what no attribute's key protects.
-        return set(), decision.stable, None
+        return set(), decision.stable, None, ()
     groups = {GroupId(version.type_id)}
+    windows, restricted = decision.view.windows, tuple[Window, ...]()
     if grounds.level is SealingLevel.ATTRIBUTE:
-        windows = decision.view.windows
         # A holder of transformed values has no business with the keys of those that they are made of.
         kept = (uid for uid in version.kinds if any(keeps(window, uid) for window in windows))
         groups |= {GroupId(version.type_id, uid) for uid in kept}
-    return groups, decision.stable, decision.limit
+        restricted = windows if action is Action.SUBSCRIBE else ()
+    return groups, decision.stable, decision.limit, restricted
 
 
 def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:

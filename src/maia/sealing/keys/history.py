@@ -28,8 +28,10 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
+from maia.sealing.groups.welcome import AnswersWritten, read_answers, write_answers
 from maia.sealing.keys.key_ring import content_key
 from maia.sealing.keys.secrets import Secret
 
@@ -127,6 +129,8 @@ class PastAnswer:
 
     epochs: tuple[PastEpoch, ...]
     writers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(default_factory=dict, repr=False)
+    answers: Answers = field(default_factory=dict, repr=False)
+    """What the answers are about of which there are keys."""
 
 
 # ------------------------------------------------------------ what may be handed out
@@ -219,6 +223,7 @@ class _Writer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 class _Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     epochs: Annotated[list[_Epoch], Meta(max_length=PAGE_EPOCHS)]
     writers: Annotated[list[_Writer], Meta(max_length=WRITERS_MAX)]
+    answers: AnswersWritten = {}
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -241,7 +246,7 @@ def pack_past(answer: PastAnswer) -> bytes:
         )
         for one in answer.epochs
     ]
-    return _ENCODER.encode(_Answer(epochs, list(_writers(answer))))
+    return _ENCODER.encode(_Answer(epochs, list(_writers(answer)), write_answers(answer.answers)))
 
 
 def _writers(answer: PastAnswer) -> Iterator[_Writer]:
@@ -270,10 +275,11 @@ def unpack_past(data: bytes) -> PastAnswer:
             principal_from_bytes(one.key): tuple(certificate_from_bytes(each) for each in one.shown)
             for one in found.writers
         }
+        answers = read_answers(found.answers)
     except (msgspec.MsgspecError, UnicodeDecodeError, MaiaError):
         # What was wrong is not said: the sentence would be about secrets.
         raise BadPast("what the manager sealed to a reader of the past cannot be read") from None
-    return PastAnswer(epochs, writers)
+    return PastAnswer(epochs, writers, answers)
 
 
 def _uid(uid: str | None) -> AttributeUid | None:

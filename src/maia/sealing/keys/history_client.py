@@ -20,7 +20,8 @@ from maia.credentials import (
     Witness,
 )
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.predicates import Predicate
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.keys.history import PastAnswer, PastEpoch, past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyTerms
@@ -95,6 +96,8 @@ class HistoryAsker:
         self._found: list[PastEpoch] = []
         self.writers: dict[Principal, tuple[SignedCertificate, ...]] = {}
         """Who has published what the keys open, and what spoke for it, as far as the manager knows."""
+        self.answers: dict[AttributeUid, Predicate] = {}
+        """What the answers are about of which there are keys."""
         self.terms: KeyTerms | None = None
         self.problem: MaiaError | None = None
         self.is_done = False
@@ -203,6 +206,7 @@ class HistoryAsker:
         answer: PastAnswer = unpack_past(manager.secured.open(message.sealed, info))
         self._found += answer.epochs
         self.writers |= answer.writers
+        self.answers |= answer.answers
         self.terms = KeyTerms.from_record(message.terms)
         if message.after is not None and self._pages < PAGES_MAX:
             return self._asked(manager, after=message.after)

@@ -21,7 +21,8 @@ from typing import Final
 
 from maia.credentials import same_secret
 from maia.errors import ProtocolViolation
-from maia.events import INSTANT_MAX, SECOND, Instant
+from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
+from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import KeyTermsRecord
@@ -76,12 +77,14 @@ class _Epoch:
 class KeyRing:
     """What one member holds of one type: epochs in their order, and the secrets of its groups in each."""
 
-    __slots__ = ("_epochs", "_terms", "type_id", "version")
+    __slots__ = ("_epochs", "_terms", "answers", "type_id", "version")
 
     def __init__(self, type_id: bytes, terms: KeyTerms = DEFAULT_TERMS) -> None:
         """Begin with nothing."""
         self.type_id = type_id
         self.version = 0
+        self.answers: Answers = {}
+        """What the answers are about of which keys are held."""
         self._terms = terms
         self._epochs: dict[int, _Epoch] = {}
 
@@ -166,6 +169,13 @@ class KeyRing:
         known = self._epochs.get(epoch)
         return frozenset() if known is None else frozenset(known.secrets)
 
+    @property
+    def readable(self) -> frozenset[AttributeUid]:
+        """Return the attributes, and answers, whose key is held in the newest epoch."""
+        newest = self.newest
+        held = frozenset[GroupId]() if newest is None else self.groups(newest)
+        return frozenset(group.uid for group in held if group.uid is not None)
+
     def next_forget(self) -> Instant | None:
         """Return the next moment at which a key is to be destroyed."""
         drift = self.terms.drift_s * SECOND
@@ -209,6 +219,16 @@ class KeyRing:
         """Return what a group shares in an epoch, from which its content keys grow; for those who hand on."""
         known = self._epochs.get(epoch)
         return None if known is None else known.secrets.get(group)
+
+    def copy(self) -> KeyRing:
+        """Return a ring with the same keys, which stay when this one lets go of its own."""
+        made = KeyRing(self.type_id, self._terms)
+        made.answers = dict(self.answers)
+        for number, epoch in sorted(self._epochs.items()):
+            made.learn(number, since=epoch.since)
+            for group, secret in epoch.secrets.items():
+                made.hold(group, number, Secret.from_bytes(secret.reveal()))
+        return made
 
     # -------------------------------------------------------- forgetting
 

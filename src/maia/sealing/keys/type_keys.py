@@ -80,6 +80,7 @@ class TypeKeys:
         for handed in parcel.secrets:
             self._hold(handed.group, handed.secret, first=handed.epoch, until=handed.until)
         self._trees, self.groups = trees, parcel.groups
+        self.ring.answers = parcel.answers
 
     def follow(self, message: Rekey) -> bool:
         """Follow into a new epoch; say whether it was one, and raise `KeysMissed` if the way is not known."""

@@ -26,9 +26,10 @@ from maia.credentials import (
 )
 from maia.credentials.validity.one_time import WhenVouched
 from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_after
+from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
-from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
+from maia.sealing.groups.membership import AnsweredRestrictions, Claim, Grounds, MembershipState, standing
 from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.delivery import EncryptionKey
@@ -67,7 +68,12 @@ class OwnRights:
         settings = self._settings
         claim = Claim(self._principal, known.versions, self.pool)
         grounds = Grounds(
-            known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+            known.sealing.level,
+            settings.bounds,
+            settings.constitutions,
+            self._cache,
+            self._tester,
+            answers=_as_told(known.keys.ring.answers),
         )
         if now <= known.vouched_until:
             # The manager checks online tests, and has said until when they hold.
@@ -78,6 +84,12 @@ class OwnRights:
         """Return when our certificates next open something else than now, or a while later."""
         until = self.standing(known, now).until
         return min(just_after(until), seconds_after(now, self._settings.again_max_s))
+
+
+def _as_told(answers: Answers) -> AnsweredRestrictions:
+    """Return the restrictions that are answered, as far as the manager has told them."""
+    uids = {said: uid for uid, said in answers.items()}
+    return AnsweredRestrictions(answers, uids.get)
 
 
 class Joining:

@@ -49,6 +49,7 @@ class ArrowTable:
         # Summaries go by the moments of publication.
         opens = replace(self._read, with_meta=self._read.with_meta or read.is_summary)
         self._openers = [opens.opener(plan) for plan in read.plans]
+        read.warn_of_gaps(log)
         if watch is not None:
             watch.begin(read.held())
 

@@ -29,14 +29,15 @@ from maia.errors import Unavailable
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.policy.answers import Answers
 from maia.sealing.keys.history_client import HistoryAsker, ManagerUnreachable
-from maia.sealing.keys.key_ring import DEFAULT_TERMS
+from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import Challenged, KeysRefused, MemberSettings
 from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity, slices_of
 from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch, waited_for
-from maia.spark.keys.content_keys import HeldKeys, KeySource, PastKeys, SeveralSources
+from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, PastKeys, SeveralSources
 from maia.spark.keys.key_server import job_desk
 from maia.types import VerifiedType
 from maia.validity.revalidation import AskingTesters, Revalidator
@@ -140,7 +141,8 @@ def opened_for(reader: LogReader, host: str = "127.0.0.1") -> Iterator[OpenedLog
         keys = Keys(None, desk, {})
         if any(version.sealing is not None for version in reader.versions):
             found = _reading_keys(reader, who, watch)
-            keys = Keys(found.source, desk, {**found.signers, **_signers(reader.signers)})
+            signers = {**found.signers, **_signers(reader.signers)}
+            keys = Keys(found.source, desk, signers, found.answers, found.begins)
         yield OpenedLog(reader, who, keys, watch)
 
 
@@ -227,6 +229,9 @@ class ReadingKeys:
 
     source: KeySource = field(repr=False)
     signers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(repr=False)
+    answers: Answers = field(default_factory=dict, repr=False)
+    """What the answers are about of which there are keys."""
+    begins: tuple[KeysBegin, ...] = ()
 
 
 async def fetch_reading_keys(
@@ -242,12 +247,22 @@ async def fetch_reading_keys(
 
     `standing` shows the manager that certificates still count which demand it.
     """
-    present = await _present(key, settings, versions, standing=standing, timeout_s=timeout_s)
+    ring = await _present(key, settings, versions, standing=standing, timeout_s=timeout_s)
     past = await _asked(
         key, settings, versions, credentials=credentials, standing=standing, timeout_s=timeout_s
     )
     before = PastKeys(past.answer, past.terms or DEFAULT_TERMS)
-    return ReadingKeys(before if present is None else SeveralSources((present, before)), past.writers)
+    begins = [KeysBegin(one.span.since, frozenset(one.keys)) for one in past.answer]
+    if ring is None:
+        return ReadingKeys(before, past.writers, past.answers, tuple(begins))
+    for epoch in ring.epochs:
+        period, groups = ring.period(epoch), ring.groups(epoch)
+        assert period is not None  # noqa: S101 - it is one of the ring's
+        begins.append(KeysBegin(period[0], frozenset(group.uid for group in groups)))
+    answers = {**past.answers, **ring.answers}
+    wanted = frozenset({None, *(uid for version in versions for uid in version.kinds), *answers})
+    source = SeveralSources((HeldKeys.of(ring, wanted), before))
+    return ReadingKeys(source, past.writers, answers, tuple(begins))
 
 
 async def _asked(  # noqa: PLR0913 - every one is named at the call
@@ -302,8 +317,8 @@ async def _present(
     *,
     standing: Witness | None,
     timeout_s: float,
-) -> HeldKeys | None:
-    """Return the keys of this hour; None if the reader has no right today."""
+) -> KeyRing | None:
+    """Return the keys of this hour, as a member has them; None if the reader has no right today."""
     member = KeyMember(key, settings, random=os.urandom, standing=standing)
     type_id, done, refused = versions[-1].type_id, asyncio.Event(), False
 
@@ -326,9 +341,8 @@ async def _present(
             await _waited(done, timeout_s)
         finally:
             await revalidator.stop()
-        ring = member.ring(type_id)
-        wanted = frozenset({None, *(uid for version in versions for uid in version.kinds)})
-        found = None if refused or ring is None else HeldKeys.of(ring, wanted)
+        ring = None if refused else member.ring(type_id)
+        found = None if ring is None else ring.copy()
         runner.perform(member.leave())
     return found
 

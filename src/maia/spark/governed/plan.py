@@ -8,25 +8,31 @@ Nothing here knows Spark.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
+from maia.errors import Unavailable
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
+from maia.policy.answers import ANSWER_PREFIX, Answers, RestrictionUnanswered, answered
 from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import META, FrameOpener
+from maia.spark.governed.log_folder import BadLogPlace, LogFolder
 from maia.spark.governed.reader import (
     PERIODS_MAX,
     FrameRequirements,
+    KeysBeginLater,
     NameTaken,
     NoKeys,
     NoSuchColumn,
     Reader,
     ReadingNotOnRecord,
+    RowsWithheld,
     ShownAsAnother,
     Signers,
     Slice,
@@ -38,8 +44,8 @@ from maia.spark.governed.reader import (
     slices_of,
 )
 from maia.spark.governed.right_watch import HeldRight, Watch
-from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
-from maia.types import VerifiedType
+from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeysBegin, KeySource
+from maia.types import SealingLevel, VerifiedType
 from maia.types.definition import strongest
 
 __all__ = [
@@ -62,6 +68,10 @@ class Keys:
     desk: KeyDesk = field(repr=False)
     signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
     """The brokers that sign frames of the type, with the certificates by which they publish."""
+    answers: Answers = field(default_factory=dict, repr=False)
+    """The answers in its frames to what restricts the reader by attributes that it may not read."""
+    begins: tuple[KeysBegin, ...] = ()
+    """Since when keys are held, where that is known: a table warns of what it cannot show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +163,33 @@ class GovernedRead:
     def _signers(self, one: Slice, reader: Reader) -> Signers:
         if self.keys is None:
             return Signers({}, frozenset())
-        return accepted_signers(
+        found = accepted_signers(
             self.keys.signers, self.versions, grounds=reader, since=one.since, until=one.until
         )
+        return replace(found, about={uid: attributes_of(said) for uid, said in self.keys.answers.items()})
+
+    def warn_of_gaps(self, log: str) -> None:
+        """Warn of recorded events that the reader's right covers, and that its keys do not open."""
+        begins = () if self.keys is None else self.keys.begins
+        sealing = strongest(version.sealing for version in self.versions)
+        if not begins or sealing is None:
+            return
+        ever = frozenset[AttributeUid | None]().union(*(one.uids for one in begins))
+        what, by_attribute = self.event_type.name.name, sealing.level is SealingLevel.ATTRIBUTE
+        for plan in self.plans:
+            needs = frozenset({None, *(plan.asks if by_attribute else ())})
+            first = min((one.since for one in begins if needs <= one.uids), default=None)
+            if any(uid is not None and not uid.startswith(ANSWER_PREFIX) for uid in needs - ever):
+                why: Unavailable = RestrictionUnanswered(
+                    f"a part of your right to `{what}` shows no row: it is restricted by attributes that "
+                    "you may not read, and no broker answers for them; ask its issuer to show these too"
+                )
+            elif first is None or _holds_any(log, self.event_type.type_id, plan.slice.since, first):
+                shown = "nothing is" if first is None else f"what was published before {first} is not"
+                why = KeysBeginLater(f"your right to `{what}` begins before your keys: {shown} shown")
+            else:
+                continue
+            warnings.warn(f"{why.message} [{why.code}]", RowsWithheld, stacklevel=3)
 
     def _pass(self, kinds: Mapping[AttributeUid, Kind]) -> KeyPass | None:
         if self.keys is None:
@@ -195,7 +229,7 @@ def governed_read(  # noqa: PLR0913 - every one is named at the call
         reader,
         every,
         slices,
-        tuple(_planned(one, delivered, every) for one in slices),
+        tuple(_planned(_asking(one, keys, every), delivered, every) for one in slices),
         delivered,
         keys,
         replace(frame_requirements(reader, requires), for_all_alone=is_summary),
@@ -245,6 +279,26 @@ def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tup
     return tuple(one for one in event_type.attributes if columns is None or one.name in columns)
 
 
+def _holds_any(log: str, type_id: bytes, since: Instant, until: Instant) -> bool:
+    """Say whether a log may hold frames that were published from one moment up to another."""
+    try:
+        found = LogFolder(log).of_type(type_id)
+    except BadLogPlace:
+        return False
+    return since < until and any(
+        one.published_until >= since and one.published_from < until for one in found.stretches
+    )
+
+
+def _asking(one: Slice, keys: Keys | None, versions: Sequence[VerifiedType]) -> Slice:
+    """Return a period whose View asks answers for what the reader may not read."""
+    if keys is None or not keys.answers:
+        return one
+    known = {uid for version in versions for uid in version.kinds}
+    readable = frozenset(uid for uid in known if any(keeps(window, uid) for window in one.view.windows))
+    return replace(one, view=answered(one.view, keys.answers, readable))
+
+
 def _planned(one: Slice, delivered: Sequence[Attribute], versions: Sequence[VerifiedType]) -> Plan:
     view = split(one.view).front if is_summarised(one.view) else one.view
     windows, names = view.windows, {attribute.uid for attribute in delivered}
@@ -268,6 +322,7 @@ def _planned(one: Slice, delivered: Sequence[Attribute], versions: Sequence[Veri
 
 def _kinds(uids: Collection[AttributeUid], versions: Sequence[VerifiedType]) -> dict[AttributeUid, Kind]:
     known = {uid: kind for one in versions for uid, kind in one.kinds.items()}
+    known |= {uid: Kind.BOOL for uid in uids if uid.startswith(ANSWER_PREFIX)}
     if not known.keys() >= set(uids):
         # Read as missing, it could make a restriction true that is not.
         raise UnknownTerms("your right depends on an attribute of another version: hand that version over")

@@ -186,6 +186,16 @@ class RightsCut(UserWarning):
     """The reader holds more grants than are counted, so that the table may show less than was granted."""
 
 
+class RowsWithheld(UserWarning):
+    """The log has events within the reader's right that the table cannot show; the sentence says which."""
+
+
+class KeysBeginLater(Unavailable):
+    """A reader's keys begin later than its right, which does not open the epoch that it begins in."""
+
+    code = "PIPELINE-KEYS-BEGIN-LATER"
+
+
 class ReaderDistrusted(Refusal):
     """The reader was put out by the domain, whatever its certificates say of the past."""
 
@@ -495,10 +505,13 @@ class Signers:
 
     by_key: Mapping[bytes, tuple[MayWrite, ...]]
     known: frozenset[AttributeUid]
+    about: Mapping[AttributeUid, frozenset[AttributeUid]] = field(default_factory=dict)
+    """What an answer in a frame says something of."""
 
     def may_write(self, signer: bytes, uids: Iterable[str], published_at: int) -> bool:
         """Say whether a signer might publish all of these at this moment."""
-        asked = self.known & frozenset(uids)
+        named = frozenset(uids)
+        asked = self.known & named.union(*(about for uid, about in self.about.items() if uid in named))
         written: set[AttributeUid] = set()
         is_entitled = False
         for right in self.by_key.get(signer, ()):

@@ -200,6 +200,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
         marked = _Table(read.with_frames(), transformation_keys)
         parts = [(one.slice, _shown_rows(marked.of(frames, one), read.delivered)) for one in read.plans]
         put_on_record(Path(ledger), parts, request=read.request, reader=read.reader, now=system_now())
+    read.warn_of_gaps(log)
     if watch is not None:
         watch.begin(read.held())
     return rows

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from maia.errors import ProtocolViolation
-from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.sealing import BadSecret, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.history import PastEpoch
@@ -45,6 +45,14 @@ class HeldEpoch:
     first: int
     last: int
     keys: Mapping[AttributeUid | None, Secret] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeysBegin:
+    """Keys of these attributes are held for an epoch that began at a moment."""
+
+    since: Instant
+    uids: Wanted
 
 
 class KeySource(Protocol):

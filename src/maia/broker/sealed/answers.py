@@ -1,0 +1,72 @@
+"""Which restrictions on hidden attributes does this broker answer, and which answers does it ask?
+
+At a publisher's broker a sealed frame gets a column for each answer whose key is held: there all of the
+frame is known. At a subscriber's broker what restricts a View by attributes that this broker must not read
+is asked of the answers in the frame; without them the View shows nothing. `maia.policy.answers` says what
+an answer means, the key server of the type who has its key (docs/decisions/hidden-restrictions.md).
+"""
+
+from __future__ import annotations
+
+from maia.broker.publication.transit import Transit
+from maia.broker.state import BrokerState
+from maia.events import AttributeUid, Column, Frame, Kind
+from maia.policy.answers import Answers, answers_to, asked_about
+from maia.predicates import attributes_of
+from maia.sealing import EpochKeys
+
+
+def answers_of(state: BrokerState, type_id: bytes) -> Answers:
+    """Return the answers of a type that this broker gives or reads."""
+    ring = state.seals.ring_of(type_id)
+    return {} if ring is None else ring.answers
+
+
+def with_answers(state: BrokerState, transit: Transit, keys: EpochKeys) -> Transit:
+    """Return a publisher's frame with a column for each restriction that this broker answers."""
+    answers = answers_of(state, transit.type_id)
+    given = [uid for uid in answers if None not in keys.ciphers((uid,), state.seals.sealer.instance)]
+    if not given:
+        return transit
+    frame = transit.frame
+    made = answers_to(frame, {uid: answers[uid] for uid in given})
+    columns = {uid: Column(Kind.BOOL, values) for uid, values in made.items()}
+    return Transit(
+        transit.type_id,
+        transit.publisher,
+        transit.stream,
+        transit.sequence,
+        transit.published_at,
+        Frame(frame.rows, {**frame.columns, **columns}),
+        transit.kept,
+        dict(transit.written),
+        transit.author,
+    )
+
+
+def spoken_of(state: BrokerState, type_id: bytes, uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
+    """Return all that the signer of a frame with these columns says something of, by its answers too."""
+    answers = answers_of(state, type_id)
+    return asked_about(uids, answers) if answers else uids
+
+
+def readers_of(state: BrokerState, type_id: bytes, named: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
+    """Return whose readers may see what is said of `named`: where a key is missing, those of the answer.
+
+    The readers of an answer are those who may read all that its restriction asks about, and those who
+    are restricted by it and know it.
+    """
+    ring = state.seals.ring_of(type_id)
+    hidden = frozenset[AttributeUid]() if ring is None else named - ring.readable
+    if ring is None or not hidden:
+        return named
+    asked = {uid: attributes_of(said) for uid, said in ring.answers.items() if uid in ring.readable}
+    used = {uid: about for uid, about in asked.items() if not about.isdisjoint(hidden)}
+    return (named - hidden).union(used) if hidden <= frozenset().union(*used.values()) else named
+
+
+def hear_answers(state: BrokerState, type_id: bytes) -> None:
+    """Let subscribers' Views follow the answers and keys that this broker has now."""
+    audience, ring = state.audiences.get(type_id), state.seals.ring_of(type_id)
+    if audience is not None:
+        audience.follow_answers(*(({}, frozenset()) if ring is None else (ring.answers, ring.readable)))

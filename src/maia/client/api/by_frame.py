@@ -1,0 +1,77 @@
+"""How do gateways and servers publish and receive whole frames, without waiting for each?
+
+They are called when there is room for a frame, or when one has arrived. Applications have `Client`,
+`Publisher` and `Subscription`, which show none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from maia.client import Delivered
+from maia.client.api.connected_client import Client
+from maia.client.api.publisher import Publisher
+from maia.client.api.subscription import Subscription
+from maia.wire.effects import LinkId
+
+
+def link_of(client: Client) -> LinkId | None:
+    """Return the link that a client has now, if it has one: another number is another link."""
+    return client._session.link
+
+
+# ------------------------------------------------------------ publishing
+
+
+def offer_columns(publisher: Publisher, rows: int, columns: Mapping[str, list[object]]) -> bool:
+    """Publish events of one frame at once; False if there is no room for it now (`call_on_room` says when).
+
+    The caller gives no more than a frame holds, and uses no other way to publish beside this one.
+    """
+    if publisher._problem is not None or not publisher._session.has_room(publisher._entry):
+        publisher._raise_if_stuck()
+        return False
+    publisher._send(rows, publisher._checked(rows, columns))
+    return True
+
+
+def call_on_room(publisher: Publisher, call: Callable[[], None]) -> None:
+    """Have something called whenever `offer_columns` may succeed again."""
+    publisher._on_room = call
+
+
+def stream_of(publisher: Publisher) -> bytes:
+    """Return the stream that every event of a publisher belongs to."""
+    return publisher._entry.stream
+
+
+def next_label(publisher: Publisher) -> bytes:
+    """Return what subscribers recognise the next frame by."""
+    return publisher._session.label_of_next(publisher._entry)
+
+
+# ------------------------------------------------------------ receiving
+
+
+async def frames_of(subscription: Subscription, most: int) -> list[Delivered]:
+    """Return frames that have arrived, at most so many; wait for one.
+
+    Nothing is returned only when the subscription or the client has been closed.
+    """
+    try:
+        arrived = [await subscription._next_frame()]
+        while subscription._frames and len(arrived) < most:
+            arrived.append(await subscription._next_frame())
+    except StopAsyncIteration:
+        return []
+    return arrived
+
+
+def next_frame(subscription: Subscription) -> Delivered | None:
+    """Return the next frame if one has arrived."""
+    return subscription._take_frame() if subscription._frames else None
+
+
+def call_on_arrival(subscription: Subscription, call: Callable[[], None] | None) -> None:
+    """Have something called when a frame has arrived, or the end; `next_frame` has it."""
+    subscription._on_arrival = call

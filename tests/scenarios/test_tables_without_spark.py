@@ -1,0 +1,161 @@
+"""A notebook at one organisation: live events and a recorded log as tables, sealed and plain, no Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from urllib.request import urlopen
+
+import pytest
+
+import maia
+from maia.net.status_endpoint import read_door
+from maia.spark.governed.reader import GrantEnded
+from support.processes import running_maia, until
+from support.waiting import in_a_loop
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+VALUES = (142, 7, 101)
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Iterator[maia.Organisation]:
+    """A hospital with a sealed type and a plain one, each with events in the log."""
+    made = maia.Organisation.create(tmp_path_factory.mktemp("home") / "hospital")
+    made.define("LabResult", sealed=True, patient="string", ward="string", value="int", taken="timestamp")
+    made.define("Notice", text="string", urgent="bool")
+    made.add_member("lab", may=["publish:LabResult", "publish:Notice"])
+    only = {"only": ["ward", "value", "taken"], "where": "value > 100"}
+    made.add_member("office", may="subscribe:LabResult", **only)
+    made.add_member("porter", may="subscribe:Notice")
+    with ExitStack() as stack:
+        for name, words in (("domain", ("domain", "serve")), ("broker", ("broker",))):
+            folder = made.folder / f"{name}-output"
+            folder.mkdir()
+            stack.enter_context(running_maia(*words, "--config", made.folder / f"{name}.toml", cwd=folder))
+            until(lambda out=folder / "out.log": "listening" in out.read_text())
+        with maia.connect(made.folder / "lab.maia") as lab:
+            for value in VALUES:
+                lab.publish("LabResult", patient="P-17", ward="3", value=value, taken=NOON)
+            lab.publish("Notice", text="hello")
+        yield made
+
+
+def read(hospital: maia.Organisation, who: str, work: Callable[[maia.RecordedLog], bool]) -> None:
+    """Read until there is something: a journal becomes a segment within seconds.
+
+    On a machine that is too busy, a list of revocations comes late, and a table asks to be asked for again.
+    """
+
+    def is_done() -> bool:
+        try:
+            with maia.open_log(profile=hospital.folder / f"{who}.maia") as log:
+                return work(log)
+        except GrantEnded:
+            return False
+
+    until(is_done, seconds=120)
+
+
+def test_a_log_is_a_table_under_the_readers_rights(hospital: maia.Organisation) -> None:
+    read(hospital, "office", has_what_the_office_may_see)
+    with maia.open_log(hospital.folder / "log", profile=hospital.folder / "lab.maia") as log:
+        assert log.types() == ("LabResult", "Notice")
+        with pytest.raises(maia.Refusal):
+            log.table("LabResult")  # it may publish, and read nothing
+    assert repr(log) == f"<RecordedLog {hospital.folder / 'log'} as lab, closed>"
+    with pytest.raises(maia.Unavailable) as closed:
+        log.table("LabResult")
+    assert closed.value.code == "UNAVAILABLE-LOG-CLOSED"
+
+
+def has_what_the_office_may_see(log: maia.RecordedLog) -> bool:
+    whole = log.table("LabResult").to_arrow()
+    if whole.num_rows < 2:
+        return False
+    row = {"patient": None, "ward": "3", "value": 142, "taken": NOON}
+    assert sorted(whole.to_pylist(), key=repr) == [{**row, "value": 101}, row]
+    assert log.types() == ("LabResult",)  # it knows no other
+    period = {"since": NOON, "until": "2100-01-01T00:00:00Z"}
+    table = log.table("LabResult", "value < 140", columns=["value", "taken"], **period)
+    frame = table.to_pandas()
+    assert (str(frame["value"].dtype), list(frame["value"])) == ("Int64", [101])
+    assert table.to_polars()["taken"].to_list() == [NOON]
+    assert [batch.num_rows for batch in log.table("LabResult", with_meta=True).batches()]
+    assert repr(table) == f"<RecordedTable LabResult (value, taken) of {log!r}>"
+    return True
+
+
+def test_spark_is_not_even_imported_for_it(hospital: maia.Organisation) -> None:
+    read(hospital, "porter", lambda log: log.table("Notice").to_arrow().num_rows == 1)
+    script = (
+        "import sys, maia; sys.modules.update(pyspark=None, py4j=None)\n"
+        "log = maia.open_log(profile=sys.argv[1])\n"  # neither closed nor kept
+        "print(log.table('Notice').to_arrow().to_pylist())"
+    )
+    words = [sys.executable, "-c", script, str(hospital.folder / "porter.maia")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[{'text': 'hello', 'urgent': None}]\n"), done.stderr
+
+
+def test_a_notebook_opens_a_client_and_closes_it(hospital: maia.Organisation) -> None:
+    office = maia.connect(hospital.folder / "office.maia").open()
+    lab = maia.connect(hospital.folder / "lab.maia").open()
+    subscription = office.subscribe("LabResult")
+    publisher = lab.advertise("LabResult")
+    for value in (150, 160, 170):
+        publisher.publish(patient="P-1", ward="4", value=value, taken=NOON)
+    publisher.flush()
+    assert repr(publisher) == "<Publisher LabResult published=3>"
+    (event,) = subscription.some(1, timeout_s=60)
+    assert event.published_at.datetime.tzinfo is UTC
+    shown = "<LabResult patient=hidden ward='4' value=150 taken=2026-11-15T12:00:00Z published_at="
+    assert repr(event).startswith(shown)
+    assert subscription.to_arrow(2).column("value").to_pylist() == [160, 170]
+    assert repr(subscription) == "<Subscription LabResult waiting=0>"
+    nothing = subscription.to_pandas(5, seconds=0.2)
+    assert (len(nothing), list(nothing.columns)) == (0, ["patient", "ward", "value", "taken"])
+    with pytest.raises(TypeError, match="how many"):
+        subscription.to_arrow()
+    assert " of hospital, connected to ed25519:" in repr(office)
+    door = read_door(hospital.folder / "broker-data")
+    with urlopen(f"http://{door.address}/metrics", timeout=60) as page:
+        metrics = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
+    assert float(metrics["maia_rows_delivered_total"]) >= float(metrics["maia_delivery_seconds_count"]) >= 3
+    for client in (office, lab):
+        client.close()
+        client.close()
+    assert repr(office).endswith(", closed>")
+    with pytest.raises(maia.Unavailable):
+        office.subscribe("LabResult")
+
+
+@in_a_loop
+async def test_a_loop_over_what_is_subscribed_to_needs_no_await(hospital: maia.Organisation) -> None:
+    async with (
+        maia.connect(hospital.folder / "lab.maia") as lab,
+        maia.connect(hospital.folder / "porter.maia") as porter,
+    ):
+        first = await porter.subscribe("Notice")
+        await lab.publish("Notice", text="one")
+        assert (await anext(first))["text"] == "one"
+        await first.unsubscribe()
+        kept = await porter.subscribe("Notice", durable="round")
+        await kept.unsubscribe()
+        for text in ("two", "three", "four"):
+            await lab.publish("Notice", text=text)
+        # An event at which the loop was left was not done with, so it comes again.
+        taken = [[event["text"] async for event in until_left(porter, left)] for left in ("three", "four")]
+        assert [taken[0][:2], taken[1][-2:]] == [["two", "three"], ["three", "four"]]
+
+
+async def until_left(porter: maia.Client, text: str) -> Iterator[maia.ReceivedEvent]:
+    loop = aiter(porter.subscribe("Notice", durable="round"))
+    async for event in loop:
+        yield event
+        if event["text"] == text:
+            break
+    await loop.aclose()

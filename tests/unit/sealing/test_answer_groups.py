@@ -1,0 +1,144 @@
+"""Who has the key of an answer: those who may read what it is about, and those who are restricted by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    SignedCertificate,
+    SigningKey,
+    TypePattern,
+    issue,
+    parse_name_pattern,
+)
+from maia.events import AttributeUid
+from maia.policy.answers import ANSWER_PREFIX
+from maia.predicates import Predicate
+from maia.predicates.syntax import Comparison, Operator
+from maia.sealing.groups import manager
+from support.key_groups import (
+    OWNER,
+    PLACE,
+    PLATE,
+    TERMS,
+    TIME,
+    TYPE_NAME,
+    WRITE,
+    KeyNet,
+    Member,
+    grant,
+    key_of,
+)
+
+CENTRE = Comparison(PLACE, Operator.EQ, "centre")
+STOLEN = Comparison(PLATE, Operator.EQ, "AE05 XYZ")
+
+
+def restricted(
+    who: str | SigningKey,
+    restriction: Predicate,
+    *uids: AttributeUid,
+    by: SigningKey = OWNER,
+    may_delegate: bool = False,
+) -> SignedCertificate:
+    """Let somebody read some attributes of the events that a restriction admits."""
+    subject = (key_of(who) if isinstance(who, str) else who).principal
+    pattern = TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None)
+    authority = Authority(pattern, frozenset({Action.SUBSCRIBE}), frozenset(uids), restriction)
+    shown = grant(subject).certificate
+    said = AuthorisationCertificate(by.principal, subject, may_delegate, authority, shown.validity)
+    return issue(said, by)
+
+
+def answers(net: KeyNet, member: Member) -> dict[AttributeUid, Predicate]:
+    """Return what a member was told of answers; it holds a key of each."""
+    told = dict(net.ring(member).answers)
+    assert all(uid.startswith(ANSWER_PREFIX) and net.holds(member, uid) for uid in told)
+    assert {uid for uid in net.ring(member).readable if uid.startswith(ANSWER_PREFIX)} == set(told)
+    return told
+
+
+def test_a_restricted_reader_and_those_who_read_everything_share_the_key_of_the_answer():
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    police = net.member("police", grant(key_of("police")))
+    billing = net.member("billing", grant(key_of("billing"), [PLATE, TIME]))
+    assert answers(net, camera) == {}
+    city = net.member("city", restricted("city", CENTRE, PLATE))
+    assert set(answers(net, city).values()) == {CENTRE}
+    assert answers(net, camera) == answers(net, police) == answers(net, city)
+    assert (
+        answers(net, billing) == {}
+    )  # it may not read the place, and would learn of each event where it was
+    late = net.member("late", grant(key_of("late"), [PLACE], actions=WRITE))
+    assert answers(net, late) == answers(net, city)
+
+
+def test_a_restriction_on_what_its_holder_may_read_needs_no_answer():
+    net = KeyNet()
+    city = net.member("city", restricted("city", CENTRE, PLATE, PLACE))
+    assert answers(net, city) == {}
+
+
+def test_the_name_of_an_answer_stays_and_cannot_be_found_by_trying():
+    net, other = KeyNet(), KeyNet(seed=b"others")
+    city = net.member("city", restricted("city", CENTRE, PLATE))
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    before = answers(net, city)
+    net.restart_server()
+    net.restart_member(camera)
+    assert (
+        answers(net, camera) == before
+    )  # whoever comes first after a restart: nothing falls silent meanwhile
+    net.restart_member(city)
+    assert answers(net, city) == before
+    assert other.event_type.type_id == net.type_id  # the same manager's key: the same name
+    twin = other.member("city", restricted("city", CENTRE, PLATE))
+    assert answers(other, twin) == before
+
+
+def test_the_key_of_an_answer_goes_with_the_right():
+    net = KeyNet(history=True)
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    ends = restricted("city", CENTRE, PLATE).certificate
+    until = replace(ends, validity=grant(key_of("city"), until=100).certificate.validity)
+    city = net.member("city", issue(until, OWNER))
+    (uid,) = answers(net, city)
+    net.run(101)
+    assert not net.holds(city, uid)
+    assert net.holds(camera, uid)
+
+
+def test_a_holder_asks_nothing_about_attributes_that_it_may_not_read():
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    institute = restricted("institute", CENTRE, PLACE, TIME, may_delegate=True)
+    spy = restricted("spy", STOLEN, TIME, by=key_of("institute"))
+    asking = net.member("spy", institute, spy)
+    assert answers(net, asking) == {}
+    # Nothing is answered that would read the plate, a restriction at a time (A104).
+    assert answers(net, camera) == {}
+    honest = restricted("honest", CENTRE, TIME, by=key_of("institute"))
+    assert set(answers(net, net.member("honest", institute, honest)).values()) == {CENTRE}
+
+
+def test_answers_have_a_limit_and_make_room_for_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(manager, "ANSWERS_MAX", 2)
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    places = [Comparison(PLACE, Operator.EQ, str(number)) for number in range(3)]
+    readers = [
+        net.member(f"reader {number}", restricted(f"reader {number}", said, PLATE))
+        for number, said in enumerate(places)
+    ]
+    assert len(answers(net, camera)) == 2
+    assert answers(net, readers[-1]) == {}  # its broker warns of that
+    net.leave(readers[0])
+    net.run(2 * TERMS.refresh_s)
+    net.restart_member(readers[-1])
+    assert set(answers(net, readers[-1]).values()) == {places[-1]}
