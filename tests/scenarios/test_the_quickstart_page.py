@@ -20,6 +20,7 @@ from support.nursery import maia_command
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quickstart.md"
 README = PAGE.parents[1] / "README.md"
 TUTORIAL = PAGE.parent / "tutorials" / "data-engineer.md"
+CONSORTIUM = PAGE.parent / "tutorials" / "consortium.md"
 BLOCK = re.compile(r"^```(sh|py)\n(.*?)^```$", re.M | re.S)
 PROGRAM = re.compile(r"^cat > \w+\.py <<'END'\n(.*?)^END$", re.M | re.S)
 DONE = "BLOCK IS DONE"
@@ -150,3 +151,25 @@ def named(program: str) -> dict[str, object]:
     names: dict[str, object] = {}
     exec(compile(program, "quickstart.md", "exec"), names)  # noqa: S102 - the page is ours
     return names
+
+
+def test_three_organisations_share_as_the_tutorial_for_a_consortium_says(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """At most 25 commands: each is run as it stands there, and prints what is shown below it."""
+    page = CONSORTIUM.read_text(encoding="utf-8")
+    shown = "".join(text for _, text in BLOCK.findall(page))
+    commands = re.sub(r"<<'(\w+)'\n.*?^\1$", "", shown, flags=re.M | re.S)
+    assert len(re.findall(r"\bmaia ", commands)) <= 25
+    printed = [shell.run(text) for _, text in BLOCK.findall(page)]
+    told = "".join(printed)
+    for line in re.findall(r"^\{.*\}$", page, re.M):
+        assert line in told.splitlines()
+    berths = [json.loads(line)["berth"] for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
+    assert berths == list(range(berths[0], berths[0] + 43))
+    assert re.search(
+        r"^to +desk .*\ntype +Manifest\nof +tower .*\nattributes +(cargo, ship|ship, cargo)$", told, re.M
+    )
+    assert "berth" in shell.run("maia subscribe ShipMovement@rotterdam --as desk --count 1")
+    refused = shell.run("maia subscribe Manifest --as desk --count 1 --wait 30 2>&1 || true")
+    assert "[POLICY-REVOKED]" in refused

@@ -219,7 +219,7 @@ class JsonPayloads:
         return dict(zip(self._names, columns, strict=True))
 
     def write(self, columns: Mapping[str, Sequence[Value]], rows: int) -> list[bytes]:
-        """Return a payload for each row; one without any value is empty."""
+        """Return a payload for each row; one without any value is `{}`."""
         nulls = (None,) * rows
         given: list[Sequence[Value]] = [columns.get(name, nulls) for name in self._names]
         for at, write in self._written:
@@ -228,5 +228,6 @@ class JsonPayloads:
                 given[at] = [None if one is None else write(one) for one in values]
             else:
                 given[at] = tuple(map(write, values))
-        written = list(map(self._encode, map(self._shape, *given)))
-        return [b"" if one == b"{}" else one for one in written] if b"{}" in written else written
+        if not given:
+            return [b"{}"] * rows
+        return list(map(self._encode, map(self._shape, *given)))

@@ -7,7 +7,8 @@ The operator declares a table. A row maps MQTT topics to one event type:
 
 and says how the payload holds the other attributes: JSON, CBOR, or the payload as it is in one
 attribute. An attribute that is null, or that its reader may not see, is absent from the payload;
-a message without any has an empty payload. A topic that no row declares does not exist.
+without any, a JSON or CBOR payload is an empty map, and a plain one is empty. A topic that no row
+declares does not exist.
 """
 
 from __future__ import annotations
@@ -237,12 +238,7 @@ class Row:
         nulls = (None,) * rows
         if self.json is not None:
             payloads = self.json.write(columns, rows)
-            if b"" not in payloads:
-                return list(zip(topics, payloads, repeat("application/json"), strict=False))
-            return [
-                (topic, payload, "application/json" if payload else None)
-                for topic, payload in zip(topics, payloads, strict=True)
-            ]
+            return list(zip(topics, payloads, repeat("application/json"), strict=False))
         if self.form is PayloadForm.PLAIN:
             assert self.attribute is not None  # noqa: S101 - `row_of` has seen to it
             said = columns.get(CONTENT_TYPE.name, nulls) if CONTENT_TYPE in self.carried else nulls
@@ -257,12 +253,16 @@ class Row:
             found = {
                 name: value for name, value in zip(self.by_name, values, strict=True) if value is not None
             }
-            messages.append((topic, encode_map(found), "application/cbor") if found else (topic, b"", None))
+            messages.append((topic, encode_map(found), "application/cbor"))
         return messages
 
     def message_of(self, event: Mapping[str, Value]) -> tuple[str, bytes, str | None]:
         """Return topic, payload and content type of one event."""
         return self.messages_of({name: (value,) for name, value in event.items()}, 1)[0]
+
+    def clears(self, event: Mapping[str, Value]) -> bool:
+        """Say whether an event holds nothing beside its topic, which has then no retained message."""
+        return all(event.get(name) is None for name in self.by_name)
 
     def _topics_of(self, columns: Columns, rows: int) -> Sequence[str]:
         names = [one.name for one in self.levels if isinstance(one, Attribute)]

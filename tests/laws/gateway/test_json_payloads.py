@@ -87,4 +87,4 @@ def test_a_payload_is_written_as_json_writes_its_values(
         said = {"a-string": columns["a-string"][at], "a-timestamp": moments[at], "a-bytes": some.hex()}
         texts = {name: str(one) for name, one in said.items() if one is not None}
         assert json.loads(payload) == texts
-    assert FAST.messages_of({}, 1) == [("all", b"", None)]
+    assert FAST.messages_of({}, 1) == [("all", b"{}", "application/json")]

@@ -467,7 +467,8 @@ class Upstream:
     ) -> None:
         for event in await self.newest_state(row, subscription):
             topic, payload, content_type = row.message_of(event)
-            if payload and matches(subscribed.levels, topic.split("/")):
+            is_there = payload and not row.clears(event)
+            if is_there and matches(subscribed.levels, topic.split("/")):
                 await receiver.until_room()
                 receiver.take(Messages(number, [(topic, payload, content_type)], True, False))
 
