@@ -207,13 +207,13 @@ async def test_a_frame_with_a_signature_that_does_not_hold_ends_the_advertisemen
     async with watched_broker() as (address, bills), AsyncExitStack() as stack:
         camera = await stack.enter_async_context(client(CAMERA, address))
         cars = await camera.advertise(STORY.definition)
-        session, entry = camera.session, cars._entry
+        session, entry = camera._session, cars._entry
         plain = Publish(entry.ref, 0, int(system_now()), 1, frame_to_columns(frame("FORGED")))
         forged = PublishSigned(
             *[getattr(plain, name) for name in plain.__struct_fields__], b"x" * 64, b"s" * 32
         )
         assert session.link is not None
-        camera.perform([Send(session.link, encode(forged))])
+        camera._perform([Send(session.link, encode(forged))])
         await until(lambda: cars._problem is not None, "the advertisement has ended")
         assert cars._problem.code == "CREDENTIAL-AUTHORSHIP"
         assert "FORGED" not in [event["numberplate"] for event in await bills.some(9, timeout_s=0.05)]

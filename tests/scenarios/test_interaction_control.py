@@ -15,7 +15,7 @@ import maia
 from maia.clock import system_now
 from maia.events import Instant
 from maia.expressions.meaning import pseudonym_of
-from maia.expressions.syntax import Scope
+from maia.expressions.syntax import Function, Scope
 from support.homecare import (
     AUDITOR,
     AUTHORISED,
@@ -55,7 +55,7 @@ PRESCRIPTIONS = (
 
 
 def reference(patient: str) -> str:
-    key = SECRETS.of(HOSPITAL.principal.key, AUDITOR.principal.key).key(Scope.RECIPIENT)
+    key = SECRETS.of(HOSPITAL.principal.key, AUDITOR.principal.key).key(Function.PSEUDONYM, Scope.RECIPIENT)
     assert key is not None
     return pseudonym_of(key, patient)
 

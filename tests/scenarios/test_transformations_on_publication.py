@@ -6,7 +6,7 @@ import pytest
 
 import maia
 from maia.expressions.meaning import pseudonym_of
-from maia.expressions.syntax import Scope
+from maia.expressions.syntax import Function, Scope
 from support.air_quality import (
     CAMERA,
     CITY,
@@ -23,7 +23,7 @@ from support.waiting import in_a_loop, soon
 
 
 def pseudonym(value: str) -> str:
-    key = SECRETS.of(CITY.principal.key, b"").key(Scope.DOMAIN)
+    key = SECRETS.of(CITY.principal.key, b"").key(Function.PSEUDONYM, Scope.DOMAIN)
     assert key is not None
     return pseudonym_of(key, value)
 

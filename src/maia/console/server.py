@@ -532,8 +532,7 @@ async def serve(
         console.answering_at(address) as url,
     ):
         names = ", ".join(sorted(one.profile.name for one in config.held.values()))
-        ready(ConsoleListening(url, names))
-        await until_told_to_stop()
+        await until_told_to_stop(ready=lambda: ready(ConsoleListening(url, names)))
 
 
 def link_for(held: Held) -> str:

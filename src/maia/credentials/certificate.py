@@ -192,9 +192,13 @@ class AuthorisationCertificate:
                 raise NotTheTransformer(
                     "a certificate transforms events in the name of its own issuer, and of no other"
                 )
-        if any(step.is_keyed(Scope.RECIPIENT) for step in steps):
-            held = tuple(replace(step, holder=_holder_of(self.subject)) for step in steps)
-            object.__setattr__(self, "authority", replace(self.authority, transformations=held))
+        if steps:
+            holder = _holder_of(self.subject)
+            held = tuple(
+                replace(step, holder=holder if step.is_keyed(Scope.RECIPIENT) else b"") for step in steps
+            )
+            if held != steps:
+                object.__setattr__(self, "authority", replace(self.authority, transformations=held))
 
 
 def _holder_of(subject: Subject) -> bytes:

@@ -42,10 +42,13 @@ def _note_number() -> None:
 os.register_at_fork(after_in_child=_note_number)
 
 
-async def until_told_to_stop(needs_restart: asyncio.Event | None = None) -> None:
+async def until_told_to_stop(
+    needs_restart: asyncio.Event | None = None, *, ready: Callable[[], None] | None = None
+) -> None:
     """Wait for SIGTERM or SIGINT; a second one finds its usual meaning again.
 
-    Or until `needs_restart` is set, if `maia up` starts this process again.
+    Or until `needs_restart` is set, if `maia up` starts this process again. `ready` is called when a signal
+    would be heard: whoever reads that a server is ready may stop it in the same moment.
     """
     stopped = asyncio.Event() if needs_restart is None or RESTARTS not in os.environ else needs_restart
     loop = asyncio.get_running_loop()
@@ -61,6 +64,8 @@ async def until_told_to_stop(needs_restart: asyncio.Event | None = None) -> None
     if has_parent:
         loop.add_reader(0, read_input)
     try:
+        if ready is not None:
+            ready()
         await stopped.wait()
     finally:
         if has_parent:

@@ -99,7 +99,7 @@ class Shown:
 
     statements: list[SignedStatement] = field(default_factory=list)
 
-    def now(self) -> Instant:
+    def _now(self) -> Instant:
         return system_now()
 
     async def show(self, _certificates: object, statements: list[SignedStatement]) -> None:

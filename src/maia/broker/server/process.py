@@ -217,8 +217,8 @@ async def _answer_until_stopped(
         source, config.status, config.data, metrics=config.metrics, records=telemetry
     ) as status:
         principal = str(prepared.key.principal)
-        ready(Listening(running.address, principal, status, running.statement_address))
-        await until_told_to_stop(needs_restart)
+        listening = Listening(running.address, principal, status, running.statement_address)
+        await until_told_to_stop(needs_restart, ready=lambda: ready(listening))
         telemetry.note("stopping", {"address": running.address})
 
 

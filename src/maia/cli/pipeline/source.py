@@ -8,7 +8,9 @@ gone when the command ends.
 
 from __future__ import annotations
 
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -361,8 +363,27 @@ def spark_for(
     running = session.spark_session(
         name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=where
     )
-    with running as spark, told_by_spark():
+    with running as spark, told_by_spark(), _withheld_rows_named():
         yield spark
+
+
+@contextmanager
+def _withheld_rows_named() -> Iterator[None]:
+    """Name rows that a reader's keys do not open in one line, as any other answer to a person."""
+    from maia.spark.governed.reader import RowsWithheld
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RowsWithheld)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, RowsWithheld):
+                sys.stderr.write(f"warning: {message}\n")
+            else:
+                others(message, category, *where, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def print_rows(

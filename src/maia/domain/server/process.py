@@ -226,8 +226,8 @@ async def _answer_until_stopped(
         source, config.status, config.data, metrics=config.metrics, records=telemetry
     ) as status:
         api = None if access is None else access.address
-        ready(DomainListening(running.address, str(prepared.key.principal), status, api))
-        await until_told_to_stop(needs_restart)
+        listening = DomainListening(running.address, str(prepared.key.principal), status, api)
+        await until_told_to_stop(needs_restart, ready=lambda: ready(listening))
         telemetry.note("stopping", {"address": running.address})
 
 
