@@ -78,7 +78,26 @@ def test_every_row_of_the_papers_has_a_line(check_repo):
         line.split("|")[1].strip() for line in lines if line.startswith("| ") and not line.startswith("| id")
     ]
     wanted = [f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)]
-    wanted += "N11 C14 C15 C16 C17 E9 P9 P10 X7 X8 X9 X10 X11 I10 I11 I12 F1 F2".split()
+    wanted += [
+        "N11",
+        "C14",
+        "C15",
+        "C16",
+        "C17",
+        "E9",
+        "P9",
+        "P10",
+        "X7",
+        "X8",
+        "X9",
+        "X10",
+        "X11",
+        "I10",
+        "I11",
+        "I12",
+        "F1",
+        "F2",
+    ]
     wanted += [f"D{number}" for number in range(11, 17)]
     assert [row for row in listed if not row.startswith("-")] == wanted
 
