@@ -84,8 +84,8 @@ async def serve(
         status = await stack.enter_async_context(
             answering(source, config.status, config.data, metrics=config.metrics, records=telemetry)
         )
-        listening = Listening(address or str(http), "gateway", status, http)
-        await until_told_to_stop(ready=lambda: ready(listening))
+        answers = Listening(address or str(http), "gateway", status, http)
+        await until_told_to_stop(ready=lambda: ready(answers))
         telemetry.note("stopping", {"address": address or str(http)})
 
 
