@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from maia.broker.durable.catch_up import HOLD_S
 from maia.broker.sealed.key_events import apply_new_keys
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
@@ -26,6 +27,7 @@ from maia.credentials import (
     Authority,
     SignedCertificate,
     SigningKey,
+    Transformation,
     TypeName,
     TypePattern,
     Validity,
@@ -35,6 +37,7 @@ from maia.credentials import (
 from maia.credentials.identity import SignedIdentity, pack_identity
 from maia.credentials.requirements import requirement_to_bytes
 from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value, frame_of
+from maia.expressions import Rule, Take
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.predicates import ALWAYS, Predicate, attributes_of
 from maia.predicates.syntax import (
@@ -258,7 +261,8 @@ class World:
     ) -> SignedCertificate:
         name = self.spoken[0].name if action is WRITE else self.versions[0].name
         pattern = TypePattern(name.owner, exact_name(name.name), None)
-        authority = Authority(pattern, frozenset({action}), shown, rule)
+        steps = self._steps() if action is READ else ()
+        authority = Authority(pattern, frozenset({action}), shown, rule, transformations=steps)
         return issue(
             AuthorisationCertificate(self._pito.principal, to.principal, False, authority, validity),
             self._pito,
@@ -280,6 +284,18 @@ class World:
             tuple(random.sample(names, random.randint(1, len(names)))) if random.random() < 0.2 else None
         )
         return RandomReader(number, key, tuple(rights), version, wanted, columns)
+
+    def _steps(self) -> tuple[Transformation, ...]:
+        """Return a transformation now and then, mostly under a condition."""
+        random = self.random
+        if random.random() < 0.7:
+            return ()
+        made: list[Rule] = []
+        for uid in random.sample(sorted(self.kinds.keys() - {TOPIC.uid}), random.choice((1, 2))):
+            alike = sorted(one for one, kind in self.kinds.items() if kind is self.kinds[uid])
+            value = Take(random.choice(alike), self.kinds[uid]) if random.random() < 0.6 else None
+            made.append(Rule(uid, value, self._rule()))
+        return (Transformation(self._pito.principal, tuple(made), self._shown()),)
 
     def _some(self) -> frozenset[AttributeUid]:
         """Return some attributes, at least one."""
@@ -334,6 +350,10 @@ class World:
             self.received[one.number] = [
                 row for message in client.all_heard(Deliver) for row in seen_rows(message, one)
             ]
+        # What follows a gap that no broker fills is recorded after a while; questions are of this moment.
+        now = self.net.now
+        self.net.advance(HOLD_S + 1)
+        self.net.now = now
 
     def _brokers(self) -> None:
         self.net.settings["identity"] = self.identities.trust
