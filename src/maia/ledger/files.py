@@ -237,13 +237,10 @@ def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[
 
 def _write_whole(file: int, data: bytes | bytearray) -> None:
     """Append all of some bytes or none of them: what comes later must not stand behind a part."""
-    size = os.fstat(file).st_size
-    try:
-        if os.write(file, data) != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError:
-        os.ftruncate(file, size)
-        raise
+    written = os.write(file, data)
+    if written != len(data):
+        os.ftruncate(file, os.fstat(file).st_size - written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _header(before: LedgerHead) -> bytes:
