@@ -36,6 +36,7 @@ from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.driver import Driver
+from maia.gateway.server.shares import Unread
 from maia.gateway.server.upstream import Progress, Upstream
 from maia.net.observer import Records
 from maia.private_files import create_private, make_private_folder
@@ -83,6 +84,7 @@ class _Group:
     """
 
     upstream: Upstream
+    unread: Unread
     opened: asyncio.Task[tuple[MaiaError | None, ...]] | None = None
     members: list[tuple[Driver, int]] = field(default_factory=list)
 
@@ -105,8 +107,13 @@ class _Group:
                 driver.take(msgspec.structs.replace(messages, number=number))
                 return
 
+    def skipped(self, messages: int) -> None:
+        """Take note of messages that no member gets, because none reads."""
+        for driver, _ in self.members[:1]:
+            driver.skipped(messages)
+
     def ended(self, number: int, problem: MaiaError) -> None:
-        """Tell all members that the broker has ended the subscription."""
+        """Tell all members that the subscription has ended."""
         del number
         for driver, own in list(self.members):
             driver.feed(SubscriptionEnded(own, problem))
@@ -124,7 +131,8 @@ class Gateway:
         self._accounts = AccountFolder(prepared.config.data)
         self._kept = prepared.config.data / "sessions"
         make_private_folder(self._kept)
-        self.published = self.delivered = 0
+        self.shares = prepared.shares
+        self.published = self.delivered = self.skipped = 0
         self.ended = 0
         """How many connections have ended so far."""
         self._waiting: dict[Connection, None] = {}
@@ -304,15 +312,20 @@ class Gateway:
 
     # -------------------------------------------------------- retained messages
 
-    def retainer(self, driver: Driver) -> Upstream:
-        """Return the account's Maia client for retained messages, which outlives connections.
+    def retainer(self, driver: Driver) -> Upstream | None:
+        """Return the account's Maia client for wills and retained messages, which outlives connections.
 
         Brokers remember a publisher's last events for as long as it is connected and has its right. So one
-        client of the account stays, and with the right of the account its retained messages go (A101).
+        client of the account stays, and with the right of the account its retained messages go (A101). Wills
+        that have waited go the same way: however many wait, they hold no link (N4).
         """
         account = driver.account
         if account not in self._retainers or self._retainers[account][0].has_failed:
-            upstream = self._upstream(account, self._keys[account], lambda _: None, {})
+            try:
+                upstream = self._upstream(account, self._keys[account], lambda _: None, {})
+            except MaiaError as problem:  # its folder is gone, or cannot be read
+                self.note("refused", problem.as_record())
+                return None
             upstream.sent = BoundedMap(_FRAMES_REMEMBERED)
             self._retainers[account] = (upstream, None)
         return self._retainers[account][0]
@@ -331,7 +344,10 @@ class Gateway:
 
     def away(self, account: str) -> None:
         """Forget an account's key when its last client has left, and its retained messages after a while."""
-        if any(name == account and one.session.is_connected for (name, _), one in self._sessions.items()):
+        if any(
+            name == account and (one.session.is_connected or one.session.has_will)
+            for (name, _), one in self._sessions.items()
+        ):
             return
         self._keys.pop(account, None)
         upstream, timer = self._retainers.get(account, (None, None))
@@ -361,7 +377,7 @@ class Gateway:
         group = self._groups.get(which)
         if group is None:
             upstream = self._upstream(driver.account, self._keys[driver.account], lambda _: None, {})
-            group = self._groups[which] = _Group(upstream)
+            group = self._groups[which] = _Group(upstream, self.shares.reader(driver.account))
             opening = upstream.open(0, subscribed, group, "", wants_state=False)
             group.opened = asyncio.create_task(opening)
         group.members.append((driver, number))
@@ -429,4 +445,6 @@ class Gateway:
             "retainers": len(self._retainers),
             "mqtt_published": self.published,
             "mqtt_delivered": self.delivered,
+            "mqtt_skipped": self.skipped,
+            "unread_bytes": self.shares.unread,
         }

@@ -128,6 +128,7 @@ class HttpDoor:
         """Serve accounts of the data folder; nothing listens yet."""
         self.callers = Callers(prepared)
         self._config, self._table, self._records = prepared.config, prepared.table, records
+        self._shares = prepared.shares
         self._published = 0
         self._delivered = 0
 
@@ -176,7 +177,8 @@ class HttpDoor:
         shown = single_headers(request, ("last-event-id",)).get("last-event-id")
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(self.callers.client_of(caller))
-            stream = EventStream(client.upstream, self._table, query.topic, query.name, shown)
+            unread = self._shares.reader(caller.account)
+            stream = EventStream(client.upstream, self._table, query.topic, query.name, shown, unread)
             await self.callers.begin(client, stream)
             stack.callback(self.callers.ended, caller, client, stream)
             await stream.open()
@@ -199,7 +201,8 @@ class HttpDoor:
         query = query_of(request, Durable)
         await caller.body(request, 0)
         async with self.callers.client_of(caller) as client:
-            stream = EventStream(client.upstream, self._table, query.topic, query.name, None)
+            unread = self._shares.reader(caller.account)
+            stream = EventStream(client.upstream, self._table, query.topic, query.name, None, unread)
             await self.callers.begin(client, stream)
             try:
                 await stream.forget()
