@@ -78,7 +78,7 @@ def call_on_arrival(subscription: Subscription, call: Callable[[], None] | None)
 
 
 def call_on_waiting(subscription: Subscription, call: Callable[[int], None] | None) -> None:
-    """Have something told how many bytes wait for `next_frame`, and of every change; None to tell it of none."""
+    """Have something told how many bytes wait for `next_frame`, and of every change; None ends that."""
     if subscription._on_waiting is not None:
         subscription._on_waiting(-subscription._bytes)
     subscription._on_waiting = call

@@ -34,6 +34,8 @@ class MqttLimits:
     with QoS 0 are skipped, and subscriptions with QoS 1 or 2 and streams end, unless they are durable."""
     topic_aliases: int = 64
     subscriptions: int = 64
+    groups: int = 64
+    """Share groups (`$share/…`) of one account, each with a connection to the broker."""
     session_expiry_s: int = 7 * 86_400
     """How long a session may outlive its connection."""
     client_id_bytes: int = 128

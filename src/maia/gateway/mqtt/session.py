@@ -84,6 +84,7 @@ _CLOSING_3: Final = {
     Reason.BAD_CLIENT_ID: 2,
     Reason.SERVER_UNAVAILABLE: 3,
     Reason.SERVER_BUSY: 3,
+    Reason.QUOTA_EXCEEDED: 3,
     Reason.BAD_USER_NAME_OR_PASSWORD: 4,
     Reason.NOT_AUTHORIZED: 5,
 }

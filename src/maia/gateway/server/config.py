@@ -102,6 +102,12 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """MQTT connections at one time."""
     connections_before_connect: Positive = 256
     """Of these, connections whose client has not proved who it is."""
+    connections_per_account: Positive = 256
+    """MQTT connections and HTTP calls of one account at one time."""
+    sessions: Positive = 16_384
+    """MQTT sessions, of clients that are away as well."""
+    sessions_per_account: Positive = 256
+    """Of these, sessions of one account."""
     unread_bytes_per_account: Positive = 64 << 20
     """Bytes of events that wait for all readers of one account together."""
     connect_s: Positive = 10
@@ -205,9 +211,14 @@ def prepare(config: GatewayConfig, *, now: Instant) -> PreparedGateway:
     upstream = UpstreamSettings(
         config.broker, network, TopicTable(rows), tuple(histories), constitutions, float(config.connect_s)
     )
-    return PreparedGateway(
-        config, upstream, Shares(config.limits.unread_bytes, config.unread_bytes_per_account)
+    shares = Shares(
+        connections_per_account=config.connections_per_account,
+        sessions=config.sessions,
+        sessions_per_account=config.sessions_per_account,
+        unread_bytes=config.limits.unread_bytes,
+        unread_bytes_per_account=config.unread_bytes_per_account,
     )
+    return PreparedGateway(config, upstream, shares)
 
 
 def _opened(config: GatewayConfig, name: str, read: Callable[[], _Read], which: str = "") -> _Read:

@@ -160,7 +160,8 @@ class Driver:
 
     def feed(self, happened: Input) -> None:
         """Hand an input to the session, and perform what it asks for."""
-        before = len(self.session.subscriptions)
+        session = self.session
+        before = (session.is_connected, len(session.subscriptions))
         effects = self.session.handle(happened, system_now())
         if effects:
             self._perform(effects)
@@ -169,8 +170,7 @@ class Driver:
         while self._unsent:  # after all messages of one read
             self._unsent.popitem()[0].send()
         self._check_room()
-        session = self.session
-        if session.is_connected and len(session.subscriptions) == before:
+        if before == (True, len(session.subscriptions)) and session.is_connected:
             return  # nearly always
         if session.is_persistent and not self.is_over:
             self.household.keep(self)

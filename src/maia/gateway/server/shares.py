@@ -6,15 +6,23 @@ does its worst takes nothing from the others (A89, A101, A116).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from maia.errors import Unavailable
+from maia.events import Instant
 
 
 class AccountQuota(Unavailable):
     """An account holds as much of the gateway as it may hold."""
 
     code = "UNAVAILABLE-QUOTA-ACCOUNT"
+
+
+class SessionsFull(Unavailable):
+    """The gateway keeps as many MQTT sessions as it may keep."""
+
+    code = "UNAVAILABLE-GATEWAY-SESSIONS"
 
 
 class SlowReader(Unavailable):
@@ -46,13 +54,66 @@ class Unread:
         return None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Shares:
     """What the accounts of one gateway hold, over MQTT and over HTTP."""
 
+    connections_per_account: int
+    sessions: int
+    sessions_per_account: int
     unread_bytes: int
     unread_bytes_per_account: int
+    _connections: Counter[str] = field(default_factory=Counter)
+    _sessions: dict[str, dict[str, Instant | None]] = field(default_factory=dict)
+    """By account and client identifier; when one ends whose client is away, unless it never does."""
     _unread: dict[str, Unread] = field(default_factory=dict)
+
+    # -------------------------------------------------------- connections
+
+    def connect(self, account: str, *, takes_over: bool = False) -> None:
+        """Count a connection or a call; one that takes over may come before the other has gone."""
+        held = self._connections[account]
+        if held >= self.connections_per_account * (2 if takes_over else 1):
+            raise AccountQuota(f"the account has {held} connections, as many as it may have")
+        self._connections[account] += 1
+
+    def disconnect(self, account: str) -> None:
+        """Take note that a connection, or a call, has ended."""
+        self._connections[account] -= 1
+        if not self._connections[account]:
+            del self._connections[account]
+
+    # -------------------------------------------------------- sessions
+
+    def begin(self, account: str, client_id: str, now: Instant) -> str | None:
+        """Count a session; return the client identifier of one that has ended, and makes room for it."""
+        held = self._sessions.setdefault(account, {})
+        if client_id in held:
+            held[client_id] = None
+            return None
+        makes_room = None
+        if len(held) >= self.sessions_per_account:
+            makes_room = next((one for one, end in held.items() if end is not None and end <= now), None)
+            if makes_room is None:
+                raise AccountQuota(f"the account has {len(held)} sessions, as many as it may have")
+            del held[makes_room]
+        if sum(map(len, self._sessions.values())) >= self.sessions:
+            raise SessionsFull("the gateway has no room for a session")
+        held[client_id] = None
+        return makes_room
+
+    def keep(self, account: str, client_id: str, ends_at: Instant | None) -> None:
+        """Take note until when a session is kept; None while its client is there, or for ever."""
+        self._sessions.setdefault(account, {})[client_id] = ends_at
+
+    def end(self, account: str, client_id: str) -> None:
+        """Take note that nothing of a session is left."""
+        held = self._sessions.get(account, {})
+        held.pop(client_id, None)
+        if not held:
+            self._sessions.pop(account, None)
+
+    # -------------------------------------------------------- bytes that wait
 
     def reader(self, account: str) -> Unread:
         """Return where the bytes are counted that wait for a new reader of an account."""

@@ -30,8 +30,8 @@ from maia.credentials import NetworkName, SignedCertificate, SigningKey, Verifie
 from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, Subscribed
-from maia.gateway.server.shares import Unread
 from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
+from maia.gateway.server.shares import Unread
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition
