@@ -3,8 +3,8 @@
 One release of one database. Rows are read in the order in which their transactions committed: a commit gets
 its position when it is seen for the first time (`place`), and no transaction waits for another one. Before a
 frame leaves, its number and its last row are on the database's disk (`plan`), so that the same frame leaves
-again after a crash; when the broker has taken it on, its rows are deleted. Both are done in one transaction for
-many frames.
+again after a crash; when the broker has taken it on, its rows are deleted. Both are done in one transaction
+for many frames.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ them, and their text is fixed.
 **The order of commits.** A number that a row takes when it is written says nothing about which
 transaction commits first. So each transaction that releases something leaves one row in `commits`, which
 takes its turn from a sequence in a deferred trigger, at the very end of the transaction. No lock is taken
-there: a writer could hold it for as long as its transaction is open, and stop every other writer. A transaction
-that commits after another had committed has the higher turn, and is never seen without it. So the connector
-gives positions to the commits that it sees for the first time, in the order of their turns
+there: a writer could hold it for as long as its transaction is open, and stop every other writer. A
+transaction that commits after another had committed has the higher turn, and is never seen without it. So
+the connector gives positions to the commits that it sees for the first time, in the order of their turns
 (`docs/decisions/postgres.md`).
 
 **Frames.** `frames` says which rows left together, and under which number, before they leave. What is
