@@ -288,7 +288,7 @@ def _announcing(met: DomainAtWork, run: bytes, how: str) -> bytes:
 def test_strangers_whose_calls_never_end_keep_no_peer_out(
     met: DomainAtWork, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A40 A88: more connections than there may be, each with a body that never comes or an unread answer."""
+    """A40 A88 A116: more connections than there may be, with a body that never comes or an unread answer."""
     monkeypatch.setattr(listener, "HEAD_S", 600.0)  # it is the number of them that counts
     with met.client("stranger") as stranger:
         run = run_of(stranger.about())
@@ -313,7 +313,7 @@ def test_strangers_whose_calls_never_end_keep_no_peer_out(
 def test_a_body_that_never_comes_is_not_waited_for(
     met: DomainAtWork, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A88: a page without a body refuses one from its head; a caller without a right has little time."""
+    """A88 A116: a page without a body refuses one from its head; a caller without a right has little time."""
     with met.client("stranger") as stranger:
         run = run_of(stranger.about())
     monkeypatch.setattr(listener, "HEAD_S", 0.5)
