@@ -190,6 +190,7 @@ def test_functions_and_operators_of_the_reader_are_not_called_in_place_of_the_se
         administrator.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         administrator.execute(f"CREATE SCHEMA {schema} AUTHORIZATION {reader}")
     with database.role() as session:
+        session.execute(f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC")
         session.execute(f"SET search_path = {schema}, pg_catalog")
         for name, operator in (("eq", "="), ("ne", "<>")):
             session.execute(
