@@ -22,6 +22,7 @@ from maia.errors import MaiaError
 from maia.private_files import own_folder
 from maia.profile.address_book import ITSELF, OWN, AddressBook, load_book, own_places
 from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, UnknownTypeName
+from maia.types import VerifiedType
 
 _SHOWN_MAX: Final = 20
 _KEY: Final = re.compile(r"ed25519:[0-9a-f]{8,64}|quorum:[0-9a-f]{8,64}")
@@ -83,6 +84,25 @@ def _not_granted(word: str, folders: Iterable[Path]) -> str | None:
         f"neither `{who}` nor `{org.name}` has a type `{shown}`: ask its owner for a grant, which `maia "
         f"network join` takes in, or define it (`maia type define`); then {add}"
     )
+
+
+class NamedTypes(dict[str, VerifiedType]):
+    """Types by the words of a text, each found when it is first asked for; refused as by `type_meant`.
+
+    Of owners that share a whole name, `own` is meant: what others register changes no text of ours (A71).
+    """
+
+    def __init__(
+        self, known: Iterable[VerifiedType], *, own: Owner, folders: Iterable[str | Path] = ()
+    ) -> None:
+        super().__init__()
+        self._known = {(one.name.owner, one.name.name): one for one in known}
+        self._own, self._folders = own, tuple(map(Path, folders))
+
+    def __missing__(self, word: str) -> VerifiedType:
+        ours = set[str]() if "@" in word else {name for owner, name in self._known if owner == self._own}
+        asked = [one for one in self._known if one[0] == self._own or one[1] not in ours]
+        return self.setdefault(word, self._known[type_meant(word, asked, folders=self._folders)])
 
 
 def _book(folders: Iterable[Path]) -> AddressBook:

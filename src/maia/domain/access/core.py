@@ -62,7 +62,7 @@ class AccessCore:
         limits = self._settings.limits
         self._cache = VerificationCache()
         self._registry = TypeRegistry(self._cache, limits, self._settings.constitutions)
-        self._policies = PolicyStore(key.principal, self._registry, limits)
+        self._policies = PolicyStore(key.principal, self._registry, self._settings)
         self._roles = RoleActivation(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)

@@ -212,5 +212,6 @@ class PreparedAccess:
             identity_s=config.identity_lifetime_s,
             attested_s=config.identity_attested_s,
             constitutions=self.constitutions,
+            name_folders=tuple(str(place.parent) for place in config.policy_types),
             locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
         )

@@ -28,7 +28,7 @@ from maia.gateway.accounts import AccountRefused
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.upstream import Upstream
-from maia.net.http_listener import LEAF
+from maia.net.http_listener import LEAF, let_in
 from maia.net.tls import principal_of_leaf
 from maia.wire.api_requests import (
     INSTANCE_BYTES,
@@ -131,7 +131,12 @@ class Callers:
         return origin
 
     def admit(self, request: Request) -> Caller:
-        """Return who calls; every failure of a token looks the same (A79)."""
+        """Return who calls, and let the connection in; every failure of a token looks the same (A79)."""
+        caller = self._caller(request)
+        let_in(request.scope)
+        return caller
+
+    def _caller(self, request: Request) -> Caller:
         header = single_headers(request, _OURS).get("authorization", "")
         scheme, _, word = header.partition(" ")
         match scheme.lower():
