@@ -270,7 +270,7 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     names = _names(event_type)
     steps = [*view.on_publication, *(step for window in view.windows for step in window.transformations)]
     lines = [
-        f"  needs      a secret or table of {by} at the broker, without which values are null (UNAVAILABLE-NO-SECRET)"
+        f"  needs      a secret or table of {by} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
         for by in dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
     ]
     for step in view.on_publication:
