@@ -202,7 +202,7 @@ class Broker:
         return effects
 
     def _gathered(self, number: LinkId, data: Sequence[bytes], now: Instant) -> Sequence[Frames]:
-        """Return the frames at the beginning of a read that may be taken on together; none if only one may."""
+        """Return the frames with which a read begins that may be taken on together; none if only one may."""
         state, link = self._state, self._state.links.get(number)
         if len(data) < 2 or link is None or not link.is_ready or not state.router.asks_filters_alone:
             return ()

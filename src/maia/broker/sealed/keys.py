@@ -370,7 +370,7 @@ class SealingKeys:
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
         self.projecting: WaitingFrames[tuple[LinkId, int, Run, tuple[Stage, ...]]] = WaitingFrames(waiting)
-        """The same of frames that are published as a super-type, with their link and reference, and what follows."""
+        """The same of frames that are published as a super-type: link, reference, and what follows."""
         self._epochs: BoundedMap[tuple[bytes, int], EpochKeys] = BoundedMap(
             _EPOCHS_MAX, evicted=self._dropped
         )

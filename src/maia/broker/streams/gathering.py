@@ -1,6 +1,6 @@
 """Which messages of a read are frames of one stream, so that they may be taken on together?
 
-Single events of one stream begin with the same bytes: kind and reference, or kind, type, publisher and stream.
+Single events of one stream begin with the same bytes: kind and reference, or kind, type, publisher, stream.
 So most messages that do not belong together are told apart before they are read.
 """
 
@@ -40,7 +40,7 @@ def gathered(data: Sequence[bytes], *, is_client: bool) -> Sequence[Frames]:
             message = decode(one)
         except MaiaError:
             break  # it is said when it is its turn
-        if not isinstance(message, Frames) or message.rows != 1:  # type: ignore[arg-type,misc]  # an alias of classes
+        if not isinstance(message, Publish | Carried | Sealed) or message.rows != 1:
             break
         if not isinstance(message, Publish) and message.kept:
             break

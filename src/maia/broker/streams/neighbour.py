@@ -9,7 +9,7 @@ by their type and reads none. A blinded frame is the same with an envelope, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from itertools import pairwise
 from typing import Final
 
@@ -34,7 +34,7 @@ from maia.sealing.frames.opened_frame import open_further, verify_further
 from maia.sealing.frames.runs import open_run
 from maia.types import Sealing, TransitKindMismatch
 from maia.wire.columns import by_column, columns_to_frame, events_to_frame
-from maia.wire.messages import Carried, Column, Sealed
+from maia.wire.messages import Column, Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
@@ -94,10 +94,11 @@ class ReadCarried:
 
     def take(self, run: Run, turn: Turn) -> int | None:
         """Read all frames of a run as one."""
-        messages: Sequence[Carried] = run.messages  # type: ignore[assignment]  # plain ones
+        messages = run.carried
         first, kept = messages[0], messages[0].kept
         columns: list[list[Column]] = [one.columns for one in messages]
-        run.columns, written = columns, {}
+        written: dict[AttributeUid, Column] = {}
+        run.columns = columns
         try:
             if len(messages) == 1:
                 if kept and (len(kept) != first.rows or any(b <= a for a, b in pairwise(kept))):
@@ -122,7 +123,7 @@ class ReadCarried:
 
 
 class Signed:
-    """The publisher's own signature, where its frame is read: without its requirement it is no frame (A98)."""
+    """The publisher's own signature, where a frame is read: without its requirement it is no frame (A98)."""
 
     __slots__ = ("_is_read", "_type_id")
 
@@ -144,7 +145,7 @@ class Signed:
 
 
 class Prove:
-    """Who signed a sealed frame, before it is remembered, cached, recorded or passed on, and before it waits."""
+    """Who signed a sealed frame: before it is remembered, recorded or passed on, and before it waits."""
 
     __slots__ = ("_carries_again", "_checks", "_sealing", "_seen", "_type_id")
 
@@ -162,7 +163,7 @@ class Prove:
 
     def weak(self, run: Run, turn: Turn) -> int | None:
         """Refuse what is sealed less than its type asks for."""
-        frame: Sealed = run.messages[0]  # type: ignore[assignment]  # sealed ones
+        frame = run.sealed[0]
         if len(run.numbers) == 1:
             run.opened = closed_frame(frame)  # a frame that contradicts itself ends the link
         sealing = self._sealing
@@ -177,7 +178,7 @@ class Prove:
 
     def take(self, run: Run, turn: Turn) -> int | None:
         """Verify the signature; those of a run are verified when it is opened."""
-        frame: Sealed = run.messages[0]  # type: ignore[assignment]  # sealed ones
+        frame = run.sealed[0]
         run.signer = frame.signer
         if len(run.numbers) > 1:
             return None
@@ -212,7 +213,7 @@ class Open:
         "_wait",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first four are named at the call
         self,
         name: bytes,
         type_id: bytes,
@@ -239,14 +240,14 @@ class Open:
         if len(run.numbers) > 1:
             self._together(run, turn)
             return None
-        frame: Sealed = run.messages[0]  # type: ignore[assignment]  # sealed ones
+        frame = run.sealed[0]
         if run.until is None and self._wait.is_behind(frame):
             return self._waits(run, turn)  # it must not overtake what its publisher sent before
         return self.again(run, turn)
 
     def again(self, run: Run, turn: Turn) -> int | None:
         """Open a frame that may have waited."""
-        frame: Sealed = run.messages[0]  # type: ignore[assignment]  # sealed ones
+        frame = run.sealed[0]
         seals, name = self._seals, self._name
         ring = seals.ring_of(name)
         if ring is None:
@@ -345,7 +346,7 @@ class Open:
 
     def _together(self, run: Run, turn: Turn) -> None:
         """Prove and open single events; what is asked of each is asked once where the answer is the same."""
-        frames: Sequence[Sealed] = run.messages  # type: ignore[assignment]  # sealed ones
+        frames = run.sealed
         first, seals, name = frames[0], self._seals, self._name
         if self._wait.is_behind(first) or self._blinded.is_id(name):
             raise Apart
@@ -429,7 +430,7 @@ class Wait:
 
     def begin(self, run: Run, turn: Turn) -> bool:
         """Let a frame wait for its key or its signer; say whether there is room and time for that."""
-        frame: Sealed = run.messages[0]  # type: ignore[assignment]  # sealed ones
+        frame = run.sealed[0]
         waiting, now = self._seals.carrying, turn.now
         until = run.until = run.until or waiting.until(now)
         signer = Principal(frame.signer)

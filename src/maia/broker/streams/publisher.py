@@ -6,7 +6,7 @@ that others wait for, the memory of the last frames, the super-types, and the an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
@@ -21,8 +21,8 @@ from maia.broker.refusals import FrameTooLarge, PublishedTooFast
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.streams.run import END, Apart, Run, Stream, Turn, take
 from maia.errors import MaiaError
+from maia.events import AttributeUid, Frame, Kinds
 from maia.events import Column as Values
-from maia.events import Kinds
 from maia.routing.table.hops import LOCAL, Hop
 from maia.types.definition import TOPIC
 from maia.wire.codec import encode_known
@@ -43,17 +43,17 @@ class Read:
 
     def take(self, run: Run, _turn: Turn) -> None:
         """Read all frames of a run as one."""
-        messages = run.messages
+        messages = run.published
         first = messages[0]
-        columns = run.columns = [one.columns for one in messages]  # type: ignore[misc]  # of publishers
-        written: dict[str, Column] = {}
+        columns = run.columns = [one.columns for one in messages]
+        written: dict[AttributeUid, Column] = {}
         if len(messages) == 1:
             if first.rows > self._most:
                 raise FrameTooLarge(
                     f"a frame of {first.rows} rows is larger than the {self._most} taken on here"
                 )
             frame = columns_to_frame(columns[0], first.rows, self._kinds)
-            written = written_as(columns[0])  # type: ignore[assignment]  # they were read
+            written = written_as(columns[0])
         else:
             alike = by_column(columns)
             read = None if alike is None else events_to_frame(alike, self._kinds)
@@ -62,7 +62,7 @@ class Read:
             frame = read
         run.given = frame
         whose = self._type_id, self._whom, self._entry.stream, first.sequence, first.published_at
-        run.whole = Transit(*whose, frame, (), written)  # type: ignore[arg-type]  # uids were read
+        run.whole = Transit(*whose, frame, (), written)
 
 
 class Answer:
@@ -88,8 +88,8 @@ class Answer:
     def take(self, run: Run, turn: Turn) -> None:
         """Answer for frames that were taken on."""
         refused = 0 if run.shaped is None else run.shaped.refused
-        for message in run.messages:
-            self.end(message, refused, turn)  # type: ignore[arg-type]  # of publishers
+        for message in run.published:
+            self.end(message, refused, turn)
             turn.count("maia_rows_published_total", message.rows - refused)
 
 
@@ -107,7 +107,7 @@ class Numbers:
         if last is not None and first <= last:
             if len(run.numbers) > 1:
                 raise Apart
-            return self._answer.end(run.messages[0], 0, turn)  # type: ignore[arg-type]  # of publishers
+            return self._answer.end(run.published[0], 0, turn)
         if len(run.numbers) == 1:
             self._entry.last_sequence = first  # also of a frame of which nothing is left
         return None
@@ -118,7 +118,7 @@ class Numbers:
 
 
 class Shape:
-    """What the publisher's View leaves of its frames: transformations, columns, forced values, restriction."""
+    """What the publisher's View leaves: transformations, columns, forced values, restriction."""
 
     __slots__ = ("_answer", "_shaper")
 
@@ -132,11 +132,11 @@ class Shape:
         if shaped.refused and len(run.numbers) > 1:
             raise Apart
         if not shaped.frame.rows:
-            return self._answer.end(run.messages[0], shaped.refused, turn)  # type: ignore[arg-type]  # of publishers
+            return self._answer.end(run.published[0], shaped.refused, turn)
         whole, forced = run.whole, shaper.forced
         frame = shaped.frame
         if shaped.refused or shaper.transform is not None:
-            kept = list(shaped.rows) if shaped.refused else ()
+            kept: Sequence[int] = list(shaped.rows) if shaped.refused else ()
             run.columns = _written(frame, {}, (), run)
         elif forced or frame.columns.keys() != given.columns.keys():
             # Columns that were not changed travel in the bytes in which they came.
@@ -150,14 +150,18 @@ class Shape:
         return None
 
 
-def _written(frame: object, came: dict[str, int], same: object, run: Run) -> Sequence[Sequence[Column]]:
+def _written(
+    frame: Frame, came: Mapping[str, int], same: Container[str], run: Run
+) -> Sequence[Sequence[Column]]:
     """Return the columns of each frame as they travel: as they came, or written anew."""
-    is_one, made = len(run.numbers) == 1, []
-    for uid, column in frame.columns.items():  # type: ignore[attr-defined]
+    is_one = len(run.numbers) == 1
+    made: list[tuple[int | None, Sequence[Column]]] = []
+    for uid, column in frame.columns.items():
         at = came.get(uid)
-        made.append((at, () if at is not None else _columns(uid, column, is_one=is_one, is_same=uid in same)))  # type: ignore[operator]
+        new = () if at is not None else _columns(uid, column, is_one=is_one, is_same=uid in same)
+        made.append((at, new))
     return [
-        [before[at] if at is not None else new[number] for at, new in made]
+        [new[number] if at is None else before[at] for at, new in made]
         for number, before in enumerate(run.columns)
     ]
 
@@ -186,8 +190,8 @@ class Rate:
         if self._authoriser.spend_rate(self._right, run.whole.frame.rows, turn.now):
             return None
         turn.refuse(PublishedTooFast)
-        message = run.messages[0]
-        return self._answer.end(message, message.rows, turn)  # type: ignore[arg-type]  # of publishers
+        message = run.published[0]
+        return self._answer.end(message, message.rows, turn)
 
 
 class Attach:
@@ -200,9 +204,9 @@ class Attach:
 
     def take(self, run: Run, _turn: Turn) -> None:
         """Verify a signature over what was given, and attach what covers what is left."""
-        message, given = run.messages[0], run.given
+        message, given = run.published[0], run.given
         shaped = run.shaped or Shaped(given, range(given.rows), 0)
-        author = attached(self._link, message, self._entry, given, shaped)  # type: ignore[arg-type]  # of publishers
+        author = attached(self._link, message, self._entry, given, shaped)
         if author is None:
             return
         if len(run.numbers) > 1 and type(message) is not Publish:
@@ -260,10 +264,10 @@ class RetainPassing:
 
     def take(self, run: Run, turn: Turn) -> None:
         """Remember the last of them, as they came."""
-        for message in run.messages[-REMEMBERED:]:
-            is_cut = message.blocks if isinstance(message, Sealed) else message.kept  # type: ignore[union-attr]  # of brokers
-            if not is_cut:
-                self._retained.remember(RetainedFrame(message, turn.now, self._came_from))  # type: ignore[arg-type]
+        passing: Sequence[Carried | Sealed] = run.carried
+        for message in passing[-REMEMBERED:]:
+            if not message.kept and not (isinstance(message, Sealed) and message.blocks):
+                self._retained.remember(RetainedFrame(message, turn.now, self._came_from))
 
 
 Above = Callable[[Link, Advertisement, Projection], Stream]
@@ -285,7 +289,7 @@ class Project:
         above: Above,
         consents: Callable[[Link, Advertisement, Turn], Advertisement],
     ) -> None:
-        """Compile with `above` what a super-type's frames go through; `consents` looks at the rights to it."""
+        """Compile with `above` what a super-type's frames go through; `consents` looks at the rights."""
         self._link, self._entry, self._above, self._consents = link, entry, above, consents
         self._streams: dict[bytes, Stream] = {}
 
@@ -325,10 +329,3 @@ class Project:
         one = Run(run.link, run.messages[number : number + 1], run.data[number : number + 1])
         one.whole, one.columns = run.transit(number), run.columns[number : number + 1]
         return self._projected(one, projection)
-
-
-def message_of(run: Run) -> Carried | Publish:
-    """Return the only message of a run that is not sealed."""
-    message = run.messages[0]
-    assert not isinstance(message, Sealed)  # noqa: S101 - of publishers, or of a plain type
-    return message

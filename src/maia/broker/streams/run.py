@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -38,7 +37,7 @@ LATER: Final = 1
 """What a stage returns when nothing of a run is left for subscribers and neighbours."""
 END: Final = 2
 """What a stage returns when nothing is left to do at all."""
-_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+_Who = TypeVar("_Who")
 
 
 class Apart(Exception):
@@ -86,6 +85,21 @@ class Run:
         self.taken: set[int] = set()
         """The rows that a subscriber or a neighbour got."""
 
+    @property
+    def published(self) -> Sequence[Publish]:
+        """Return the messages of a publisher."""
+        return cast("Sequence[Publish]", self.messages)
+
+    @property
+    def carried(self) -> Sequence[Carried]:
+        """Return the messages of a neighbour about a plain type."""
+        return cast("Sequence[Carried]", self.messages)
+
+    @property
+    def sealed(self) -> Sequence[Sealed]:
+        """Return the messages of a neighbour about a sealed type."""
+        return cast("Sequence[Sealed]", self.messages)
+
     @classmethod
     def of_own(cls, whole: Transit, keys: EpochKeys, signer: bytes) -> Run:
         """Return a frame that no publisher has sent: cover."""
@@ -116,11 +130,11 @@ class Run:
         label = whole.stream, message.sequence, message.published_at
         return Carried(whole.type_id, whole.publisher.key, *label, 1, [], list(self.columns[number]))
 
-    def by_frame(self, found: Mapping[_Key, Sequence[int]]) -> list[list[tuple[_Key, Sequence[int]]]]:
+    def by_frame(self, found: Mapping[_Who, Sequence[int]]) -> list[list[tuple[_Who, Sequence[int]]]]:
         """Return who gets which rows of each frame, by who gets which of all rows."""
         if len(self.numbers) == 1:
             return [list(found.items())]
-        parts: list[list[tuple[_Key, Sequence[int]]]] = [[] for _ in self.numbers]
+        parts: list[list[tuple[_Who, Sequence[int]]]] = [[] for _ in self.numbers]
         for who, rows in found.items():
             one = who, _ONE_ROW
             for row in rows:
@@ -132,7 +146,6 @@ class Run:
         return self.data[number] if self.data else encode_known(self.messages[number])
 
 
-_Key: TypeAlias = "bytes | LinkId"
 _ONE_ROW: Final = (0,)
 
 

@@ -39,7 +39,7 @@ from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
 from maia.wire.columns import EventsColumn, by_column
 from maia.wire.effects import Count, Effect, LinkId, Logged, Record, Send
-from maia.wire.messages import Column, OpenContent, Publish, Sealed, SealedWithPlaintext
+from maia.wire.messages import Column, OpenContent, Sealed, SealedWithPlaintext
 
 SEALED_BYTES_MAX: Final = 12 << 20
 """A sealed frame is longer than what is in it, and has to fit into a message all the same."""
@@ -74,7 +74,7 @@ class AwaitKeys:
 
     def take(self, run: Run, turn: Turn) -> int | None:
         """Let a frame wait, if it has to."""
-        message: Publish = run.messages[0]  # type: ignore[assignment]  # of publishers
+        message = run.published[0]
         waiting, stream, now = self._seals.publishing, (run.link.id, message.ref), turn.now
         if self._seals.has_begun(self._type_id, now) and not waiting.holds(self._type_id, stream):
             if self._sealing.cover is None or self._cover.taking == self._type_id:
@@ -100,9 +100,9 @@ class AwaitKeys:
 
 
 class SealKeys:
-    """The keys that all of a frame is sealed with; what could not be sealed, or opened by any reader, ends."""
+    """The keys that a frame is sealed with; one that could not be sealed, or opened by any reader, ends."""
 
-    __slots__ = ("_answer", "_blinded", "_keys", "_sealing", "_seals", "_type_id", "_whose")
+    __slots__ = ("_answer", "_blinded", "_keys", "_sealing", "_seals", "_type_id")
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class SealKeys:
             if self._answer is None:
                 raise
             turn.refuse(problem)
-            message: Publish = run.messages[0]  # type: ignore[assignment]  # of publishers
+            message = run.published[0]
             return self._answer.end(message, message.rows, turn)
         return None
 
@@ -169,7 +169,7 @@ class SealKeys:
         if None in found:
             lacking = wanted[found.index(None)]
             if lacking and self._keys.opens(self._type_id, AttributeUid(lacking)):
-                # The key server has not made it yet, as of an attribute that is new: the publisher tries again.
+                # The key server has not made it yet, as of a new attribute: the publisher tries again.
                 raise KeysAwaited(f"the key of attribute `{lacking}` is not here yet")
             raise KeyMissing(f"this broker does not hold the key of attribute `{lacking or '*'}`")
         return keys
@@ -224,7 +224,7 @@ class ForwardSealed:
 
     __slots__ = ("_key", "_log", "_match", "_router", "_sealer", "_share", "_signed", "_source")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most are named at the call
         self,
         key: TypeId,
         source: LinkId | None,
@@ -281,7 +281,7 @@ class ForwardSealed:
             self._signed.send(link, form, draft, turn)
 
     def _seal_each(self, run: Run, targets: Mapping[LinkId, Sequence[int]], turn: Turn) -> None:
-        sealer, hops = self._sealer, run.by_frame(targets)  # type: ignore[arg-type]
+        sealer, hops = self._sealer, run.by_frame(targets)
         assert sealer is not None  # noqa: S101 - asked before
         leaves = [self._log is not None or bool(one) for one in hops]
         if not any(leaves):
@@ -294,7 +294,7 @@ class ForwardSealed:
             if self._log is not None:
                 self._signed.record(self._log, draft, run.transit(number), turn)
             for link, _ in found:
-                self._signed.send(link, draft.frame, draft, turn)  # type: ignore[arg-type]
+                self._signed.send(link, draft.frame, draft, turn)
 
     def _pass_on(self, run: Run, targets: Mapping[LinkId, Sequence[int]], turn: Turn) -> None:
         if run.is_unread:
@@ -332,7 +332,7 @@ class ForwardSealed:
 
 
 class Enclose:
-    """A publication of a blinded type leaves in an envelope of this broker, which fills a slot if it is covered."""
+    """A publication of a blinded type leaves in an envelope, which fills a slot if the type is covered."""
 
     __slots__ = ("_blinded", "_by", "_cover", "_sealing", "_seen", "_send", "_type_id")
 
@@ -367,6 +367,7 @@ class Enclose:
         unseen_by(self._seen, run.whole)  # so that it is known if it comes back
         assert run.keys is not None  # noqa: S101 - asked before
         self._send(run.keys.type_id, run, run.whole, turn)
+        run.whole = run.inner or run.whole  # what follows is about the publication
 
 
 def matched_under_cover(

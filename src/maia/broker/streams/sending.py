@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from maia.broker.durable.recording import Recorded, Recording
+from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements, vouched_for
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.tally import DeliveryTally
@@ -25,7 +25,7 @@ from maia.routing.aggregation.spill import SpillAccounts
 from maia.routing.table.hops import TypeId
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId
-from maia.wire.messages import Carried, Sealed
+from maia.wire.messages import Recorded
 
 _FRAME_BYTES = 128
 """What a frame has beside its columns."""
@@ -61,8 +61,7 @@ class RecordArrived:
 
     def sealed(self, run: Run, turn: Turn) -> None:
         """Record sealed frames as they came."""
-        for message in run.messages:
-            assert isinstance(message, Sealed)  # noqa: S101 - of a sealed type
+        for message in run.sealed:
             turn.effects += self._arrived(message, turn.now)
 
 
@@ -80,7 +79,7 @@ class Deliver:
         "_type_id",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most are named at the call
         self,
         type_id: bytes,
         audiences: Mapping[bytes, LocalSubscribers],
@@ -137,7 +136,7 @@ class Deliver:
         for number, found in enumerate(run.by_frame(matched)):
             if found and not is_late[number]:
                 frame = whole if len(numbers) == 1 else None
-                self._give_one(audience, run, number, frame, found, ledger, turn)  # type: ignore[arg-type]
+                self._give_one(audience, run, number, frame, found, ledger, turn)
 
     def _give_one(
         self,
@@ -180,7 +179,7 @@ class Deliver:
                 ledger.record(self._links, members, identity, seen.shown, now)
             self._delivered.add(seen.rows * _count(group, members), moment, now)
             labels = labels or whole.labels_of(sequence, moment)
-            turn.effects += deliveries(labels, seen, members)  # type: ignore[arg-type]
+            turn.effects += deliveries(labels, seen, members)
 
 
 def _count(group: SubscriberGroup, members: Sequence[Mapping[LinkId, list[int]]]) -> int:
@@ -250,7 +249,7 @@ class Arrival:
 
     def take(self, run: Run, turn: Turn) -> None:
         """Count the rows of frames, and those that nothing here and behind here took."""
-        messages: Sequence[Carried] = run.messages  # type: ignore[assignment]  # plain ones
+        messages = run.carried
         sizes = [_FRAME_BYTES + sum([len(column.data) for column in one.columns]) for one in messages]
         if len(messages) == 1:
             rows = run.whole.frame.rows

@@ -7,7 +7,7 @@ of its type, its publisher's statement or the ids of a blinded type have changed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -144,7 +144,7 @@ class Streams:
 
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""
-        name = run.messages[0].type_id  # type: ignore[union-attr]  # of brokers
+        name = run.sealed[0].type_id
         stream, opening = self._of_sealed(run.link, name, None)
         take(Stream((opening.unread if is_overdue else opening.again,), stream.sends), run, turn)
 
@@ -419,7 +419,7 @@ class Streams:
 
         return Asked(link, key, state.router, partial(is_known_type, state, name), refuse)
 
-    def _share(self, name: bytes, sealing: Sealing) -> object:
+    def _share(self, name: bytes, sealing: Sealing) -> Callable[[LinkId, Instant], frozenset[str]] | None:
         """Return what says which plaintext a neighbour may read anyway; None where none goes along."""
         state = self._state
         if not state.settings.share_plaintext:
@@ -464,7 +464,7 @@ class Streams:
         def receive(whole: Transit, now: Instant) -> list[Effect]:
             return receive_frame(state, whole, now) if whole.type_id in state.statements.streams else []
 
-        def hold_back() -> object:
+        def hold_back() -> Callable[[], None]:
             kept, state.to_keep = state.to_keep, []
 
             def let_go() -> None:
@@ -472,7 +472,7 @@ class Streams:
 
             return let_go
 
-        return Statements(given, receive, hold_back)  # type: ignore[arg-type]
+        return Statements(given, receive, hold_back)
 
 
 def _one_by_one(run: Run, _turn: Turn) -> None:
