@@ -42,8 +42,7 @@ from maia.broker.sessions.links import Link, Role, Stage
 from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
-from maia.broker.streams.gathering import Frames, gathered
-from maia.broker.streams.run import Apart
+from maia.broker.streams.run import Apart, Frames, gathered
 from maia.broker.streams.streams import Streams
 from maia.broker.subscriptions.route_sync import go_on_with_syncs
 from maia.broker.upkeep import (

@@ -285,6 +285,10 @@ class DuplicateMemory:
             memory._remember((publisher, stream, signer), runs, parts)
         return memory
 
+    def take_over(self, other: DuplicateMemory) -> None:
+        """Know what another memory knows, and nothing else."""
+        self._streams, self._bytes = other._streams, other._bytes
+
     def _remember(self, key: _StreamKey, runs: list[tuple[int, int]], parts: list[tuple[int, bytes]]) -> None:
         known = self._stream(key)
         self._bytes -= known.cost

@@ -238,10 +238,12 @@ class StreamOrder:
         self._last.put(key, sequence)
         return True
 
-    def late_in(self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes) -> list[bool]:
-        """Take note of frames whose numbers grow; say of each whether a later one was delivered before it."""
-        is_first = self.admit(publisher, stream, numbers[0], signer)
-        if is_first:
-            self._last.put((publisher, stream, signer), numbers[-1])
-            return [False] * len(numbers)
+    def late_in(
+        self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes
+    ) -> list[bool] | None:
+        """Take note of frames whose numbers grow; say which come behind a later one, None if none does."""
+        if self.admit(publisher, stream, numbers[0], signer):
+            if len(numbers) > 1:
+                self._last.put((publisher, stream, signer), numbers[-1])
+            return None
         return [True, *(not self.admit(publisher, stream, one, signer) for one in numbers[1:])]

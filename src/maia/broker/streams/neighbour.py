@@ -21,118 +21,100 @@ from maia.broker.sealed.blinded import BlindedIds, reveal
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Link
-from maia.broker.streams.run import END, Apart, Run, Turn
+from maia.broker.streams.run import END, Apart, Run, Stage, Turn
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Frame, Instant, Kinds
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.routing.table.hops import TypeId
 from maia.routing.table.routing_table import RoutingTable
-from maia.sealing import EpochKeys, OpenedFrame, closed_frame, open_with_cache, verify_frame
+from maia.sealing import (
+    EpochKeys,
+    OpenedFrame,
+    SignatureChecks,
+    closed_frame,
+    open_with_cache,
+    verify_frame,
+)
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.sealing.frames.opened_frame import open_further, verify_further
 from maia.sealing.frames.runs import open_run
 from maia.types import Sealing, TransitKindMismatch
 from maia.wire.columns import by_column, columns_to_frame, events_to_frame
+from maia.wire.effects import Effect
 from maia.wire.messages import Column, Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
 
 
-class Asked:
-    """Whether a neighbour was asked for a type: before its frame is remembered, so that it does not use up
-    another's numbers (A66).
-    """
+def asked_for(
+    link: Link,
+    key: TypeId,
+    router: Router,
+    is_known: Callable[[], bool],
+    refuse: Callable[[Link, Instant, str], list[Effect]],
+) -> Stage:
+    """Let frames pass for which their neighbour was asked: before they use up another's numbers (A66)."""
 
-    __slots__ = ("_is_known", "_key", "_link", "_refuse", "_router")
-
-    def __init__(
-        self,
-        link: Link,
-        key: TypeId,
-        router: Router,
-        is_known: Callable[[], bool],
-        refuse: Callable[[Link, Turn, str], None],
-    ) -> None:
-        self._link, self._key, self._router, self._is_known, self._refuse = (
-            link,
-            key,
-            router,
-            is_known,
-            refuse,
-        )
-
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Let frames pass that were asked for."""
-        if not self._is_known():
-            for _ in run.numbers:
-                turn.count("maia_frames_unwanted_total")
+    def stage(run: Run, turn: Turn) -> int | None:
+        if not is_known():
+            turn.count("maia_frames_unwanted_total", run.count)
             return END
-        if self._router.expects(self._link, self._key, turn.now):
+        if router.expects(link, key, turn.now):
             return None
         for message in run.messages:
-            self._refuse(self._link, turn, "Sealed" if isinstance(message, Sealed) else "Carried")
+            turn.effects += refuse(link, turn.now, "Sealed" if isinstance(message, Sealed) else "Carried")
         return END
 
+    return stage
 
-def refuse_plain(_run: Run, turn: Turn) -> int:
+
+def refuse_plain(run: Run, turn: Turn) -> int:
     """Refuse what is said in the clear of a sealed type: its sender may not know that it is one (A29)."""
-    for _ in _run.numbers:
+    for _ in run.messages:
         turn.refuse(PlainOfSealed)
     return END
 
 
-class ReadCarried:
-    """The values of a plain frame."""
+def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
+    """Read the values of plain frames, all of a run as one; refuse a kind that its uid does not have here."""
 
-    __slots__ = ("_kinds", "_type_id")
-
-    def __init__(self, type_id: bytes, kinds: Kinds) -> None:
-        """Refuse a column of another kind than its uid has in the versions known here."""
-        self._type_id, self._kinds = type_id, kinds
-
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Read all frames of a run as one."""
+    def read(run: Run, turn: Turn) -> int | None:
         messages = run.carried
         first, kept = messages[0], messages[0].kept
-        columns: list[list[Column]] = [one.columns for one in messages]
         written: dict[AttributeUid, Column] = {}
-        run.columns = columns
+        columns = run.columns = [one.columns for one in messages]
         try:
-            if len(messages) == 1:
+            if run.count == 1:
                 if kept and (len(kept) != first.rows or any(b <= a for a, b in pairwise(kept))):
                     raise BadCut("the rows that were kept are not numbered in their order")
                 frame = columns_to_frame(first.columns, first.rows)
                 written = written_as(first.columns)
             else:
                 alike = by_column(columns)
-                read = None if alike is None else events_to_frame(alike)
-                if read is None:
+                together = None if alike is None else events_to_frame(alike)
+                if together is None:
                     raise Apart
-                frame = read
-            check_kinds(frame, self._kinds)
+                frame = together
+            check_kinds(frame, kinds)
         except TransitKindMismatch as problem:
-            if len(messages) > 1:
+            if run.count > 1:
                 raise Apart from problem
             # Its sender may not know the type, so the frame ends here and the link does not.
             return turn.refuse(problem)
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
-        run.whole = Transit(self._type_id, *whose, frame, kept, written, author_of(first))
+        run.whole = Transit(type_id, *whose, frame, kept, written, author_of(first))
         return None
 
+    return read
 
-class Signed:
-    """The publisher's own signature, where a frame is read: without its requirement it is no frame (A98)."""
 
-    __slots__ = ("_is_read", "_type_id")
+def checking_author(is_read: Callable[[], bool]) -> Stage:
+    """Check the publisher's signature where a frame is read: without its requirement it is no frame (A98)."""
 
-    def __init__(self, type_id: bytes, is_read: Callable[[bytes], bool]) -> None:
-        self._type_id, self._is_read = type_id, is_read
-
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Refuse what is not what its publisher has signed."""
-        if run.whole.author is None or not self._is_read(self._type_id):
+    def check(run: Run, turn: Turn) -> int | None:
+        if not is_read():
             return None
         try:
             check_signature(run.whole)
@@ -140,61 +122,54 @@ class Signed:
             return turn.refuse(problem)
         return None
 
+    return check
+
 
 # ------------------------------------------------------------ sealed
 
 
-class Prove:
-    """Who signed a sealed frame: before it is remembered, recorded or passed on, and before it waits."""
+def too_weak(type_id: bytes, sealing: Sealing | None) -> Stage:
+    """Refuse what is sealed less than its type asks for, or names a blinded type."""
 
-    __slots__ = ("_carries_again", "_checks", "_sealing", "_seen", "_type_id")
-
-    def __init__(
-        self,
-        type_id: bytes,
-        sealing: Sealing | None,
-        seals: SealingKeys,
-        seen: DuplicateMemory,
-        carries_again: Callable[[Sealed], bool],
-    ) -> None:
-        """Take frames under the id of a type, or under a blinded id of it."""
-        self._type_id, self._sealing, self._checks = type_id, sealing, seals.checks
-        self._seen, self._carries_again = seen, carries_again
-
-    def weak(self, run: Run, turn: Turn) -> int | None:
-        """Refuse what is sealed less than its type asks for."""
+    def look(run: Run, turn: Turn) -> int | None:
         frame = run.sealed[0]
-        if len(run.numbers) == 1:
+        if run.count == 1:
             run.opened = closed_frame(frame)  # a frame that contradicts itself ends the link
-        sealing = self._sealing
         if sealing is None:
             return None
-        is_named = sealing.blinded and frame.type_id == self._type_id
+        is_named = sealing.blinded and frame.type_id == type_id
         if not is_named and frame.level >= LEVEL_NUMBERS[sealing.level]:
             return None
-        if len(run.numbers) > 1:
+        if run.count > 1:
             raise Apart
         return turn.refuse(SealedTooWeakly)
 
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Verify the signature; those of a run are verified when it is opened."""
-        frame = run.sealed[0]
+    return look
+
+
+def proving(checks: SignatureChecks, seen: DuplicateMemory, carries_again: Callable[[Sealed], bool]) -> Stage:
+    """Verify who signed a frame: before it is remembered, recorded or passed on, and before it waits.
+
+    The frames of a run are proved when they are opened.
+    """
+
+    def prove(run: Run, turn: Turn) -> int | None:
+        frame, closed = run.sealed[0], run.opened
         run.signer = frame.signer
-        if len(run.numbers) > 1:
+        if closed is None:
             return None
-        closed = run.opened
-        assert closed is not None  # noqa: S101 - looked at before
-        about, seen = (frame.publisher, frame.stream, frame.sequence), self._seen
-        numbers = closed.row_numbers
+        about, numbers = (frame.publisher, frame.stream, frame.sequence), closed.row_numbers
         asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
-        if not seen.unseen_rows(*about, asked, frame.signer) and not self._carries_again(frame):
+        if not seen.unseen_rows(*about, asked, frame.signer) and not carries_again(frame):
             turn.count("maia_duplicates_total")
             return END
         try:
-            run.verified = verify_frame(closed, None, self._checks)
+            run.verified = verify_frame(closed, None, checks)
         except BrokenCredential as problem:
             return turn.refuse(problem)
         return None
+
+    return prove
 
 
 class Open:
@@ -237,11 +212,11 @@ class Open:
 
     def take(self, run: Run, turn: Turn) -> int | None:
         """Open, judge, or let wait."""
-        if len(run.numbers) > 1:
+        if run.count > 1:
             self._together(run, turn)
             return None
         frame = run.sealed[0]
-        if run.until is None and self._wait.is_behind(frame):
+        if run.until is None and self._wait.is_behind(self._type_id, frame):
             return self._waits(run, turn)  # it must not overtake what its publisher sent before
         return self.again(run, turn)
 
@@ -276,7 +251,6 @@ class Open:
         if not is_blinded and not is_read and not self._book.asked_about(self._key):
             opened = self._closed(run)  # its seal holds, and no filter asks what is in it
         self._show(run, opened, self._kinds)
-        run.keys = keys
         if is_blinded:
             inner = run.inner = reveal(run.whole, self._type_id)
             ring = self._seals.ring_of(self._name)
@@ -340,7 +314,7 @@ class Open:
         run.columns = (opened.columns,)
 
     def _waits(self, run: Run, turn: Turn) -> int | None:
-        if self._wait.begin(run, turn):
+        if self._wait.begin(self._type_id, run, turn):
             return END
         return self.unread(run, turn)  # there is no room, or no time
 
@@ -348,7 +322,7 @@ class Open:
         """Prove and open single events; what is asked of each is asked once where the answer is the same."""
         frames = run.sealed
         first, seals, name = frames[0], self._seals, self._name
-        if self._wait.is_behind(first) or self._blinded.is_id(name):
+        if self._wait.is_behind(self._type_id, first) or self._blinded.is_id(name):
             raise Apart
         ring, count = seals.ring_of(name), len(frames)
         moments = [one.published_at for one in frames]
@@ -380,7 +354,7 @@ class Open:
         )
         if is_read and not self._judge(self._type_id, opened.signer, missing.union(frame.columns), turn.now):
             raise Apart
-        run.missing, run.columns, run.keys = missing, opened.columns, keys
+        run.missing, run.columns = missing, opened.columns
         run.whole, run.unjudged = Transit(name, *by, frame), b"" if is_read else run.signer
 
 
@@ -410,44 +384,38 @@ def opened_part(opened: OpenedFrame, kinds: Kinds) -> tuple[Transit, frozenset[A
 class Wait:
     """Frames that wait for a key or for the certificates of their signer."""
 
-    __slots__ = ("_changed", "_keys", "_name", "_seals", "_type_id", "_writers")
+    __slots__ = ("_changed", "_keys", "_seals", "_writers")
 
     def __init__(
-        self,
-        name: bytes,
-        type_id: bytes,
-        seals: SealingKeys,
-        keys: KeyRequests,
-        writers: PublisherRights,
-        changed: Callable[[], None],
+        self, seals: SealingKeys, keys: KeyRequests, writers: PublisherRights, changed: Callable[[], None]
     ) -> None:
-        self._name, self._type_id, self._seals, self._keys = name, type_id, seals, keys
-        self._writers, self._changed = writers, changed
+        """Let frames wait; `changed` is told that there is another moment to be woken at."""
+        self._seals, self._keys, self._writers, self._changed = seals, keys, writers, changed
 
-    def is_behind(self, frame: Sealed) -> bool:
+    def is_behind(self, type_id: bytes, frame: Sealed) -> bool:
         """Say whether an earlier frame of the same stream and signer waits (A85)."""
-        return self._seals.carrying.holds(self._type_id, (frame.publisher, frame.stream, frame.signer))
+        return self._seals.carrying.holds(type_id, (frame.publisher, frame.stream, frame.signer))
 
-    def begin(self, run: Run, turn: Turn) -> bool:
+    def begin(self, type_id: bytes, run: Run, turn: Turn) -> bool:
         """Let a frame wait for its key or its signer; say whether there is room and time for that."""
-        frame = run.sealed[0]
-        waiting, now = self._seals.carrying, turn.now
+        frame, waiting, now = run.sealed[0], self._seals.carrying, turn.now
         until = run.until = run.until or waiting.until(now)
         signer = Principal(frame.signer)
         # Any key can be an unknown signer: such frames do not take all the room (A85).
-        is_doubtful = not self._writers.knows(self._type_id, signer)
+        is_doubtful = not self._writers.knows(type_id, signer)
         stream, size = (frame.publisher, frame.stream, frame.signer), _size_of(run, frame)
-        if until <= now or not waiting.put(
-            self._type_id, stream, run, size=size, until=until, is_doubtful=is_doubtful
-        ):
+        has_room = until > now and waiting.put(
+            type_id, stream, run, size=size, until=until, is_doubtful=is_doubtful
+        )
+        if not has_room:
             return False
         self._changed()
         turn.count("maia_frames_waiting_total")
         # The key manager is asked, not more often than it can answer.
-        if self._seals.keys(self._name, frame.epoch) is None:
-            turn.effects += self._keys.ask_for_epoch(self._type_id, now)
+        if self._seals.keys(frame.type_id, frame.epoch) is None:
+            turn.effects += self._keys.ask_for_epoch(type_id, now)
         else:
-            turn.effects += self._keys.ask_for_writer(self._type_id, signer, now)
+            turn.effects += self._keys.ask_for_writer(type_id, signer, now)
         return True
 
 

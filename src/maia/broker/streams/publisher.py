@@ -1,6 +1,6 @@
 """What is asked of a publisher's frames before they leave, and when is it answered?
 
-Read from top to bottom: the values, the number, the View, the rate, what is attached; then, behind everything
+Read from top to bottom: the values, the number, the View, the rate, what is attached; then, behind all
 that others wait for, the memory of the last frames, the super-types, and the answer.
 """
 
@@ -19,10 +19,9 @@ from maia.broker.publication.retained import REMEMBERED, RetainedFrame, Retained
 from maia.broker.publication.transit import Transit, written_as
 from maia.broker.refusals import FrameTooLarge, PublishedTooFast
 from maia.broker.sessions.links import Advertisement, Link, Projection
-from maia.broker.streams.run import END, Apart, Run, Stream, Turn, take
+from maia.broker.streams.run import END, Apart, Run, Stage, Stream, Turn, take
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Frame, Kinds
-from maia.events import Column as Values
+from maia.events import AttributeUid, Frame
 from maia.routing.table.hops import LOCAL, Hop
 from maia.types.definition import TOPIC
 from maia.wire.codec import encode_known
@@ -30,135 +29,126 @@ from maia.wire.columns import by_column, columns_to_frame, encode_column, events
 from maia.wire.effects import Send
 from maia.wire.messages import Carried, Column, Publish, Published, Sealed
 
+Answer = Callable[[Publish, int, Turn], int]
+"""Answers a publisher for a frame of which so many rows were refused."""
 
-class Read:
-    """The values, each checked against the version that the publisher writes."""
 
-    __slots__ = ("_entry", "_kinds", "_most", "_type_id", "_whom")
+def reading(entry: Advertisement, link: Link, most: int) -> Stage:
+    """Read values, each checked against the version that the publisher writes; all frames of a run as one."""
+    kinds, type_id, stream, peer = entry.writes.kinds, entry.right.event_type.type_id, entry.stream, link.peer
 
-    def __init__(self, entry: Advertisement, link: Link, most: int) -> None:
-        self._entry, self._whom, self._most = entry, link.peer, most
-        self._kinds: Kinds = entry.writes.kinds
-        self._type_id = entry.right.event_type.type_id
-
-    def take(self, run: Run, _turn: Turn) -> None:
-        """Read all frames of a run as one."""
+    def read(run: Run, _turn: Turn) -> None:
         messages = run.published
         first = messages[0]
         columns = run.columns = [one.columns for one in messages]
         written: dict[AttributeUid, Column] = {}
-        if len(messages) == 1:
-            if first.rows > self._most:
-                raise FrameTooLarge(
-                    f"a frame of {first.rows} rows is larger than the {self._most} taken on here"
-                )
-            frame = columns_to_frame(columns[0], first.rows, self._kinds)
+        if run.count == 1:
+            if first.rows > most:
+                raise FrameTooLarge(f"a frame of {first.rows} rows is larger than the {most} taken on here")
+            frame = columns_to_frame(columns[0], first.rows, kinds)
             written = written_as(columns[0])
         else:
             alike = by_column(columns)
-            read = None if alike is None else events_to_frame(alike, self._kinds)
-            if read is None:
+            together = None if alike is None else events_to_frame(alike, kinds)
+            if together is None:
                 raise Apart
-            frame = read
+            frame = together
         run.given = frame
-        whose = self._type_id, self._whom, self._entry.stream, first.sequence, first.published_at
-        run.whole = Transit(*whose, frame, (), written)
+        run.whole = Transit(type_id, peer, stream, first.sequence, first.published_at, frame, (), written)
+
+    return read
 
 
-class Answer:
-    """A publisher is answered for each frame, once it is safe if this broker promises that."""
+def answering(link: Link, entry: Advertisement, log: Recording | None) -> Answer:
+    """Answer once everything before is safe, if this broker promises that."""
+    number = link.id
 
-    __slots__ = ("_entry", "_link", "_log")
-
-    def __init__(self, link: Link, entry: Advertisement, log: Recording | None) -> None:
-        self._link, self._entry, self._log = link.id, entry, log
-
-    def end(self, message: Publish, refused: int, turn: Turn) -> int:
-        """Answer for a frame of which nothing is left."""
-        answer = Send(self._link, encode_known(Published(message.ref, message.sequence, refused)))
-        log = self._log
+    def answer(message: Publish, refused: int, turn: Turn) -> int:
+        said = Send(number, encode_known(Published(message.ref, message.sequence, refused)))
         if log is None:
-            turn.effects.append(answer)
+            turn.effects.append(said)
             return END
-        types = self._entry.type_ids
+        types = entry.type_ids
         recorded = next((one for one in types if log.records(one)), types[0])
-        turn.effects += log.once_recorded(recorded, answer)
+        turn.effects += log.once_recorded(recorded, said)
         return END
 
-    def take(self, run: Run, turn: Turn) -> None:
-        """Answer for frames that were taken on."""
+    return answer
+
+
+def answered(answer: Answer) -> Stage:
+    """Answer for frames that were taken on."""
+
+    def stage(run: Run, turn: Turn) -> None:
         refused = 0 if run.shaped is None else run.shaped.refused
         for message in run.published:
-            self.end(message, refused, turn)
+            answer(message, refused, turn)
             turn.count("maia_rows_published_total", message.rows - refused)
 
+    return stage
 
-class Numbers:
-    """A number that was here is answered again, and goes nowhere."""
 
-    __slots__ = ("_answer", "_entry")
+def numbering(entry: Advertisement, answer: Answer) -> tuple[Stage, Stage]:
+    """Answer a number that was here again; and take note of the last one."""
 
-    def __init__(self, entry: Advertisement, answer: Answer) -> None:
-        self._entry, self._answer = entry, answer
-
-    def look(self, run: Run, turn: Turn) -> int | None:
-        """Look at the first number; those of a run grow."""
-        last, first = self._entry.last_sequence, run.numbers[0]
+    def look(run: Run, turn: Turn) -> int | None:
+        last, first = entry.last_sequence, run.messages[0].sequence
         if last is not None and first <= last:
-            if len(run.numbers) > 1:
+            if run.count > 1:
                 raise Apart
-            return self._answer.end(run.published[0], 0, turn)
-        if len(run.numbers) == 1:
-            self._entry.last_sequence = first  # also of a frame of which nothing is left
+            return answer(run.published[0], 0, turn)
+        if run.count == 1:
+            entry.last_sequence = first  # also of a frame of which nothing is left
         return None
 
-    def take(self, run: Run, _turn: Turn) -> None:
-        """Take note of the last number."""
-        self._entry.last_sequence = run.numbers[-1]
+    def note(run: Run, _turn: Turn) -> None:
+        entry.last_sequence = run.messages[-1].sequence
+
+    return look, note
 
 
-class Shape:
-    """What the publisher's View leaves: transformations, columns, forced values, restriction."""
+def shaping(shaper: Shaper, answer: Answer) -> Stage:
+    """Leave what the publisher's View does: transformations, columns, forced values, restriction."""
+    forced = shaper.forced
 
-    __slots__ = ("_answer", "_shaper")
-
-    def __init__(self, shaper: Shaper, answer: Answer) -> None:
-        self._shaper, self._answer = shaper, answer
-
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Put what is left in the place of what was given."""
-        shaper, given = self._shaper, run.given
+    def shape(run: Run, turn: Turn) -> int | None:
+        given, whole = run.given, run.whole
         shaped = run.shaped = shaper.shape(given)
-        if shaped.refused and len(run.numbers) > 1:
+        frame, kept = shaped.frame, list[int]()
+        if shaped.refused and run.count > 1:
             raise Apart
-        if not shaped.frame.rows:
-            return self._answer.end(run.published[0], shaped.refused, turn)
-        whole, forced = run.whole, shaper.forced
-        frame = shaped.frame
+        if not frame.rows:
+            return answer(run.published[0], shaped.refused, turn)
         if shaped.refused or shaper.transform is not None:
-            kept: Sequence[int] = list(shaped.rows) if shaped.refused else ()
+            kept = list(shaped.rows) if shaped.refused else kept
             run.columns = _written(frame, {}, (), run)
         elif forced or frame.columns.keys() != given.columns.keys():
             # Columns that were not changed travel in the bytes in which they came.
             came = {one.uid: at for at, one in enumerate(run.columns[0]) if one.uid not in forced}
-            kept, run.columns = (), _written(frame, came, forced, run)
+            run.columns = _written(frame, came, forced, run)
         else:
             return None
-        written = written_as(run.columns[0]) if len(run.numbers) == 1 else {}
+        written = written_as(run.columns[0]) if run.count == 1 else {}
         whose = whole.type_id, whole.publisher, whole.stream, whole.sequence, whole.published_at
         run.whole = Transit(*whose, frame, kept, written)
         return None
+
+    return shape
 
 
 def _written(
     frame: Frame, came: Mapping[str, int], same: Container[str], run: Run
 ) -> Sequence[Sequence[Column]]:
     """Return the columns of each frame as they travel: as they came, or written anew."""
-    is_one = len(run.numbers) == 1
     made: list[tuple[int | None, Sequence[Column]]] = []
     for uid, column in frame.columns.items():
-        at = came.get(uid)
-        new = () if at is not None else _columns(uid, column, is_one=is_one, is_same=uid in same)
+        new: Sequence[Column] = ()
+        if (at := came.get(uid)) is None:
+            # Frames of one row each have a value each; what is forced is the same in all of them.
+            values = [column.values] if run.count == 1 else [(one,) for one in column.values]
+            data = [encode_column(column.kind, one) for one in (values[:1] if uid in same else values)]
+            new = [Column(uid, kind_to_number(column.kind), one) for one in data]
+            new = new * run.count if uid in same else new
         made.append((at, new))
     return [
         [new[number] if at is None else before[at] for at, new in made]
@@ -166,166 +156,129 @@ def _written(
     ]
 
 
-def _columns(uid: str, column: Values, *, is_one: bool, is_same: bool) -> Sequence[Column]:
-    kind, number, values = column.kind, kind_to_number(column.kind), column.values
-    if is_one:
-        return (Column(uid, number, encode_column(kind, values)),)
-    if is_same:
-        return [Column(uid, number, encode_column(kind, values[:1]))] * len(values)
-    return [Column(uid, number, encode_column(kind, (value,))) for value in values]
+def rating(authoriser: Authoriser, right: Authorisation, answer: Answer) -> Stage:
+    """Ask a right that holds up to a rate about each frame, and refuse one that would be too much."""
 
-
-class Rate:
-    """A right that holds up to a rate is asked about each frame."""
-
-    __slots__ = ("_answer", "_authoriser", "_right")
-
-    def __init__(self, authoriser: Authoriser, right: Authorisation, answer: Answer) -> None:
-        self._authoriser, self._right, self._answer = authoriser, right, answer
-
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Refuse a frame that would be too much, and count all others."""
-        if len(run.numbers) > 1:
+    def rate(run: Run, turn: Turn) -> int | None:
+        if run.count > 1:
             raise Apart
-        if self._authoriser.spend_rate(self._right, run.whole.frame.rows, turn.now):
+        if authoriser.spend_rate(right, run.whole.frame.rows, turn.now):
             return None
         turn.refuse(PublishedTooFast)
         message = run.published[0]
-        return self._answer.end(message, message.rows, turn)
+        return answer(message, message.rows, turn)
+
+    return rate
 
 
-class Attach:
-    """What this broker attaches to frames of its own publisher: statement, signature, requirement."""
+def attaching(link: Link, entry: Advertisement) -> Stage:
+    """Attach statement, signature and requirement; a signature was verified over what was given."""
 
-    __slots__ = ("_entry", "_link")
-
-    def __init__(self, link: Link, entry: Advertisement) -> None:
-        self._link, self._entry = link, entry
-
-    def take(self, run: Run, _turn: Turn) -> None:
-        """Verify a signature over what was given, and attach what covers what is left."""
-        message, given = run.published[0], run.given
-        shaped = run.shaped or Shaped(given, range(given.rows), 0)
-        author = attached(self._link, message, self._entry, given, shaped)
-        if author is None:
-            return
-        if len(run.numbers) > 1 and type(message) is not Publish:
+    def attach(run: Run, _turn: Turn) -> None:
+        message, given, whole = run.published[0], run.given, run.whole
+        if run.count > 1 and type(message) is not Publish:
             raise Apart
-        whole = run.whole
-        whose = whole.type_id, whole.publisher, whole.stream, whole.sequence, whole.published_at
-        run.whole = Transit(*whose, whole.frame, whole.kept, whole.written, author)
+        shaped = run.shaped or Shaped(given, range(given.rows), 0)
+        author = attached(link, message, entry, given, shaped)
+        if author is not None:
+            whose = whole.type_id, whole.publisher, whole.stream, whole.sequence, whole.published_at
+            run.whole = Transit(*whose, whole.frame, whole.kept, whole.written, author)
+
+    return attach
 
 
-# ------------------------------------------------------------ behind the line
+# ------------------------------------------------------------ what is remembered
 
 
-class Retain:
-    """The last frames of a stream, for subscribers that ask for the present state."""
+def retaining(
+    retained: RetainedFrames, right: Authorisation, consents: tuple[Authorisation, ...] = ()
+) -> Stage:
+    """Remember the last frames of a stream as they were written, for subscribers that ask for the state."""
 
-    __slots__ = ("_consents", "_retained", "_right")
+    def retain(run: Run, turn: Turn) -> None:
+        for number in range(max(0, run.count - REMEMBERED), run.count):
+            retained.remember(RetainedFrame(run.as_carried(number), turn.now, LOCAL, right, consents))
 
-    def __init__(
-        self, retained: RetainedFrames, right: Authorisation, consents: tuple[Authorisation, ...] = ()
-    ) -> None:
-        self._retained, self._right, self._consents = retained, right, consents
-
-    def take(self, run: Run, turn: Turn) -> None:
-        """Remember the last of them, as they were written."""
-        count = len(run.numbers)
-        for number in range(max(0, count - REMEMBERED), count):
-            last = RetainedFrame(run.as_carried(number), turn.now, LOCAL, self._right, self._consents)
-            self._retained.remember(last)
+    return retain
 
 
-class RetainTopics:
-    """The last event on each topic; other brokers ask here for it each time."""
+def retaining_topics(retained: RetainedFrames, right: Authorisation) -> Stage:
+    """Remember the last event on each topic; other brokers ask here for it each time."""
 
-    __slots__ = ("_retained", "_right")
-
-    def __init__(self, retained: RetainedFrames, right: Authorisation) -> None:
-        self._retained, self._right = retained, right
-
-    def take(self, run: Run, turn: Turn) -> None:
-        """Remember the last row on each topic."""
-        for number in range(len(run.numbers)):
+    def retain(run: Run, turn: Turn) -> None:
+        for number in range(run.count):
             frame = run.transit(number)
             rows = {str(topic): row for row, topic in enumerate(frame.frame.columns[TOPIC.uid].values)}
             for topic, row in rows.items():
-                self._retained.remember(RetainedFrame(frame, turn.now, LOCAL, self._right, row=row), topic)
+                retained.remember(RetainedFrame(frame, turn.now, LOCAL, right, row=row), topic)
+
+    return retain
 
 
-class RetainPassing:
-    """The last frames that pass whole; a part of one, or one of topics, is not retained."""
+def retaining_passing(retained: RetainedFrames, came_from: Hop) -> Stage:
+    """Remember the last frames that pass whole, as they came."""
 
-    __slots__ = ("_came_from", "_retained")
-
-    def __init__(self, retained: RetainedFrames, came_from: Hop) -> None:
-        self._retained, self._came_from = retained, came_from
-
-    def take(self, run: Run, turn: Turn) -> None:
-        """Remember the last of them, as they came."""
+    def retain(run: Run, turn: Turn) -> None:
         passing: Sequence[Carried | Sealed] = run.carried
         for message in passing[-REMEMBERED:]:
             if not message.kept and not (isinstance(message, Sealed) and message.blocks):
-                self._retained.remember(RetainedFrame(message, turn.now, self._came_from))
+                retained.remember(RetainedFrame(message, turn.now, came_from))
+
+    return retain
 
 
-Above = Callable[[Link, Advertisement, Projection], Stream]
-_LOST: Final = "maia_projections_lost_total"
+# ------------------------------------------------------------ super-types
+
+LOST: Final = "maia_projections_lost_total"
 
 
-class Project:
-    """The super-types, each a stream of its own that shows a part of the columns.
+def projecting(
+    link: Link,
+    entry: Advertisement,
+    above: Callable[[Link, Advertisement, Projection], Stream],
+    consenting: Callable[[Link, Advertisement, Turn], Advertisement],
+) -> Stage:
+    """Publish frames as each super-type to which there is consent: a stream of its own, with fewer columns.
 
-    What goes wrong here is nothing to the publisher, who has published its own type.
+    What goes wrong here is nothing to the publisher, who has published its own type. `above` compiles what
+    a super-type's frames go through, and `consenting` looks at the rights to it.
     """
+    streams: dict[bytes, Stream] = {}
+    known = entry
 
-    __slots__ = ("_above", "_consents", "_entry", "_link", "_streams")
-
-    def __init__(
-        self,
-        link: Link,
-        entry: Advertisement,
-        above: Above,
-        consents: Callable[[Link, Advertisement, Turn], Advertisement],
-    ) -> None:
-        """Compile with `above` what a super-type's frames go through; `consents` looks at the rights."""
-        self._link, self._entry, self._above, self._consents = link, entry, above, consents
-        self._streams: dict[bytes, Stream] = {}
-
-    def take(self, run: Run, turn: Turn) -> None:
-        """Publish frames as each super-type to which there is consent at this moment."""
-        entry = self._consents(self._link, self._entry, turn)
-        if entry is not self._entry:
-            self._entry = entry
-            self._streams.clear()
-        for projection in entry.projections:
-            stream = self._streams.get(projection.stream)
+    def publish_above(run: Run, turn: Turn) -> None:
+        nonlocal known
+        now = consenting(link, known, turn)
+        if now is not known:
+            known = now
+            streams.clear()
+        for projection in known.projections:
+            stream = streams.get(projection.stream)
             if stream is None:
-                stream = self._streams[projection.stream] = self._above(self._link, entry, projection)
+                stream = streams[projection.stream] = above(link, known, projection)
             try:
-                take(stream, self._projected(run, projection), turn)
+                take(stream, _projected(run, projection), turn)
             except (Apart, MaiaError):
-                for number in range(len(run.numbers)):
-                    self._published(stream, self._alone(run, number, projection), turn)
+                for number in range(run.count):
+                    one = Run(run.link, run.messages[number : number + 1], run.data[number : number + 1])
+                    one.whole, one.columns = run.transit(number), run.columns[number : number + 1]
+                    take_or_lose(stream, _projected(one, projection), turn)
 
-    def _published(self, stream: Stream, run: Run, turn: Turn) -> None:
-        try:
-            take(stream, run, turn)
-        except (
-            MaiaError
-        ) as problem:  # a key that this broker has no right to, or a moment whose keys are gone
-            turn.count(_LOST)
-            turn.refuse(problem)
+    return publish_above
 
-    def _projected(self, run: Run, projection: Projection) -> Run:
-        kinds = projection.super_type.kinds
-        above = Run(run.link, run.messages, run.data)
-        above.whole = project(run.whole, projection)
-        above.columns = [[one for one in columns if one.uid in kinds] for columns in run.columns]
-        return above
 
-    def _alone(self, run: Run, number: int, projection: Projection) -> Run:
-        one = Run(run.link, run.messages[number : number + 1], run.data[number : number + 1])
-        one.whole, one.columns = run.transit(number), run.columns[number : number + 1]
-        return self._projected(one, projection)
+def take_or_lose(stream: Stream, run: Run, turn: Turn) -> None:
+    """Publish a frame as a super-type, unless a key is missing, or the keys of its moment are gone."""
+    try:
+        take(stream, run, turn)
+    except MaiaError as problem:
+        turn.count(LOST)
+        turn.refuse(problem)
+
+
+def _projected(run: Run, projection: Projection) -> Run:
+    kinds = projection.super_type.kinds
+    above = Run(run.link, run.messages, run.data)
+    above.whole = project(run.whole, projection)
+    above.columns = [[one for one in columns if one.uid in kinds] for columns in run.columns]
+    return above

@@ -9,7 +9,8 @@ first frame, and again when something that it was compiled from has changed (`st
     sends   what subscribers and neighbours wait for. Nothing is refused any more.
     later   what nobody but the publisher waits for: memory, super-types, and its answer.
 
-A feature is a stage that stands in its tuple or does not; no other stage asks whether it does.
+A stage is a function that was made with what it needs. A feature is a stage that stands in its tuple or does
+not; no other stage asks whether it does.
 """
 
 from __future__ import annotations
@@ -26,18 +27,20 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.sealing import EpochKeys, OpenedFrame, VerifiedFrame
-from maia.wire.codec import encode_known
+from maia.wire.codec import beginning_of, decode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Column, OpenContent, Publish, Sealed
 
 if TYPE_CHECKING:
     from maia.broker.sessions.links import Link
 
+Frames: TypeAlias = Publish | Carried | Sealed
+_Who = TypeVar("_Who")
 LATER: Final = 1
 """What a stage returns when nothing of a run is left for subscribers and neighbours."""
 END: Final = 2
 """What a stage returns when nothing is left to do at all."""
-_Who = TypeVar("_Who")
+_ONE_ROW: Final = (0,)
 
 
 class Apart(Exception):
@@ -65,7 +68,7 @@ class Run:
     is_unread: bool = False
     """Whether this broker reads nothing of it, and passes it on by its type alone."""
     keys: EpochKeys | None = None
-    """What a publisher's frames are sealed with, or a neighbour's were opened with."""
+    """What a publisher's frames are sealed with."""
     verified: VerifiedFrame | None = None
     """That a neighbour's sealed frame is signed."""
     opened: OpenedFrame | None = None
@@ -77,13 +80,24 @@ class Run:
     until: Instant | None = None
     """Up to when it may wait for keys, once it has begun to."""
 
-    def __init__(
-        self, link: Link, messages: Sequence[Publish | Carried | Sealed], data: Sequence[bytes]
-    ) -> None:
+    def __init__(self, link: Link, messages: Sequence[Frames], data: Sequence[bytes] = ()) -> None:
         self.link, self.messages, self.data = link, messages, data
-        self.numbers = [one.sequence for one in messages]
+        self.count = len(messages)
         self.taken: set[int] = set()
         """The rows that a subscriber or a neighbour got."""
+
+    @classmethod
+    def of_cover(cls, whole: Transit, keys: EpochKeys, signer: bytes) -> Run:
+        """Return a frame that no publisher has sent."""
+        run = cls.__new__(cls)
+        run.messages, run.data, run.count, run.taken = (), (), 1, set()
+        run.whole, run.keys, run.signer = whole, keys, signer
+        return run
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of the frames, which grow."""
+        return [one.sequence for one in self.messages]
 
     @property
     def published(self) -> Sequence[Publish]:
@@ -100,18 +114,10 @@ class Run:
         """Return the messages of a neighbour about a sealed type."""
         return cast("Sequence[Sealed]", self.messages)
 
-    @classmethod
-    def of_own(cls, whole: Transit, keys: EpochKeys, signer: bytes) -> Run:
-        """Return a frame that no publisher has sent: cover."""
-        run = cls.__new__(cls)
-        run.messages, run.data, run.numbers, run.taken = (), (), [whole.sequence], set()
-        run.whole, run.columns, run.keys, run.signer = whole, (whole.columns(),), keys, signer
-        return run
-
     def transit(self, number: int) -> Transit:
         """Return one of the frames."""
         whole = self.whole
-        if len(self.numbers) == 1:
+        if self.count == 1:
             return whole
         message = self.messages[number]
         return msgspec.structs.replace(
@@ -124,29 +130,27 @@ class Run:
 
     def as_carried(self, number: int) -> Carried:
         """Return one of the frames as it travels in the clear."""
-        whole, message = self.whole, self.messages[number]
-        if len(self.numbers) == 1 or whole.author is not None:
+        whole = self.whole
+        if self.count == 1 or whole.author is not None:
             return self.transit(number).as_carried()
+        message = self.messages[number]
         label = whole.stream, message.sequence, message.published_at
         return Carried(whole.type_id, whole.publisher.key, *label, 1, [], list(self.columns[number]))
-
-    def by_frame(self, found: Mapping[_Who, Sequence[int]]) -> list[list[tuple[_Who, Sequence[int]]]]:
-        """Return who gets which rows of each frame, by who gets which of all rows."""
-        if len(self.numbers) == 1:
-            return [list(found.items())]
-        parts: list[list[tuple[_Who, Sequence[int]]]] = [[] for _ in self.numbers]
-        for who, rows in found.items():
-            one = who, _ONE_ROW
-            for row in rows:
-                parts[row].append(one)
-        return parts
 
     def as_it_came(self, number: int) -> bytes:
         """Return the bytes of one of the frames as it came."""
         return self.data[number] if self.data else encode_known(self.messages[number])
 
-
-_ONE_ROW: Final = (0,)
+    def by_frame(self, found: Mapping[_Who, Sequence[int]]) -> list[list[tuple[_Who, Sequence[int]]]]:
+        """Return who gets which rows of each frame, by who gets which of all rows."""
+        if self.count == 1:
+            return [list(found.items())]
+        parts: list[list[tuple[_Who, Sequence[int]]]] = [[] for _ in self.messages]
+        for who, rows in found.items():
+            one = who, _ONE_ROW
+            for row in rows:
+                parts[row].append(one)
+        return parts
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -164,11 +168,11 @@ class Rest(msgspec.Struct, frozen=True):
 class Turn:
     """What follows from one input, in the order in which it leaves."""
 
-    __slots__ = ("_rest", "effects", "now")
+    __slots__ = ("effects", "now", "rest")
 
     def __init__(self, now: Instant, rest: deque[Rest]) -> None:
         """Begin with nothing; `rest` is where work is left for later."""
-        self.now, self._rest = now, rest
+        self.now, self.rest = now, rest
         self.effects: list[Effect] = []
 
     def send(self, link: LinkId, data: bytes) -> None:
@@ -183,14 +187,6 @@ class Turn:
         """Count a frame that goes nowhere, for this reason."""
         self.effects.append(Count("maia_frames_refused_total", labels={"code": problem.code}))
         return END
-
-    def after(self, link: LinkId, work: Callable[[], list[Effect]]) -> None:
-        """Do this when what was said so far has left, and before anything else happens to the broker."""
-        self._rest.append(Rest(link, work))
-
-    def next(self, link: LinkId, work: Callable[[], list[Effect]]) -> None:
-        """Do this before all else that was left for later."""
-        self._rest.appendleft(Rest(link, work))
 
 
 Stage: TypeAlias = Callable[[Run, Turn], int | None]
@@ -212,54 +208,94 @@ def take(stream: Stream, run: Run, turn: Turn) -> None:
         if stage(run, turn):
             return
     for stage in stream.sends:
-        ended = stage(run, turn)
-        if ended is not None:
-            if ended == END:
-                return
+        if stage(run, turn):
             break
     if stream.later:
-        turn.after(run.link.id, lambda: _finished(stream, run, turn))
+        turn.rest.append(Rest(run.link.id, lambda: passed(stream.later, run, turn)))
 
 
-def _finished(stream: Stream, run: Run, turn: Turn) -> list[Effect]:
+def passed(stages: Sequence[Stage], run: Run, turn: Turn) -> list[Effect]:
+    """Return what follows from some stages, when it is their time."""
     turn.effects = []
-    for stage in stream.later:
+    for stage in stages:
         stage(run, turn)
     return turn.effects
+
+
+# ------------------------------------------------------------ which messages are a run?
+
+
+_KEY: Final = 34
+_TOKEN: Final = 18
+"""How long keys and tokens are in a message, with what says so."""
+_PUBLISH: Final = beginning_of(Publish)
+_OF_BROKERS: Final = (
+    (beginning_of(Carried), len(beginning_of(Carried)) + 2 * _KEY + _TOKEN),
+    (beginning_of(Sealed), len(beginning_of(Sealed)) + 3 * _KEY + _TOKEN),
+)
+_INTEGERS: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
+"""How many bytes an integer has that is not one byte, by the first of them."""
+
+
+def gathered(data: Sequence[bytes], *, is_client: bool) -> Sequence[Frames]:
+    """Return the single events of one stream with which a read begins, in their order; none if it is one.
+
+    They begin with the same bytes: kind and reference, or kind, type, publisher and stream. So most messages
+    that do not belong together are told apart before they are read.
+    """
+    start = _start(data[0], is_client=is_client)
+    if not start or not data[1].startswith(start):
+        return ()
+    found: list[Frames] = []
+    for one in data:
+        try:
+            message = decode(one) if one.startswith(start) else None
+        except MaiaError:
+            break  # it is said when it is its turn
+        if not isinstance(message, Publish | Carried | Sealed) or message.rows != 1:
+            break
+        is_part = not isinstance(message, Publish) and message.kept
+        if is_part or (found and message.sequence <= found[-1].sequence):
+            break
+        found.append(message)
+    return found if len(found) > 1 else ()
+
+
+def _start(data: bytes, *, is_client: bool) -> bytes:
+    """Return with what all frames of a stream begin; nothing if it is no frame."""
+    if not is_client:
+        return next((data[:size] for kind, size in _OF_BROKERS if data.startswith(kind)), b"")
+    size = len(_PUBLISH)
+    return data[: size + _INTEGERS.get(data[size], 1)] if data.startswith(_PUBLISH) else b""
 
 
 # ------------------------------------------------------------ has it been here before?
 
 
-class Unseen:
-    """What was here before goes nowhere again (A66)."""
+def new_to(seen: DuplicateMemory) -> tuple[Stage, Stage]:
+    """Return what takes a run apart of which some was here, and what leaves the part that was not (A66)."""
 
-    __slots__ = ("_seen",)
-
-    def __init__(self, seen: DuplicateMemory) -> None:
-        self._seen = seen
-
-    def look(self, run: Run, _turn: Turn) -> None:
-        """Take a run apart of which some frames were here."""
-        if len(run.numbers) > 1:
-            stream = run.whole.publisher.key, run.whole.stream
+    def look(run: Run, _turn: Turn) -> None:
+        if run.count > 1:
+            stream, numbers = (run.whole.publisher.key, run.whole.stream), run.numbers
             for signer in {b"", run.signer}:
-                if not self._seen.are_new(*stream, run.numbers, signer):
+                if not seen.are_new(*stream, numbers, signer):
                     raise Apart
 
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Remember frames, and leave what is new of them."""
-        if len(run.numbers) > 1:
-            whole = run.whole
-            self._seen.remember_all(whole.publisher.key, whole.stream, run.numbers, run.unjudged)
+    def remember(run: Run, turn: Turn) -> int | None:
+        whole = run.whole
+        if run.count > 1:
+            seen.remember_all(whole.publisher.key, whole.stream, run.numbers, run.unjudged)
             return None
-        new = unseen_by(self._seen, run.whole, run.unjudged)
+        new = unseen_by(seen, whole, run.unjudged)
         if new is None:
             turn.count("maia_duplicates_total")
             return LATER
-        if new is not run.whole:
+        if new is not whole:
             run.whole, run.columns = new, (new.columns(),)
         return None
+
+    return look, remember
 
 
 def unseen_by(memory: DuplicateMemory, transit: Transit, unjudged: bytes = b"") -> Transit | None:

@@ -26,7 +26,7 @@ from maia.broker.sealed.answers import answers_of, with_answers
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.streams.publisher import Answer
-from maia.broker.streams.run import END, Apart, Run, Turn, unseen_by
+from maia.broker.streams.run import END, Apart, Run, Stage, Turn, unseen_by
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kinds
@@ -53,102 +53,90 @@ _data_of: Final = attrgetter("data")
 # ------------------------------------------------------------ keys
 
 
-class AwaitKeys:
-    """A publisher's frame waits for a key to seal it with, and that of a covered type for its slot."""
+def awaiting_keys(
+    type_id: bytes,
+    sealing: Sealing,
+    seals: SealingKeys,
+    cover: CoverSlots,
+    *,
+    lack: Callable[[bytes, Instant], MaiaError | None],
+    changed: Callable[[], None],
+) -> Stage:
+    """Let a publisher's frame wait for a key to seal it with, and one of a covered type for its slot.
 
-    __slots__ = ("_changed", "_cover", "_lack", "_sealing", "_seals", "_type_id")
+    `lack` says why no key is on its way.
+    """
+    waiting = seals.publishing
 
-    def __init__(
-        self,
-        type_id: bytes,
-        sealing: Sealing,
-        seals: SealingKeys,
-        cover: CoverSlots,
-        *,
-        lack: Callable[[bytes, Instant], MaiaError | None],
-        changed: Callable[[], None],
-    ) -> None:
-        """Hold frames of a type; `lack` says why no key is on its way."""
-        self._type_id, self._sealing, self._seals, self._cover = type_id, sealing, seals, cover
-        self._lack, self._changed = lack, changed
-
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Let a frame wait, if it has to."""
-        message = run.published[0]
-        waiting, stream, now = self._seals.publishing, (run.link.id, message.ref), turn.now
-        if self._seals.has_begun(self._type_id, now) and not waiting.holds(self._type_id, stream):
-            if self._sealing.cover is None or self._cover.taking == self._type_id:
-                return None
-            if len(run.numbers) > 1:
-                raise Apart
-            self._cover.wait(self._type_id, run.link.id, message)
-            self._changed()
-            return END
-        if len(run.numbers) > 1:
+    def await_keys(run: Run, turn: Turn) -> int | None:
+        message, now = run.published[0], turn.now
+        stream = run.link.id, message.ref
+        has_begun = seals.has_begun(type_id, now) and not waiting.holds(type_id, stream)
+        if has_begun and (sealing.cover is None or cover.taking == type_id):
+            return None
+        if run.count > 1:
             raise Apart
-        lack = self._lack(self._type_id, now)
-        if lack is not None:
-            raise lack  # no key is on its way
-        size = 256 + sum(len(column.data) for column in message.columns)
-        held = run.link.id, message
-        if not waiting.put(self._type_id, stream, held, size=size, until=waiting.until(now)):
+        if has_begun:
+            cover.wait(type_id, run.link.id, message)
+            changed()
+            return END
+        problem = lack(type_id, now)
+        if problem is not None:
+            raise problem  # no key is on its way
+        size, held = 256 + sum(len(column.data) for column in message.columns), (run.link.id, message)
+        if not waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):
             raise KeysAwaited(
                 "the keys of this sealed type are not here yet, and too many frames wait for them"
             )
-        self._changed()
+        changed()
         return END
+
+    return await_keys
 
 
 class SealKeys:
-    """The keys that a frame is sealed with; one that could not be sealed, or opened by any reader, ends."""
+    """The keys that a type's frames are sealed with."""
 
-    __slots__ = ("_answer", "_blinded", "_keys", "_sealing", "_seals", "_type_id")
+    __slots__ = ("_blinded", "_keys", "_sealing", "_seals", "_type_id")
 
     def __init__(
-        self,
-        type_id: bytes,
-        sealing: Sealing,
-        seals: SealingKeys,
-        blinded: BlindedIds,
-        keys: KeyRequests,
-        answer: Answer | None = None,
+        self, type_id: bytes, sealing: Sealing, seals: SealingKeys, blinded: BlindedIds, keys: KeyRequests
     ) -> None:
-        """Find keys for frames of a type; without an `answer`, what is too old raises like all else."""
-        self._type_id, self._sealing, self._seals, self._blinded = type_id, sealing, seals, blinded
-        self._keys, self._answer = keys, answer
+        """Find keys for frames of a type."""
+        self._type_id, self._sealing, self._seals = type_id, sealing, seals
+        self._blinded, self._keys = blinded, keys
 
-    def take(self, run: Run, turn: Turn) -> int | None:
-        """Find the keys of the moment at which frames were published."""
-        run.signer = self._seals.sealer.principal.key
-        if self._sealing.blinded:
-            if len(run.numbers) > 1:
-                raise Apart
-            if run.whole.requires:
+    def stage(self, answer: Answer | None = None) -> Stage:
+        """Find keys for a run; what is too old is answered, if there is an `answer`."""
+
+        def find(run: Run, turn: Turn) -> int | None:
+            run.signer = self._seals.sealer.principal.key
+            if run.count > 1:
+                self._together(run, turn)
+                return None
+            if self._sealing.blinded and run.whole.requires:
                 raise RequirementOnBlinded("a frame of a blinded type has no place for a requirement")
-        if len(run.numbers) > 1:
-            self._together(run, turn)
+            try:
+                run.keys = self.of(run.whole, run.columns[0], turn.now)
+            except PublishedTooLongAgo as problem:
+                if answer is None:
+                    raise
+                turn.refuse(problem)
+                return answer(run.published[0], run.messages[0].rows, turn)
             return None
-        try:
-            run.keys = self.of(run.whole, run.columns[0], turn.now)
-        except PublishedTooLongAgo as problem:
-            if self._answer is None:
-                raise
-            turn.refuse(problem)
-            message = run.published[0]
-            return self._answer.end(message, message.rows, turn)
-        return None
+
+        return find
 
     def of(self, whole: Transit, columns: Iterable[Column], now: Instant) -> EpochKeys:
-        """Return the keys for one frame."""
+        """Return the keys for a frame; refuse one that could not be sealed, or that no reader would open."""
         keys = self._found(whole, whole.published_at, now)
         if sum(map(len, map(_data_of, columns))) > SEALED_BYTES_MAX:
             raise FrameTooLarge(f"a frame of a sealed type has at most {SEALED_BYTES_MAX} bytes")
         return keys
 
     def _together(self, run: Run, turn: Turn) -> None:
-        if answers_of(self._seals, self._type_id):
-            raise Apart
-        if sum([sum(map(len, map(_data_of, one))) for one in run.columns]) > SEALED_BYTES_MAX:
+        size = sum([sum(map(len, map(_data_of, one))) for one in run.columns])
+        if self._sealing.blinded or answers_of(self._seals, self._type_id) or size > SEALED_BYTES_MAX:
             raise Apart
         moments = [one.published_at for one in run.messages]
         keys = self._found(run.whole, min(moments), turn.now)
@@ -189,137 +177,123 @@ class Sealer:
 
     def draft(self, transit: Transit, keys: EpochKeys) -> Draft:
         """Return a frame sealed, and not signed yet."""
-        about = Publication(
-            transit.publisher,
-            transit.stream,
-            transit.sequence,
-            transit.published_at,
-            transit.frame.rows,
-            transit.kept,
-            transit.frame.rows if self._is_shared else 0,
-            without_proof(transit.author),  # it would show hashes of what is sealed
-        )
-        values = transit.frame.columns
-        return self._seals.sealer.draft(transit.columns(), about, keys=keys, level=self._level, values=values)
+        frame, block_rows = transit.frame, transit.frame.rows if self._is_shared else 0
+        label = transit.publisher, transit.stream, transit.sequence, transit.published_at
+        # The publisher's own signature would show hashes of what is sealed.
+        about = Publication(*label, frame.rows, transit.kept, block_rows, without_proof(transit.author))
+        sealer, columns = self._seals.sealer, transit.columns()
+        return sealer.draft(columns, about, keys=keys, level=self._level, values=frame.columns)
 
     def answering(self, transit: Transit, keys: EpochKeys) -> Draft:
         """Return a publisher's frame sealed, with a column for each restriction that this broker answers."""
         return self.draft(with_answers(self._seals, transit, keys), keys)
 
-    def drafts(self, run: Run, rows: Sequence[bool]) -> list[Draft]:
+    def drafts(self, run: Run, leaves: Sequence[bool]) -> list[Draft]:
         """Return those single events of a run sealed that leave."""
-        columns = by_column(run.columns)
+        columns, messages = by_column(run.columns), list(compress(run.messages, leaves))
         assert columns is not None and run.keys is not None  # noqa: S101, PT018 - they were read as one
-        messages = run.messages
-        if not all(rows):
-            columns = [EventsColumn(uid, kind, list(compress(data, rows))) for uid, kind, data in columns]
-            messages = list(compress(messages, rows))
+        if len(messages) < run.count:
+            columns = [EventsColumn(uid, kind, list(compress(data, leaves))) for uid, kind, data in columns]
         labels = [one.sequence for one in messages], [one.published_at for one in messages]
         about = Publication(run.whole.publisher, run.whole.stream, 0, 0, 1)
         return seal_run(self._seals.sealer, labels, columns, about, keys=run.keys, level=self._level)
 
 
-class ForwardSealed:
-    """Neighbours behind which rows of a sealed type are wanted; a frame that goes nowhere is not sealed."""
+Share = Callable[[LinkId, Instant], frozenset[str]]
+"""Says which uids of a type a neighbour may read anyway."""
 
-    __slots__ = ("_key", "_log", "_match", "_router", "_sealer", "_share", "_signed", "_source")
+
+class ForwardSealed:
+    """Sends neighbours frames of which rows are wanted behind them; one that goes nowhere is not sealed."""
+
+    __slots__ = ("_key", "_log", "_match", "_router", "_sealer", "_share", "_signing", "_source")
 
     def __init__(  # noqa: PLR0913 - most are named at the call
         self,
         key: TypeId,
         source: LinkId | None,
-        *,
         router: Router,
-        signed: SignTogether,
+        signing: SignTogether,
+        *,
         sealer: Sealer | None = None,
-        share: Callable[[LinkId, Instant], frozenset[str]] | None = None,
+        share: Share | None = None,
         log: Recording | None = None,
         match: Callable[[Transit, frozenset[AttributeUid]], Matched] | None = None,
     ) -> None:
         """Send what a `sealer` seals of publishers here, or what came from a `source`.
 
-        `share` says what a neighbour may read anyway, where plaintext goes along; `log` has what is sealed
-        here. Of a blinded type, `match` says on what a frame is matched, and no frame is cut.
+        Where plaintext goes along, `share` says which; `log` has what is sealed here. Of a blinded type,
+        `match` says on what a frame is matched, and no frame is cut.
         """
-        self._key, self._source, self._router, self._signed = key, source, router, signed
+        self._key, self._source, self._router, self._signing = key, source, router, signing
         self._sealer, self._share, self._log, self._match = sealer, share, log, match
 
-    def take(self, run: Run, turn: Turn) -> None:
+    def stage(self, run: Run, turn: Turn) -> None:
         """Send each neighbour a frame of which a row is wanted behind it."""
         self.send(run, run.whole, turn)
 
     def send(self, run: Run, whole: Transit, turn: Turn) -> None:
         """Send frames whose rows are those of `whole`."""
-        matched, missing = (whole, run.missing) if self._match is None else self._match(whole, run.missing)
-        targets = self._router.targets(
-            self._key, matched, source=self._source, missing=missing, signer=run.signer
-        )
+        part, missing = (whole, run.missing) if self._match is None else self._match(whole, run.missing)
+        source, signer = self._source, run.signer
+        targets = self._router.targets(self._key, part, source=source, missing=missing, signer=signer)
         if self._sealer is None:
             self._pass_on(run, targets, turn)
-        elif len(run.numbers) > 1:
-            self._seal_each(run, targets, turn)
+        elif run.count > 1:
+            self._seal_each(run, self._sealer, targets, turn)
         else:
-            self._seal(run, whole, targets, turn)
+            self._seal(run, whole, self._sealer, targets, turn)
 
-    def _seal(self, run: Run, whole: Transit, targets: Mapping[LinkId, Sequence[int]], turn: Turn) -> None:
-        sealer, drafts = self._sealer, dict[tuple[int, ...], Draft]()
-        assert sealer is not None and run.keys is not None  # noqa: S101, PT018 - asked before
-        is_blinded = self._match is not None
+    def _seal(self, run: Run, whole: Transit, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
+        drafts, is_blinded, keys = dict[tuple[int, ...], Draft](), self._match is not None, run.keys
+        assert keys is not None  # noqa: S101 - looked for before
         seal = sealer.draft if is_blinded else sealer.answering
         if self._log is not None and (run.inner is not None or not is_blinded):  # cover is not recorded
-            drafts[()] = seal(whole, run.keys)
-            self._signed.record(self._log, drafts[()], whole, turn, run.inner)
+            drafts[()] = seal(whole, keys)
+            self._signing.record(self._log, drafts[()], whole, turn, run.inner)
         for link, rows in targets.items():
             part = () if is_blinded or len(rows) == whole.frame.rows else tuple(rows)
             draft = drafts.get(part)
             if draft is None:
-                draft = drafts[part] = seal(whole.cut(rows) if part else whole, run.keys)
-            turn.effects += self._router.before_frame(link)
+                draft = drafts[part] = seal(whole.cut(rows) if part else whole, keys)
             form: Sealed | SealedWithPlaintext = draft.frame
             if self._share is not None:
-                form = self._with_plaintext(drafted_frame(draft), {}, link, turn)
-            self._signed.send(link, form, draft, turn)
+                form = self._with_plaintext(self._share, drafted_frame(draft), {}, link, turn)
+            turn.effects += self._router.before_frame(link)
+            self._signing.send(link, form, draft, turn)
 
-    def _seal_each(self, run: Run, targets: Mapping[LinkId, Sequence[int]], turn: Turn) -> None:
-        sealer, hops = self._sealer, run.by_frame(targets)
-        assert sealer is not None  # noqa: S101 - asked before
-        leaves = [self._log is not None or bool(one) for one in hops]
-        if not any(leaves):
-            return
-        drafts = iter(sealer.drafts(run, leaves))
+    def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
+        hops, log = run.by_frame(targets), self._log
+        leaves = [log is not None or bool(one) for one in hops]
+        drafts = iter(sealer.drafts(run, leaves) if any(leaves) else ())
         for number, found in enumerate(hops):
-            if not leaves[number]:
-                continue
-            draft = next(drafts)
-            if self._log is not None:
-                self._signed.record(self._log, draft, run.transit(number), turn)
-            for link, _ in found:
-                self._signed.send(link, draft.frame, draft, turn)
+            if leaves[number]:
+                draft = next(drafts)
+                if log is not None:
+                    self._signing.record(log, draft, run.transit(number), turn)
+                for link, _ in found:
+                    self._signing.send(link, draft.frame, draft, turn)
 
-    def _pass_on(self, run: Run, targets: Mapping[LinkId, Sequence[int]], turn: Turn) -> None:
+    def _pass_on(self, run: Run, targets: _Targets, turn: Turn) -> None:
         if run.is_unread:
-            for _ in run.numbers:
-                turn.count("maia_frames_unread_total")
-        along = {one.uid: one.content for one in run.contents}
+            turn.count("maia_frames_unread_total", run.count)
         for link, rows in targets.items():
             turn.effects += self._router.before_frame(link)
             if self._share is not None and run.opened is not None:
-                form = self._with_plaintext(run.opened, along, link, turn)
+                along = {one.uid: one.content for one in run.contents}
+                form = self._with_plaintext(self._share, run.opened, along, link, turn)
                 turn.send(link, encode_known(form))
                 continue
-            for number in rows if len(run.numbers) > 1 else (0,):
+            for number in rows if run.count > 1 else (0,):
                 turn.send(link, run.as_it_came(number))
 
     def _with_plaintext(
-        self, opened: OpenedFrame, along: Mapping[str, bytes], link: LinkId, turn: Turn
+        self, share: Share, opened: OpenedFrame, along: Mapping[str, bytes], link: LinkId, turn: Turn
     ) -> Sealed | SealedWithPlaintext:
         """Return a frame with what the neighbour may read of it anyway, of what is at hand (A51)."""
         frame, at_hand = opened.frame, opened.parts.keys() | along.keys()
-        too_long = sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX
-        assert self._share is not None  # noqa: S101 - asked before
-        if not at_hand or not frame.block_rows or too_long:
-            return frame
-        shared = self._share(link, turn.now) & at_hand
+        is_long = sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX
+        shared = share(link, turn.now) & at_hand if at_hand and frame.block_rows and not is_long else None
         if not shared:
             return frame
         # What was not read here goes on as it came: its reader checks it.
@@ -328,46 +302,40 @@ class ForwardSealed:
         return SealedWithPlaintext(frame, [OpenContent(uid, content) for uid, content in found.items()])
 
 
+_Targets: TypeAlias = Mapping[LinkId, Sequence[int]]
+
+
 # ------------------------------------------------------------ blinded
 
 
-class Enclose:
-    """A publication of a blinded type leaves in an envelope, which fills a slot if the type is covered."""
+def enclosing(
+    sealing: Sealing,
+    blinded: BlindedIds,
+    cover: CoverSlots,
+    by: Principal,
+    seen: DuplicateMemory,
+    forward: Callable[[bytes], ForwardSealed],
+) -> tuple[Stage, Stage]:
+    """Enclose publications of a blinded type in envelopes of this broker, which fill slots of a covered one.
 
-    __slots__ = ("_blinded", "_by", "_cover", "_sealing", "_seen", "_send", "_type_id")
+    `forward` sends frames under an id.
+    """
 
-    def __init__(
-        self,
-        type_id: bytes,
-        sealing: Sealing,
-        blinded: BlindedIds,
-        cover: CoverSlots,
-        *,
-        by: Principal,
-        seen: DuplicateMemory,
-        send: Callable[[bytes, Run, Transit, Turn], None],
-    ) -> None:
-        """Enclose frames; `send` sends a frame under the id that it names, matched on what it is handed."""
-        self._type_id, self._sealing, self._blinded, self._cover = type_id, sealing, blinded, cover
-        self._by, self._seen, self._send = by, seen, send
+    def enclose(run: Run, turn: Turn) -> None:
+        # Before it is delivered: what does not fit goes nowhere. Behind the duplicates: a number that is
+        # left out would show.
+        assert run.keys is not None  # noqa: S101 - looked for before
+        run.inner, name = run.whole, run.keys.type_id
+        run.whole = blinded.enclose(run.whole, name, by=by, cover=sealing.cover, now=turn.now)
+        cover.is_filled = True
 
-    def take(self, run: Run, turn: Turn) -> None:
-        """Enclose a frame before it is delivered: what does not fit goes nowhere.
-
-        It is behind the duplicates: a number that is left out would show.
-        """
-        assert run.keys is not None  # noqa: S101 - asked before
-        run.inner, now = run.whole, turn.now
-        name, cover = run.keys.type_id, self._sealing.cover
-        run.whole = self._blinded.enclose(run.whole, name, by=self._by, cover=cover, now=now)
-        self._cover.is_filled = True
-
-    def send(self, run: Run, turn: Turn) -> None:
-        """Send what was enclosed, or cover."""
-        unseen_by(self._seen, run.whole)  # so that it is known if it comes back
-        assert run.keys is not None  # noqa: S101 - asked before
-        self._send(run.keys.type_id, run, run.whole, turn)
+    def send(run: Run, turn: Turn) -> None:
+        assert run.keys is not None  # noqa: S101 - looked for before
+        unseen_by(seen, run.whole)  # so that it is known if it comes back
+        forward(run.keys.type_id).send(run, run.whole, turn)
         run.whole = run.inner or run.whole  # what follows is about the publication
+
+    return enclose, send
 
 
 def matched_under_cover(

@@ -21,44 +21,56 @@ from maia.broker.revocation.streams import receive_frame
 from maia.broker.sealed.publisher_rights import may_publish
 from maia.broker.sealed.shares import share_of
 from maia.broker.sessions.links import Advertisement, Link, Projection
-from maia.broker.streams.neighbour import Asked, Open, Prove, ReadCarried, Signed, Wait, refuse_plain
-from maia.broker.streams.publisher import (
-    Answer,
-    Attach,
-    Numbers,
-    Project,
-    Rate,
-    Read,
-    Retain,
-    RetainPassing,
-    RetainTopics,
-    Shape,
+from maia.broker.streams.neighbour import (
+    Open,
+    Wait,
+    asked_for,
+    checking_author,
+    proving,
+    reading_carried,
+    refuse_plain,
+    too_weak,
 )
-from maia.broker.streams.run import END, Apart, Run, Stage, Stream, Turn, Unseen, take, unseen_by
+from maia.broker.streams.publisher import (
+    LOST,
+    answered,
+    answering,
+    attaching,
+    numbering,
+    projecting,
+    rating,
+    reading,
+    retaining,
+    retaining_passing,
+    retaining_topics,
+    shaping,
+    take_or_lose,
+)
+from maia.broker.streams.run import END, Apart, Run, Stage, Stream, Turn, new_to, take, unseen_by
 from maia.broker.streams.sealing import (
-    AwaitKeys,
-    Enclose,
     ForwardSealed,
     Sealer,
     SealKeys,
+    Share,
     SignTogether,
+    awaiting_keys,
+    enclosing,
     matched_under_cover,
 )
 from maia.broker.streams.sending import (
-    AgainOnMesh,
-    Arrival,
-    Deliver,
-    Forward,
-    Record,
-    RecordArrived,
-    Statements,
+    Deliveries,
+    counting_arrivals,
+    forwarding,
+    hearing,
+    on_mesh,
+    recording,
+    recording_arrived,
 )
 from maia.broker.subscriptions.registry import project_again, recheck_entry
-from maia.errors import MaiaError
 from maia.events import Instant
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing
-from maia.wire.effects import Count, Effect, LinkId
+from maia.wire.effects import Effect
 from maia.wire.messages import (
     Carried,
     CarriedWithAuthor,
@@ -77,18 +89,29 @@ if TYPE_CHECKING:
 PUBLISHED: Final = frozenset({Publish, PublishTo, PublishSigned})
 CARRIED: Final = frozenset({Carried, CarriedWithAuthor, Sealed, SealedWithAuthor})
 _STREAMS_MAX: Final = 4096
-_LOST: Final = Count("maia_projections_lost_total")
 
 
 class Streams:
     """The streams of one broker."""
 
-    __slots__ = ("_state", "signing")
+    __slots__ = ("_deliveries", "_look_at_seen", "_remember", "_state", "_wait", "signing")
 
     def __init__(self, state: BrokerState) -> None:
         """Compile from the parts of a broker; each stage is handed what it needs."""
-        self._state = state
+        self._state, routes = state, state.routes
         self.signing = SignTogether(state.seals, state.blinded)
+        self._wait = Wait(state.seals, state.keys, state.writers, self._changed)
+        self._look_at_seen, self._remember = new_to(routes.seen)
+        ledger = partial(ledger_for, state)
+        self._deliveries = Deliveries(
+            state.audiences,
+            routes.order,
+            ledger,
+            state.links,
+            state.identities,
+            state.attached,
+            state.delivered,
+        )
 
     def turn(self, now: Instant) -> Turn:
         """Begin a turn."""
@@ -144,8 +167,7 @@ class Streams:
 
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""
-        name = run.sealed[0].type_id
-        stream, opening = self._of_sealed(run.link, name, None)
+        stream, opening = self._of_sealed(run.link, run.sealed[0].type_id, None)
         take(Stream((opening.unread if is_overdue else opening.again,), stream.sends), run, turn)
 
     def _made_from(self, type_id: bytes, link: Link) -> object:
@@ -159,83 +181,72 @@ class Streams:
         state, right, shaper = self._state, entry.right, entry.shaper
         type_id = right.event_type.type_id
         sealing = state.types.sealing(type_id)
-        answer = Answer(link, entry, state.recording)
-        numbers, unseen = Numbers(entry, answer), Unseen(state.routes.seen)
+        answer = answering(link, entry, state.recording)
+        look_at_number, note_number = numbering(entry, answer)
         looks: list[Stage] = []
         if sealing is not None:
-            looks.append(self._await_keys(type_id, sealing).take)
-        looks += [Read(entry, link, state.settings.limits.rows_per_frame).take, numbers.look]
+            looks.append(self._awaiting_keys(type_id, sealing))
+        looks += [reading(entry, link, state.settings.limits.rows_per_frame), look_at_number]
         if not shaper.is_open or shaper.root is not None:
-            looks.append(Shape(shaper, answer).take)
+            looks.append(shaping(shaper, answer))
         if right.terms.is_rated:
-            looks.append(Rate(state.authoriser, right, answer).take)
+            looks.append(rating(state.authoriser, right, answer))
         if link.statement or entry.requires or kind is not Publish:
-            looks.append(Attach(link, entry).take)
+            looks.append(attaching(link, entry))
         if sealing is not None:
-            looks.append(self._seal_keys(type_id, sealing, answer).take)
-        looks.append(unseen.look)
-        later: list[Stage] = [self._retain(type_id, entry)]
+            looks.append(self._seal_keys(type_id, sealing).stage(answer))
+        looks.append(self._look_at_seen)
+        later = [self._retaining(type_id, entry)]
         if entry.projections:
-            later.append(Project(link, entry, self._above, self._consenting).take)
-        later.append(answer.take)
-        sends = (numbers.take, *self._sends(type_id, sealing, link))
-        return Stream(tuple(looks), sends, tuple(later), made_from)
+            later.append(projecting(link, entry, self._above, self._consenting))
+        later.append(answered(answer))
+        return Stream(tuple(looks), (note_number, *self._sends(type_id, sealing)), tuple(later), made_from)
 
-    def _sends(self, type_id: bytes, sealing: Sealing | None, link: Link) -> tuple[Stage, ...]:
+    def _sends(self, type_id: bytes, sealing: Sealing | None) -> tuple[Stage, ...]:
         """Return what subscribers and neighbours get of what is published here."""
-        state, unseen = self._state, Unseen(self._state.routes.seen)
-        deliver, log = self._deliver(type_id), state.recording
-        is_recorded = log is not None and log.records(type_id)
+        state, log, deliver = self._state, self._state.recording, self._deliveries.of(type_id)
         if sealing is None:
-            forward = Forward(type_id, None, state.routes, state.router)
-            given = (*((Record(log).take,) if log is not None and is_recorded else ()), deliver.take)
+            forward, _ = forwarding(type_id, None, state.routes, state.router)
+            is_recorded = log is not None and log.records(type_id)
+            given = (recording(log), deliver) if log is not None and is_recorded else (deliver,)
             if type_id in state.statements.streams:
-                return unseen.take, forward.take, self._statements(given).take
-            return (unseen.take, *given, forward.take)
-        if sealing.blinded:
-            enclose = self._enclose(type_id, sealing)
-            return unseen.take, enclose.take, deliver.inner, enclose.send
-        forward_sealed = self._forward_own(type_id, sealing)
-        return unseen.take, deliver.take, forward_sealed.take
+                return self._remember, forward, self._hearing(given)
+            return (self._remember, *given, forward)
+        if not sealing.blinded:
+            return self._remember, deliver, self._forward_own(type_id, sealing).stage
+        enclose, send = self._enclosing(sealing)
+        return self._remember, enclose, self._deliveries.of_inner(type_id), send
 
     def _forward_own(self, name: bytes, sealing: Sealing) -> ForwardSealed:
         """Return how frames leave that are sealed here, under a name."""
-        state = self._state
-        type_id, log = state.blinded.type_of(name), state.recording
+        state, log = self._state, self._state.recording
+        type_id = state.blinded.type_of(name)
+        is_recorded = log is not None and log.records(type_id)
+        match = partial(matched_under_cover, sealing, state.types.kinds(type_id)) if sealing.blinded else None
         return ForwardSealed(
             book_key_of_sealed(name),
             None,
-            router=state.router,
-            signed=self.signing,
+            state.router,
+            self.signing,
             sealer=Sealer(state.seals, sealing.level, is_shared=state.settings.share_plaintext),
             share=self._share(name, sealing),
-            log=log if log is not None and log.records(type_id) else None,
-            match=partial(matched_under_cover, sealing, state.types.kinds(type_id))
-            if sealing.blinded
-            else None,
+            log=log if is_recorded else None,
+            match=match,
         )
 
-    def _enclose(self, type_id: bytes, sealing: Sealing) -> Enclose:
+    def _enclosing(self, sealing: Sealing) -> tuple[Stage, Stage]:
         state = self._state
-
-        def send(name: bytes, run: Run, whole: Transit, turn: Turn) -> None:
-            self._forward_own(name, sealing).send(run, whole, turn)
-
-        seen = state.routes.seen
-        return Enclose(type_id, sealing, state.blinded, state.cover, by=state.principal, seen=seen, send=send)
+        forward = partial(self._forward_own, sealing=sealing)
+        return enclosing(sealing, state.blinded, state.cover, state.principal, state.routes.seen, forward)
 
     def send_cover(self, type_id: bytes, sealing: Sealing, turn: Turn) -> None:
         """Send a frame without an event: the same as one with an event to whoever cannot open it."""
-        state = self._state
-        name = state.blinded.publishing_id(type_id, turn.now)
-        keys = None if name is None else state.seals.sealing_keys(name, turn.now, turn.now)
-        if keys is None:
-            return
-        enclosed = state.blinded.enclose(
-            None, keys.type_id, by=state.principal, cover=sealing.cover, now=turn.now
-        )
-        run = Run.of_own(enclosed, keys, state.principal.key)
-        self._enclose(type_id, sealing).send(run, turn)
+        state, by, now = self._state, self._state.principal, turn.now
+        name = state.blinded.publishing_id(type_id, now)
+        keys = None if name is None else state.seals.sealing_keys(name, now, now)
+        if keys is not None:
+            whole = state.blinded.enclose(None, keys.type_id, by=by, cover=sealing.cover, now=now)
+            self._enclosing(sealing)[1](Run.of_cover(whole, keys, by.key), turn)
 
     def sealed_alone(self, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
         """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
@@ -244,23 +255,22 @@ class Streams:
         sealer = Sealer(state.seals, sealing.level, is_shared=state.settings.share_plaintext)
         return state.seals.sealer.sign([sealer.answering(transit, keys)])[0]
 
-    def _await_keys(self, type_id: bytes, sealing: Sealing) -> AwaitKeys:
-        state = self._state
-        lack = partial(key_lack, state)
-        return AwaitKeys(type_id, sealing, state.seals, state.cover, lack=lack, changed=self._changed)
+    def _awaiting_keys(self, type_id: bytes, sealing: Sealing) -> Stage:
+        state, lack = self._state, partial(key_lack, self._state)
+        return awaiting_keys(type_id, sealing, state.seals, state.cover, lack=lack, changed=self._changed)
 
-    def _seal_keys(self, type_id: bytes, sealing: Sealing, answer: Answer | None = None) -> SealKeys:
+    def _seal_keys(self, type_id: bytes, sealing: Sealing) -> SealKeys:
         state = self._state
-        return SealKeys(type_id, sealing, state.seals, state.blinded, state.keys, answer)
+        return SealKeys(type_id, sealing, state.seals, state.blinded, state.keys)
 
     def _changed(self) -> None:
         self._state.routes.is_changed = True
 
-    def _retain(self, type_id: bytes, entry: Advertisement, projection: Projection | None = None) -> Stage:
-        state = self._state
-        if state.types.holds_topics(type_id):
-            return RetainTopics(state.retained, entry.right).take
-        return Retain(state.retained, entry.right, () if projection is None else projection.consents).take
+    def _retaining(self, type_id: bytes, entry: Advertisement, projection: Projection | None = None) -> Stage:
+        retained, consents = self._state.retained, () if projection is None else projection.consents
+        if self._state.types.holds_topics(type_id):
+            return retaining_topics(retained, entry.right)
+        return retaining(retained, entry.right, consents)
 
     # ------------------------------------------------------------ super-types
 
@@ -272,14 +282,14 @@ class Streams:
         turn.effects += project_again(state, link, entry, turn.now)
         return link.advertisement(entry.ref)
 
-    def _above(self, link: Link, entry: Advertisement, projection: Projection) -> Stream:
+    def _above(self, _link: Link, entry: Advertisement, projection: Projection) -> Stream:
         """Compile what frames go through that are published as a super-type."""
-        state, type_id = self._state, projection.type_id
-        sealing = state.types.sealing(type_id)
-        retain = self._retain(type_id, entry, projection)
+        type_id = projection.type_id
+        sealing = self._state.types.sealing(type_id)
+        retain, sends = self._retaining(type_id, entry, projection), self._sends(type_id, sealing)
         if sealing is None:
-            return Stream((Unseen(state.routes.seen).look,), (retain, *self._sends(type_id, None, link)))
-        sealed = (self._seal_keys(type_id, sealing).take, *self._sends(type_id, sealing, link))
+            return Stream((self._look_at_seen,), (retain, *sends))
+        sealed = (self._seal_keys(type_id, sealing).stage(), *sends)
         waits = partial(self._wait_above, entry.ref, type_id, sealed)
         return Stream((_one_by_one,), (retain, waits, *sealed))
 
@@ -298,7 +308,7 @@ class Streams:
         if lack is None and waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):
             self._changed()
         else:
-            turn.effects.append(_LOST)
+            turn.count(LOST)
         return END
 
     def publish_waiting(self, type_id: bytes, turn: Turn) -> None:
@@ -311,14 +321,9 @@ class Streams:
             entry = None if link is None else link.advertisements.get(ref)
             if entry is None or not state.authoriser.holds(entry.right, now):
                 continue
-            if not any(one.stream == run.whole.stream for one in entry.projections):
-                continue
-            if consents_hold(state, entry, now):
-                try:
-                    take(Stream((), then), run, turn)
-                except MaiaError as problem:
-                    turn.effects.append(_LOST)
-                    turn.refuse(problem)
+            is_projected = any(one.stream == run.whole.stream for one in entry.projections)
+            if is_projected and consents_hold(state, entry, now):
+                take_or_lose(Stream((), then), run, turn)
 
     # ------------------------------------------------------------ neighbours
 
@@ -326,36 +331,36 @@ class Streams:
         state, routes = self._state, self._state.routes
         if state.types.sealing(type_id) is not None:
             return Stream((refuse_plain,), (), (), made_from)
-        unseen, forward = Unseen(routes.seen), Forward(type_id, link.id, routes, state.router)
-        looks: list[Stage] = [ReadCarried(type_id, state.types.kinds(type_id)).take]
-        looks.append(self._asked(link, type_id, type_id).take)
+        looks = [
+            reading_carried(type_id, state.types.kinds(type_id)),
+            self._asked_for(link, type_id, type_id),
+        ]
         if kind is not Carried:
-            looks.append(Signed(type_id, self._is_read).take)
-        looks.append(unseen.look)
-        sends: list[Stage] = []
-        node, log = routes.node_of.get(link.id), state.recording
-        if node is not None and not state.types.holds_topics(type_id):
-            sends.append(RetainPassing(state.retained, node).take)
-        given: list[Stage] = []
-        if log is not None and log.records(type_id):
-            given.append(RecordArrived(partial(record_arrived, state)).take)
-        given.append(self._deliver(type_id).take)
-        new, onward = unseen.take, forward.take
+            looks.append(checking_author(partial(self._is_read, type_id)))
+        looks.append(self._look_at_seen)
+        given = [self._deliveries.of(type_id)]
+        if state.recording is not None and state.recording.records(type_id):
+            given.insert(0, recording_arrived(partial(record_arrived, state), is_sealed=False))
+        forward, send = forwarding(type_id, link.id, routes, state.router)
+        remember, onward = self._remember, forward
         if not state.router.asks_filters_alone:
-            again = AgainOnMesh(unseen, forward.send, self._carries_again)
-            new, onward = again.take, again.forward
+            remember, onward = on_mesh(remember, send, self._carries_again)
+        sends = [*self._retaining_passing(link, type_id), remember]
         if type_id in state.statements.streams:
-            sends += [new, onward, self._statements(tuple(given)).take]
+            sends += [onward, self._hearing(given)]
         else:
-            sends += [new, *given, onward, Arrival(link.id, type_id, routes.spill).take]
+            sends += [*given, onward, counting_arrivals(link.id, type_id, routes.spill)]
         return Stream(tuple(looks), tuple(sends), (), made_from)
 
     def _of_sealed(self, link: Link, name: bytes, made_from: object) -> tuple[Stream, Open]:
         """Compile what sealed frames under a name go through, and return what opens them."""
         state, routes = self._state, self._state.routes
-        type_id, key = state.blinded.type_of(name), book_key_of_sealed(name)
+        type_id, key, is_blinded = (
+            state.blinded.type_of(name),
+            book_key_of_sealed(name),
+            state.blinded.is_id(name),
+        )
         sealing, kinds = state.types.sealing(type_id), state.types.kinds(type_id)
-        prove = Prove(type_id, sealing, state.seals, routes.seen, self._frame_carries_again)
         opening = Open(
             name,
             type_id,
@@ -366,91 +371,70 @@ class Streams:
             book=routes.book,
             audiences=state.audiences,
             judge=partial(may_publish, state),
-            wait=Wait(name, type_id, state.seals, state.keys, state.writers, self._changed),
+            wait=self._wait,
         )
-        unseen = Unseen(routes.seen)
-        looks = (prove.weak, self._asked(link, name, key).take, prove.take, opening.take, unseen.look)
-        is_blinded = state.blinded.is_id(name)
-        match = None
-        if is_blinded and sealing is not None:
-            match = partial(matched_under_cover, sealing, kinds)
+        looks = (
+            too_weak(type_id, sealing),
+            self._asked_for(link, name, key),
+            proving(state.seals.checks, routes.seen, self._frame_carries_again),
+            opening.take,
+            self._look_at_seen,
+        )
+        match = partial(matched_under_cover, sealing, kinds) if is_blinded and sealing is not None else None
         share = None if sealing is None else self._share(name, sealing)
-        forward = ForwardSealed(
-            key, link.id, router=state.router, signed=self.signing, share=share, match=match
-        )
-        new, onward = unseen.take, forward.take
+        forward = ForwardSealed(key, link.id, state.router, self.signing, share=share, match=match)
+        remember: Stage = self._remember
+        onward: Stage = forward.stage
         if not state.router.asks_filters_alone:
-            again = AgainOnMesh(unseen, forward.send, self._carries_again)
-            new, onward = again.take, again.forward
-        given: list[Stage] = []
+            remember, onward = on_mesh(remember, forward.send, self._carries_again)
         if is_blinded:
-            given.append(partial(self._give_inner, self._deliver(type_id)))
+            given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of_inner(type_id)),)
         else:
-            node = routes.node_of.get(link.id)
-            if node is not None and not state.types.holds_topics(type_id):
-                given.append(RetainPassing(state.retained, node).take)
+            given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
             if state.recording is not None and state.recording.records(name):
-                given.append(RecordArrived(partial(record_arrived, state)).sealed)
-            given.append(self._deliver(type_id).take)
-        return Stream(looks, (new, *given, onward), (), made_from), opening
+                given = (recording_arrived(partial(record_arrived, state), is_sealed=True), *given)
+        return Stream(looks, (remember, *given, onward), (), made_from), opening
 
-    def _give_inner(self, deliver: Deliver, run: Run, turn: Turn) -> None:
+    def _give_inner(self, deliver: Stage, run: Run, turn: Turn) -> None:
         """Take the publication out of a blinded frame; cover is neither delivered, recorded nor counted.
 
         Its publisher may have sent it through another broker before, in another envelope.
         """
-        state, inner = self._state, run.inner
+        state, inner, frame = self._state, run.inner, run.sealed[0]
         if inner is None or inner.type_id not in state.audiences:
             return
-        unseen = unseen_by(state.routes.seen, inner)
-        if unseen is None:
+        run.inner = unseen_by(state.routes.seen, inner)
+        if run.inner is None:
             turn.count("maia_duplicates_total")
             return
-        run.inner, frame = unseen, run.messages[0]
-        if state.recording is not None and isinstance(frame, Sealed):
+        if state.recording is not None:
             turn.effects += state.recording.record(state.blinded.unblind(frame, inner), turn.now)
-        deliver.inner(run, turn)
+        deliver(run, turn)
 
-    def _asked(self, link: Link, name: bytes, key: bytes) -> Asked:
+    def _retaining_passing(self, link: Link, type_id: bytes) -> tuple[Stage, ...]:
+        state, node = self._state, self._state.routes.node_of.get(link.id)
+        is_retained = node is not None and not state.types.holds_topics(type_id)
+        return (retaining_passing(state.retained, node),) if is_retained else ()
+
+    def _asked_for(self, link: Link, name: bytes, key: bytes) -> Stage:
         state = self._state
+        return asked_for(
+            link, key, state.router, partial(is_known_type, state, name), partial(refuse_unasked, state)
+        )
 
-        def refuse(link: Link, turn: Turn, said: str) -> None:
-            turn.effects += refuse_unasked(state, link, turn.now, said=said)
-
-        return Asked(link, key, state.router, partial(is_known_type, state, name), refuse)
-
-    def _share(self, name: bytes, sealing: Sealing) -> Callable[[LinkId, Instant], frozenset[str]] | None:
+    def _share(self, name: bytes, sealing: Sealing) -> Share | None:
         """Return what says which plaintext a neighbour may read anyway; None where none goes along."""
         state = self._state
         if not state.settings.share_plaintext:
             return None
-
-        def share(link: LinkId, now: Instant) -> frozenset[str]:
-            return share_of(state, state.links[link], name, sealing, now)
-
-        return share
+        return lambda link, now: share_of(state, state.links[link], name, sealing, now)
 
     def _carries_again(self, run: Run) -> bool:
-        whole = run.whole
-        return self._state.router.carries_again(whole.publisher.key, whole.stream, whole.sequence, run.signer)
+        publisher, stream, number = run.whole.identity
+        return self._state.router.carries_again(publisher, stream, number, run.signer)
 
     def _frame_carries_again(self, frame: Sealed) -> bool:
         return self._state.router.carries_again(frame.publisher, frame.stream, frame.sequence, frame.signer)
-
-    # ------------------------------------------------------------ what all of them share
-
-    def _deliver(self, type_id: bytes) -> Deliver:
-        state = self._state
-        return Deliver(
-            type_id,
-            state.audiences,
-            state.routes.order,
-            partial(ledger_for, state),
-            links=state.links,
-            identities=state.identities,
-            attached=state.attached,
-            delivered=state.delivered,
-        )
 
     def _is_read(self, type_id: bytes) -> bool:
         state = self._state
@@ -458,7 +442,7 @@ class Streams:
             state.recording is not None and state.recording.records(type_id)
         )
 
-    def _statements(self, given: tuple[Stage, ...]) -> Statements:
+    def _hearing(self, given: Sequence[Stage]) -> Stage:
         state = self._state
 
         def receive(whole: Transit, now: Instant) -> list[Effect]:
@@ -466,17 +450,13 @@ class Streams:
 
         def hold_back() -> Callable[[], None]:
             kept, state.to_keep = state.to_keep, []
+            return lambda: state.to_keep.extend(kept)
 
-            def let_go() -> None:
-                state.to_keep += kept
-
-            return let_go
-
-        return Statements(given, receive, hold_back)
+        return hearing(given, receive, hold_back)
 
 
 def _one_by_one(run: Run, _turn: Turn) -> None:
-    if len(run.numbers) > 1:
+    if run.count > 1:
         raise Apart
 
 
