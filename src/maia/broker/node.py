@@ -187,6 +187,8 @@ class Broker:
     def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant) -> list[Effect]:
         """Take the messages of one read on, as if one after the other; `signed` has to see the effects."""
         effects, at = list[Effect](), 0
+        if len(data) == 1:
+            return self.take_on(Received(link, data[0]), now)
         while at < len(data):
             effects += self._all_the_rest(now)
             messages = self._gathered(link, data[at:], now)

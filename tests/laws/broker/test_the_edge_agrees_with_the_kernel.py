@@ -56,7 +56,7 @@ def delivered(audience: LocalSubscribers, transit: Transit) -> list[Effect]:
     others = {}, LinkIdentities(), AttachedStatements(None), DeliveryTally()
     deliveries = Deliveries({type_id: audience}, StreamOrder(8), lambda _: (None, None), *others)
     turn, run = Turn(Instant(0), deque()), Run(None, (Publish(1, 1, 0, transit.frame.rows, []),))
-    run.whole = transit
+    run.whole, run.columns = transit, (transit.columns(),)
     deliveries.of(type_id)(run, turn)
     return turn.effects
 

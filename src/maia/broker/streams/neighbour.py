@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from maia.broker.publication.authors import check_signature
-from maia.broker.publication.transit import BadCut, Transit, author_of, check_kinds, written_as
+from maia.broker.publication.transit import BadCut, Transit, author_of, written_as
 from maia.broker.refusals import PlainOfSealed, PublishedTooLongAgo, SealedTooWeakly, SealTooNew
 from maia.broker.routing.router import Router
 from maia.broker.sealed.blinded import BlindedIds, reveal
@@ -40,9 +40,9 @@ from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.sealing.frames.opened_frame import open_further, verify_further
 from maia.sealing.frames.runs import open_run
 from maia.types import Sealing, TransitKindMismatch
-from maia.wire.columns import by_column, columns_to_frame, events_to_frame
+from maia.wire.columns import FrameReader, check_kinds, columns_to_frame, events_to_frame
 from maia.wire.effects import Effect
-from maia.wire.messages import Column, Sealed
+from maia.wire.messages import Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
@@ -80,30 +80,23 @@ def refuse_plain(run: Run, turn: Turn) -> int:
 def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
     """Read the values of plain frames, all of a run as one; refuse a kind that its uid does not have here."""
 
+    reader = FrameReader(None, kinds)
+
     def read(run: Run, turn: Turn) -> int | None:
         messages = run.carried
         first, kept = messages[0], messages[0].kept
-        written: dict[AttributeUid, Column] = {}
         columns = run.columns = [one.columns for one in messages]
         try:
-            if run.count == 1:
-                if kept and (len(kept) != first.rows or any(b <= a for a, b in pairwise(kept))):
-                    raise BadCut("the rows that were kept are not numbered in their order")
-                frame = columns_to_frame(first.columns, first.rows)
-                written = written_as(first.columns)
-            else:
-                alike = by_column(columns)
-                together = None if alike is None else events_to_frame(alike)
-                if together is None:
-                    raise Apart
-                frame = together
-            check_kinds(frame, kinds)
+            if kept and (len(kept) != first.rows or any(b <= a for a, b in pairwise(kept))):
+                raise BadCut("the rows that were kept are not numbered in their order")
+            frame = reader.read(columns, first.rows)
         except TransitKindMismatch as problem:
-            if run.count > 1:
-                raise Apart from problem
             # Its sender may not know the type, so the frame ends here and the link does not.
             return turn.refuse(problem)
+        if frame is None:
+            raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
+        written = written_as(first.columns) if run.count == 1 else {}
         run.whole = Transit(type_id, *whose, frame, kept, written, author_of(first))
         return None
 

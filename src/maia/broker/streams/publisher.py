@@ -21,11 +21,11 @@ from maia.broker.refusals import FrameTooLarge, PublishedTooFast
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, Turn, take
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Frame
+from maia.events import Frame
 from maia.routing.table.hops import LOCAL, Hop
 from maia.types.definition import TOPIC
 from maia.wire.codec import encode_known
-from maia.wire.columns import by_column, columns_to_frame, encode_column, events_to_frame, kind_to_number
+from maia.wire.columns import FrameReader, encode_column, kind_to_number
 from maia.wire.effects import Send
 from maia.wire.messages import Carried, Column, Publish, Published, Sealed
 
@@ -35,25 +35,19 @@ Answer = Callable[[Publish, int, Turn], int]
 
 def reading(entry: Advertisement, link: Link, most: int) -> Stage:
     """Read values, each checked against the version that the publisher writes; all frames of a run as one."""
-    kinds, type_id, stream, peer = entry.writes.kinds, entry.right.event_type.type_id, entry.stream, link.peer
+    reader, type_id = FrameReader(entry.writes.kinds), entry.right.event_type.type_id
+    stream, peer = entry.stream, link.peer
 
     def read(run: Run, _turn: Turn) -> None:
         messages = run.published
         first = messages[0]
         columns = run.columns = [one.columns for one in messages]
-        written: dict[AttributeUid, Column] = {}
-        if run.count == 1:
-            if first.rows > most:
-                raise FrameTooLarge(f"a frame of {first.rows} rows is larger than the {most} taken on here")
-            frame = columns_to_frame(columns[0], first.rows, kinds)
-            written = written_as(columns[0])
-        else:
-            alike = by_column(columns)
-            together = None if alike is None else events_to_frame(alike, kinds)
-            if together is None:
-                raise Apart
-            frame = together
-        run.given = frame
+        if first.rows > most:
+            raise FrameTooLarge(f"a frame of {first.rows} rows is larger than the {most} taken on here")
+        frame = reader.read(columns, first.rows)
+        if frame is None:
+            raise Apart
+        run.given, written = frame, written_as(columns[0]) if run.count == 1 else {}
         run.whole = Transit(type_id, peer, stream, first.sequence, first.published_at, frame, (), written)
 
     return read

@@ -130,12 +130,12 @@ class Run:
 
     def as_carried(self, number: int) -> Carried:
         """Return one of the frames as it travels in the clear."""
-        whole = self.whole
-        if self.count == 1 or whole.author is not None:
+        whole, message = self.whole, self.messages[number]
+        if whole.author is not None or whole.kept:
             return self.transit(number).as_carried()
-        message = self.messages[number]
         label = whole.stream, message.sequence, message.published_at
-        return Carried(whole.type_id, whole.publisher.key, *label, 1, [], list(self.columns[number]))
+        rows, columns = 1 if self.count > 1 else whole.frame.rows, self.columns[number]
+        return Carried(whole.type_id, whole.publisher.key, *label, rows, [], list(columns))
 
     def as_it_came(self, number: int) -> bytes:
         """Return the bytes of one of the frames as it came."""
@@ -198,8 +198,8 @@ class Stream(msgspec.Struct, frozen=True, gc=False):
     looks: tuple[Stage, ...]
     sends: tuple[Stage, ...]
     later: tuple[Stage, ...] = ()
-    made_from: object = None
-    """What it was compiled from: it is compiled again when that is not the same any more."""
+    version: int = 0
+    """It is compiled again when this is not the version of what it was compiled from any more."""
 
 
 def take(stream: Stream, run: Run, turn: Turn) -> None:

@@ -7,7 +7,6 @@ neighbour sent leaves in the bytes in which it came, unless some of it was here 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements, vouched_for
@@ -29,8 +28,6 @@ from maia.wire.messages import Recorded
 
 Send = Callable[[Run, Transit, Turn], None]
 """Sends a run to neighbours; the rows are those of the frame beside it."""
-_FRAME_BYTES: Final = 128
-"""What a frame has beside its columns."""
 
 
 def recording(log: Recording) -> Stage:
@@ -136,21 +133,24 @@ class Deliveries:
             if missing and not missing.isdisjoint(group.asks):
                 continue  # it cannot be known whether its members may see them
             members: Sequence[Mapping[LinkId, list[int]]] = [group.members]
-            if frame is None and group.shown is not None and whole.author is None:
-                columns = [column for column in run.columns[number] if column.uid in group.shown]
-                seen: Seen | None = Seen(1, columns, {group.shown: rows})
+            taken, shown = rows if run.count == 1 else (number,), group.sort.shown
+            if group.summaries is not None:
+                frame = frame or run.transit(number)
+                group.summaries.take(frame, rows, now)
+                run.taken.update(taken)
+                continue
+            is_whole = frame is None or len(rows) == frame.frame.rows
+            if is_whole and shown is not None and whole.author is None:
+                columns = [column for column in run.columns[number] if column.uid in shown]
+                seen: Seen | None = Seen(len(rows), columns, {shown: (frame and frame.kept) or rows})
             else:
                 frame = frame or run.transit(number)
-                if group.summaries is not None:
-                    group.summaries.take(frame, rows, now)
-                    run.taken.update(rows if run.count == 1 else (number,))
-                    continue
                 if frame.requires:
                     members = group.admitted(frame.requires, self._identities, now)
                 seen = group.screened(frame, rows) if members else None
             if seen is None:
                 continue
-            run.taken.update(rows if run.count == 1 else (number,))
+            run.taken.update(taken)
             if ledger is not None:
                 ledger.record(
                     self._links, members, (whole.publisher.key, whole.stream, sequence), seen.shown, now
@@ -193,8 +193,10 @@ def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Ro
                 part = () if len(rows) == whole.frame.rows else tuple(rows)
                 data = ready.get(part)
                 if data is None:
-                    is_as_it_came = source is not None and not part and run.carried[0].rows == len(rows)
-                    data = run.as_it_came(0) if is_as_it_came else encode_known(whole.cut(rows).as_carried())
+                    if not part and source is not None and run.messages[0].rows == len(rows):
+                        data = run.as_it_came(0)
+                    else:
+                        data = encode_known(whole.cut(rows).as_carried() if part else run.as_carried(0))
                     ready[part] = data
                 turn.effects += router.before_frame(link)
                 turn.send(link, data)
@@ -214,7 +216,7 @@ def counting_arrivals(link: LinkId, type_id: bytes, spill: SpillAccounts[LinkId]
 
     def arrived(run: Run, turn: Turn) -> None:
         taken, messages = run.taken, run.carried
-        sizes = [_FRAME_BYTES + sum([len(column.data) for column in one.columns]) for one in messages]
+        sizes = [len(run.as_it_came(number)) for number in range(run.count)]
         if run.count == 1:
             rows = run.whole.frame.rows
             if rows == messages[0].rows:  # the others were here before

@@ -134,10 +134,9 @@ class Streams:
             entry = found
         kind = type(first)
         stream = entry.streams.get(kind)
-        type_id = entry.right.event_type.type_id
-        made_from = self._made_from(type_id, link)
-        if stream is None or stream.made_from != made_from:
-            stream = entry.streams[kind] = self._of_publisher(link, entry, kind, made_from)
+        version = self._version()
+        if stream is None or stream.version != version:
+            stream = entry.streams[kind] = self._of_publisher(link, entry, kind, version)
         take(stream, Run(link, messages, data), turn)
 
     def carry(
@@ -152,14 +151,14 @@ class Streams:
         first = messages[0]
         kind = Sealed if isinstance(first, Sealed) else type(first)
         stream, name = link.streams.get((kind, first.type_id)), first.type_id
-        made_from = self._made_from(name, link)
-        if stream is None or stream.made_from != made_from:
+        version = self._version()
+        if stream is None or stream.version != version:
             if len(link.streams) >= _STREAMS_MAX:
                 link.streams.clear()
             if kind is Sealed:
-                stream = self._of_sealed(link, name, made_from)[0]
+                stream = self._of_sealed(link, name, version)[0]
             else:
-                stream = self._of_carried(link, name, kind, made_from)
+                stream = self._of_carried(link, name, kind, version)
             link.streams[kind, name] = stream
         run = Run(link, messages, data)
         run.contents = contents
@@ -167,17 +166,20 @@ class Streams:
 
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""
-        stream, opening = self._of_sealed(run.link, run.sealed[0].type_id, None)
+        stream, opening = self._of_sealed(run.link, run.sealed[0].type_id, 0)
         take(Stream((opening.unread if is_overdue else opening.again,), stream.sends), run, turn)
 
-    def _made_from(self, type_id: bytes, link: Link) -> object:
+    def _version(self) -> int:
+        """Return a number that grows with each change that streams were compiled from.
+
+        Rights, and what a publisher shows, are not among them: with those, its streams are dropped.
+        """
         state = self._state
-        is_of_statements = type_id in state.statements.streams
-        return state.types.generation, state.blinded.generation, is_of_statements, link.statement
+        return state.types.generation + state.blinded.generation + state.statements.generation
 
     # ------------------------------------------------------------ publishers
 
-    def _of_publisher(self, link: Link, entry: Advertisement, kind: type, made_from: object) -> Stream:
+    def _of_publisher(self, link: Link, entry: Advertisement, kind: type, version: int) -> Stream:
         state, right, shaper = self._state, entry.right, entry.shaper
         type_id = right.event_type.type_id
         sealing = state.types.sealing(type_id)
@@ -200,7 +202,7 @@ class Streams:
         if entry.projections:
             later.append(projecting(link, entry, self._above, self._consenting))
         later.append(answered(answer))
-        return Stream(tuple(looks), (note_number, *self._sends(type_id, sealing)), tuple(later), made_from)
+        return Stream(tuple(looks), (note_number, *self._sends(type_id, sealing)), tuple(later), version)
 
     def _sends(self, type_id: bytes, sealing: Sealing | None) -> tuple[Stage, ...]:
         """Return what subscribers and neighbours get of what is published here."""
@@ -327,10 +329,10 @@ class Streams:
 
     # ------------------------------------------------------------ neighbours
 
-    def _of_carried(self, link: Link, type_id: bytes, kind: type, made_from: object) -> Stream:
+    def _of_carried(self, link: Link, type_id: bytes, kind: type, version: int) -> Stream:
         state, routes = self._state, self._state.routes
         if state.types.sealing(type_id) is not None:
-            return Stream((refuse_plain,), (), (), made_from)
+            return Stream((refuse_plain,), (), (), version)
         looks = [
             reading_carried(type_id, state.types.kinds(type_id)),
             self._asked_for(link, type_id, type_id),
@@ -350,9 +352,9 @@ class Streams:
             sends += [onward, self._hearing(given)]
         else:
             sends += [*given, onward, counting_arrivals(link.id, type_id, routes.spill)]
-        return Stream(tuple(looks), tuple(sends), (), made_from)
+        return Stream(tuple(looks), tuple(sends), (), version)
 
-    def _of_sealed(self, link: Link, name: bytes, made_from: object) -> tuple[Stream, Open]:
+    def _of_sealed(self, link: Link, name: bytes, version: int) -> tuple[Stream, Open]:
         """Compile what sealed frames under a name go through, and return what opens them."""
         state, routes = self._state, self._state.routes
         type_id, key, is_blinded = (
@@ -393,7 +395,7 @@ class Streams:
             given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
             if state.recording is not None and state.recording.records(name):
                 given = (recording_arrived(partial(record_arrived, state), is_sealed=True), *given)
-        return Stream(looks, (remember, *given, onward), (), made_from), opening
+        return Stream(looks, (remember, *given, onward), (), version), opening
 
     def _give_inner(self, deliver: Stage, run: Run, turn: Turn) -> None:
         """Take the publication out of a blinded frame; cover is neither delivered, recorded nor counted.
