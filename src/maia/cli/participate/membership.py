@@ -253,9 +253,11 @@ class TypeOptions:
         typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
     ] = None
 
-    def history(self, constitutions: tuple[VerifiedConstitution, ...] = ()) -> list[SignedDefinition]:
+    def history(
+        self, constitutions: tuple[VerifiedConstitution, ...] = (), *, wallet: Path | None = None
+    ) -> list[SignedDefinition]:
         """Return the type that is meant, after those it was made from."""
-        from maia.profile.profile import types_named
+        from maia.profile.profile import types_named, wallet_places
 
         named, definition = self.named, self.definition
         if (named is None) == (definition is None):
@@ -264,12 +266,13 @@ class TypeOptions:
             definition = Path(named)
         if definition is not None:
             return history_of(definition, self.previous)
-        if not self.types:
+        places = [*(self.types or ()), *wallet_places(wallet)]
+        if not places:
             raise NoTypeNamed(
                 f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
                 "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
             )
-        found = types_named(str(named), self.types, constitutions=constitutions, at=moment(None))
+        found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
         return [one.signed for one in found]
 
 
