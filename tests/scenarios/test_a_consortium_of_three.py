@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -119,9 +120,19 @@ def test_a_grant_is_revoked_without_the_membership_and_membership_apart(
         assert answer.returncode == 0, answer.stderr
         with pytest.raises(maia.Refusal):
             hamburg.some(timeout_s=60)
+        joined = command("network", "join", "hamburg.grant", "--org", "customs", cwd=home)
+        assert (joined.returncode, "[REFUSED-GRANT-REVOKED]" in joined.stderr) == (3, True), joined.stderr
+        listed = json.loads(command("member", "list", "--org", "customs", "--json", cwd=home).stdout)
+        counts = {
+            (listed["names"][right["rests_on"][0]["by"]]["name"], right["counts"])
+            for right in listed["members"][0]["rights"]
+        }
+        assert counts == {("hamburg", False), ("rotterdam", True)}
         pilot.publish("Notice", text="fog")
         assert notices.some(timeout_s=60)[0] == {"text": "fog"}
-        answer = command("network", "revoke", "rotterdam", "--org", "hamburg", cwd=home)
+        expel = ("network", "revoke", "rotterdam", "--org", "hamburg")
+        assert "dry run      nothing was revoked" in command(*expel, "--dry-run", cwd=home).stdout
+        answer = command(*expel, cwd=home)
         assert answer.returncode == 0, answer.stderr
         with pytest.raises(maia.MaiaError):
             publish_for_ever(pilot)

@@ -20,7 +20,7 @@ import os
 import random
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -90,6 +90,7 @@ from maia.organisation.rights import (
     read_right,
 )
 from maia.organisation.server_settings import separate_settings, write_settings
+from maia.organisation.standing import ask_standing
 from maia.private_files import exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
 from maia.profile.profile import (
@@ -150,6 +151,12 @@ class NotForUs(BadInput):
     code = "INPUT-GRANT-FOR-ANOTHER"
 
 
+class GrantRevoked(Refusal):
+    """A grant or an invitation was revoked by the organisation that made it."""
+
+    code = "REFUSED-GRANT-REVOKED"
+
+
 class WouldLeave(Refusal):
     """To join the network of a grant, the organisation would have to leave the one that it is in."""
 
@@ -168,6 +175,8 @@ class Joined:
     files: int
     """How many files of the organisation changed."""
     notes: tuple[str, ...]
+    is_confirmed: bool
+    """Whether its issuer could be asked if it was revoked."""
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,6 +331,24 @@ class Organisation:
     def issued_to(self, principal: Principal | str) -> list[SignedCertificate]:
         """Return what it has granted to one principal, by its key."""
         return [one for one in self.issued() if str(one.certificate.subject) == str(principal)]
+
+    def rests_on(self, signed: SignedCertificate) -> list[SignedCertificate]:
+        """Return what others granted us to the type of a right that we gave, which counts as far as that."""
+        right = signed.certificate
+        if not isinstance(right, AuthorisationCertificate) or is_membership(signed):
+            return []
+        given = [one for one in self.held() if one.certificate.subject == self.principal != right.subject]
+        return [
+            one for one in given
+            if isinstance(one.certificate, AuthorisationCertificate)
+            and one.certificate.authority.resources == right.authority.resources
+            and right.authority.actions <= one.certificate.authority.actions
+        ]  # fmt: skip
+
+    def revoked_now(self) -> frozenset[bytes]:
+        """Return the ids of our rights and grants that were revoked, as far as issuers can be asked."""
+        servers = {self.principal: self._settings.server}
+        return ask_standing([*self.held(), *self.issued()], now=system_now(), servers=servers).revoked
 
     def type_files(self) -> list[tuple[Path, SignedDefinition]]:
         """Return the files of its types, every version after those that it was made from."""
@@ -493,7 +520,9 @@ class Organisation:
         signing = self._signing()
         given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
         for right in rights:
-            check_held(right, whom, [*self.held(), *given], issuer=self.name, now=signing.now)
+            check_held(
+                right, whom, [*self.held(), *given], issuer=self.name, by=self.principal, now=signing.now
+            )
         self._keep(self.folder / "issued", given)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
             self._remember(whom, Path(subject))
@@ -582,10 +611,24 @@ class Organisation:
         grant = read_grant(Path(path))
         if grant.subject != self.principal:
             raise NotForUs(
-                f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`"
+                f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`: use it "
+                f"there, or ask `{grant.domain}` for one of your own (`maia grant {self.name}.pub`)"
             )
         now = system_now()
-        offer = examine(grant, self.principal, self.held(), self.definitions(), now)
+        standing = ask_standing(
+            [*grant.certificates, *self.held()], now=now, servers={grant.domain: grant.server}
+        )
+        good, held = (
+            [one for one in some if one.id not in standing.revoked]
+            for some in (grant.certificates, self.held())
+        )
+        counting = replace(grant, certificates=tuple(good))
+        offer = examine(counting, self.principal, held, self.definitions(), now)
+        if len(good) < len(grant.certificates) and not offer.types:
+            raise GrantRevoked(
+                f"`{path}` was revoked by `{grant.domain}`: ask it for a new one (`maia grant`, or `maia "
+                "network invite` for a membership alone)"
+            )
         moves = offer.network != self.network
         if moves and not offer.invites:
             raise BadGrantFile(
@@ -599,9 +642,10 @@ class Organisation:
             raise WouldLeave(
                 f"`{path}` is of network `{offer.network.name[:64]}` of `{offer.network.owner}`, and "
                 f"`{self.name}` is in `{self.network.name}` of `{self.network.owner}`: to join is to leave "
-                f"that, which ends {', '.join(ends)}; `--leave` does so"
+                f"that, which ends {', '.join(ends)}; `--leave` does so; {self._instead_of_leaving(grant)}"
             )
         left = self.network if moves else None
+        said = ("what was revoked of it is left out",) if len(good) < len(grant.certificates) else ()
         with Draft(self.folder) as draft:
             copy = Organisation(draft.path)
             notes = copy._take(offer, moves=moves, name=name)
@@ -609,7 +653,16 @@ class Organisation:
             if not is_check:
                 draft.accept()
         self._settings = Organisation(self.folder)._settings
-        return Joined(offer, left, ends, len(files), notes)
+        return Joined(offer, left, ends, len(files), (*said, *notes), grant.domain not in standing.silent)
+
+    def _instead_of_leaving(self, grant: Grant) -> str:
+        """Say how two organisations come together without leaving a network."""
+        if self.network.owner == self.principal:
+            return f"grants are for one network: what `{self.name}` has granted it then grants again"
+        return (
+            f"to stay, have `{grant.domain}` join first and then grant again: `{self.network.owner}` invites "
+            "it (`maia network invite`)"
+        )
 
     def leave(self, *, is_check: bool = False) -> tuple[str, ...]:
         """Leave the network that was joined, for one of our own; return what ends by that."""
@@ -646,7 +699,7 @@ class Organisation:
         )
         own = (self._settings.broker,)
         self._move(offer.network, tuple(one for one in join if one not in own), hear)
-        return self._try_settings()
+        return self._try_settings(about=offer.types)
 
     def _move(self, network: NetworkName, join: tuple[str, ...], hear: tuple[PrincipalWord, ...]) -> None:
         """Be part of a network, through these brokers; what let us into another one is dropped."""
@@ -665,7 +718,7 @@ class Organisation:
             self._write_member(member.path, member.name)
         self.prepare_servers()
 
-    def _try_settings(self) -> tuple[str, ...]:
+    def _try_settings(self, about: Collection[str] = ()) -> tuple[str, ...]:
         """Ask what the servers ask when they start, and what brokers ask of our types; raise what fails."""
         now, network = system_now(), self.network
         for file, place in (("broker.key", "broker-certs"), (f"{self.name}.key", "server-certs")):
@@ -688,7 +741,7 @@ class Organisation:
                 )
             except MaiaError:
                 continue  # a later version that is not compared here, or a quorum's
-        several = sorted(name for name, found in owners.items() if len(found) > 1)
+        several = sorted(name for name, found in owners.items() if len(found) > 1 and name in about)
         notes += [f"`{name}` is of {len(owners[name])} owners here: say `{name}@OWNER`" for name in several]
         return tuple(dict.fromkeys(notes))
 
@@ -712,7 +765,13 @@ class Organisation:
 
     def losses(self, what: str | Path) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""
-        ended, kept = self._revoked_with(what)
+        return self._losses(*self._revoked_with(what))
+
+    def membership_losses(self, subject: Principal) -> Losses:
+        """Return who would lose what by `revoke_membership`; nothing changes."""
+        return self._losses(self._memberships(subject), ())
+
+    def _losses(self, ended: Sequence[SignedCertificate], kept: tuple[SignedCertificate, ...]) -> Losses:
         with suppress(Unavailable):
             return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept)
         return Losses(tuple(map(Loss, ended)), kept, is_complete=False)
@@ -726,10 +785,13 @@ class Organisation:
 
     def revoke_membership(self, subject: Principal, *, reason: str = "") -> RevokedAnswer:
         """End the membership of an organisation that was invited; its own types and members go with it."""
+        return self._revoke(self._memberships(subject), reason)
+
+    def _memberships(self, subject: Principal) -> list[SignedCertificate]:
         given = self.invited().get(subject)
         if not given:
             raise BadGrantFile(f"`{self.name}` has not invited `{subject}` to `{self.network.name}`")
-        return self._revoke(given, reason)
+        return given
 
     def _revoke(self, ended: Sequence[SignedCertificate], reason: str) -> RevokedAnswer:
         from maia.api.client import new_once
@@ -817,7 +879,9 @@ class Organisation:
         signing = self._signing()
         given = [signing.right(right, subject) for right in rights]
         for right in rights:
-            check_held(right, subject, [*self.held(), *given], issuer=self.name, now=signing.now)
+            check_held(
+                right, subject, [*self.held(), *given], issuer=self.name, by=self.principal, now=signing.now
+            )
         self._keep(folder, [*self.held(), *given])
         self._keep(self.folder / "issued", given)
         for right in rights:

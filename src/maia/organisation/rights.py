@@ -267,7 +267,13 @@ class Signing:
 
 
 def check_held(
-    right: Right, subject: Principal, pool: Sequence[SignedCertificate], *, issuer: str, now: Instant
+    right: Right,
+    subject: Principal,
+    pool: Sequence[SignedCertificate],
+    *,
+    issuer: str,
+    by: Principal,
+    now: Instant,
 ) -> None:
     """Refuse a right that does not reach from the owner of the type to the subject."""
     request = Request(subject, right.action, right.event_type.name, right.event_type)
@@ -281,8 +287,25 @@ def check_held(
         raise AttributeNotReadable((Reason("readable", sentence, attribute=uid),))
     # Whether a condition holds is asked at the moment of use.
     if isinstance(decision, Denial) and decision.kind is not ConditionNotMet:
+        if _holds(right, by, pool, now=now) is None:
+            wanted = f"`maia grant {issuer}.pub --may {right} --delegable`"
+            raise NotHeld(
+                f"`{issuer}` does not hold `{right}`: ask `{right.event_type.name.owner}` for it ({wanted})"
+            )
+        if not _holds(right, by, pool, now=now):
+            raise NotHeld(
+                f"`{issuer}` may not pass `{right}` on: ask `{right.event_type.name.owner}` for a grant with "
+                "`--delegable`"
+            )
         why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
-        raise NotHeld(f"`{issuer}` cannot grant `{right}`, which it does not hold or may not pass on: {why}")
+        raise NotHeld(f"`{issuer}` cannot grant `{right}` so: {why}")
+
+
+def _holds(right: Right, who: Principal, pool: Sequence[SignedCertificate], *, now: Instant) -> bool | None:
+    """Say whether a principal may do the same itself: None if not, else whether it may pass it on."""
+    request = Request(who, right.action, right.event_type.name, right.event_type)
+    chains = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD).chains
+    return any(one.may_delegate for one in chains) if chains else None
 
 
 def reaches_network(

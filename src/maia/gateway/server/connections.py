@@ -17,6 +17,7 @@ from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation, Reason
 from maia.gateway.mqtt.session import refused_connection
 from maia.gateway.server.driver import Driver
 from maia.gateway.server.gateway import BadClientId, Gateway
+from maia.gateway.server.shares import AccountQuota
 from maia.net.tls import WrongTransport, principal_of_leaf
 from maia.net.tls_stream import SocketStream, TlsStream, open_stream
 
@@ -66,6 +67,8 @@ class Connection:
     def __init__(self, gateway: Gateway, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
         """Shake hands, and wait for the CONNECT, not for long."""
         self._gateway = gateway
+        self.account: str | None = None
+        """The account whose share it is counted in, once its client has proved one."""
         self._splitter = Splitter(_FIRST_PACKET_MAX)
         self._early = bytearray()
         self._driver: Driver | None = None
@@ -160,7 +163,7 @@ class Connection:
 
     async def _welcome(self, packet: Connect) -> None:
         try:
-            driver, assigned = await self._gateway.session_for(packet, self._proved())
+            driver, assigned = await self._gateway.session_for(self, packet, self._proved())
         except (MaiaError, OSError) as problem:
             self._refuse(packet.version, _connack_reason(problem), problem)
             return
@@ -214,6 +217,8 @@ def _connack_reason(problem: Exception) -> Reason:
     match problem:
         case BadClientId():
             return Reason.BAD_CLIENT_ID
+        case AccountQuota():
+            return Reason.QUOTA_EXCEEDED
         case Unavailable() | OSError():
             return Reason.SERVER_UNAVAILABLE
         case _:
