@@ -21,7 +21,7 @@ from maia.cli.trust.key import Force
 
 if TYPE_CHECKING:
     from maia.credentials import SignedCertificate
-    from maia.organisation.organisation import Joined
+    from maia.organisation.joining import Joined
 
 app = command_group("Invite organisations into the network, join one, leave it, and show who is in it.")
 
@@ -82,7 +82,7 @@ def join_and_answer(
     file: Path, *, leave: bool, check: bool, name: str | None, org: Path | None, as_json: bool
 ) -> None:
     """Join, after a question where a network is left and a person can answer it."""
-    from maia.organisation.organisation import WouldLeave
+    from maia.organisation.joining import WouldLeave
 
     ours = opened(org)
     known = frozenset(book().keys)

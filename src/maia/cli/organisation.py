@@ -57,6 +57,7 @@ Days: TypeAlias = Annotated[
     int | None, typer.Option("--days", min=1, max=3650, help="How long the rights hold; default: 90.")
 ]
 
+_OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
@@ -246,11 +247,15 @@ def add(
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
+    meant = ours.rights(rights.may or (), **rights.terms)
+    read = (one.event_type for one in meant if one.action.value == "subscribe")
+    sealed = sorted({one.name.name for one in read if one.sealing is not None})
     lines = [
         f"member       {name} of {ours.name}",
         f"profile      {made.path} (only you can read it; `--as {name}`)",
         *shown_rights(given),
         *_topic_notes(rights.may or ()),
+        *(f"recorded     of {one}, {_OPENED}" for one in sealed),
     ]
     record = {
         "member": name, "profile": str(made.path), "may": rights.may or [], "rights": _right_records(given),

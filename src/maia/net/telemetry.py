@@ -159,9 +159,11 @@ _WORTH_A_WARNING: Final = frozenset(
         "log-failed",
     }
 )
-_EXPECTED: Final = frozenset({"UNAVAILABLE-LINK-NOT-NEEDED", "STATEMENT-OLD", "REFUSED-NO-KEY-GROUP"})
+_EXPECTED: Final = frozenset(
+    {"UNAVAILABLE-LINK-NOT-NEEDED", "STATEMENT-OLD", "REFUSED-NO-KEY-GROUP", "SEALING-NOT-BY-A-MEMBER"}
+)
 """Codes of what happens where nothing is wrong: two brokers dial each other at once, a list comes by
-two ways, a broker asks for the keys of a right that was revoked."""
+two ways, a broker asks for keys, or for events, of a sealed type whose grant was just revoked."""
 
 
 class Deliveries(Protocol):

@@ -20,9 +20,9 @@ import os
 import random
 import re
 import socket
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
@@ -64,7 +64,7 @@ from maia.credentials import (
     certificate_to_text,
 )
 from maia.credentials.names import NamePattern
-from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Attribute, BadAttribute, Instant, Kind, attribute_uid
 from maia.keystore.key_files import (
     WrongPassphrase,
@@ -75,8 +75,9 @@ from maia.keystore.key_files import (
 )
 from maia.organisation.draft import Draft, write_file
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
+from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
 from maia.organisation.losses import Loss, Losses, is_membership, passed_on
-from maia.organisation.offer import Offer, chain_certificates, examine
+from maia.organisation.offer import Offer, chain_certificates
 from maia.organisation.rights import (
     SERVER_DAYS,
     NotHeld,
@@ -107,7 +108,6 @@ from maia.profile.profile import (
 )
 from maia.types import (
     Change,
-    InstallNotGranted,
     Sealing,
     SealingLevel,
     SignedDefinition,
@@ -118,7 +118,6 @@ from maia.types import (
     install_credentials,
     next_version,
     sign_definition,
-    verify_definition,
 )
 
 if TYPE_CHECKING:
@@ -143,40 +142,6 @@ class NoOrganisation(BadInput):
     """There is no organisation here, there are several, or there is one already."""
 
     code = "INPUT-ORGANISATION"
-
-
-class NotForUs(BadInput):
-    """A grant was made for another organisation."""
-
-    code = "INPUT-GRANT-FOR-ANOTHER"
-
-
-class GrantRevoked(Refusal):
-    """A grant or an invitation was revoked by the organisation that made it."""
-
-    code = "REFUSED-GRANT-REVOKED"
-
-
-class WouldLeave(Refusal):
-    """To join the network of a grant, the organisation would have to leave the one that it is in."""
-
-    code = "REFUSED-LEAVES-NETWORK"
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What a grant or an invitation has changed here, or would change."""
-
-    offer: Offer
-    left: NetworkName | None
-    """The network that was left for another one."""
-    ends: tuple[str, ...]
-    """What ended with that."""
-    files: int
-    """How many files of the organisation changed."""
-    notes: tuple[str, ...]
-    is_confirmed: bool
-    """Whether its issuer could be asked if it was revoked."""
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -608,73 +573,32 @@ class Organisation:
         One of another network is refused unless `leave` says that ours is left for it. With `is_check`,
         everything is tried and nothing is changed. `name` is what you call the other organisation.
         """
-        grant = read_grant(Path(path))
-        if grant.subject != self.principal:
-            raise NotForUs(
-                f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`: use it "
-                f"there, or ask `{grant.domain}` for one of your own (`maia grant {self.name}.pub`)"
-            )
-        now = system_now()
-        standing = ask_standing(
-            [*grant.certificates, *self.held()], now=now, servers={grant.domain: grant.server}
-        )
-        good, held = (
-            [one for one in some if one.id not in standing.revoked]
-            for some in (grant.certificates, self.held())
-        )
-        counting = replace(grant, certificates=tuple(good))
-        offer = examine(counting, self.principal, held, self.definitions(), now)
-        if len(good) < len(grant.certificates) and not offer.types:
-            raise GrantRevoked(
-                f"`{path}` was revoked by `{grant.domain}`: ask it for a new one (`maia grant`, or `maia "
-                "network invite` for a membership alone)"
-            )
-        moves = offer.network != self.network
-        if moves and not offer.invites:
-            raise BadGrantFile(
-                f"`{path}` does not let `{self.name}` connect to `{offer.network.name[:64]}` now: ask its "
-                "coordinator for an invitation (`maia network invite`)"
-            )
-        if not (offer.types or offer.invites):
-            raise BadGrantFile(f"`{path}` grants nothing here: {'; '.join(offer.unused) or 'it is empty'}")
-        ends = self._ends_with(self.network) if moves else ()
+        found = examine_file(self, path)
+        moves = found.offer.network != self.network
+        ends = ended_by_leaving(self) if moves else ()
         if ends and not leave:
-            raise WouldLeave(
-                f"`{path}` is of network `{offer.network.name[:64]}` of `{offer.network.owner}`, and "
-                f"`{self.name}` is in `{self.network.name}` of `{self.network.owner}`: to join is to leave "
-                f"that, which ends {', '.join(ends)}; `--leave` does so; {self._instead_of_leaving(grant)}"
-            )
+            raise would_leave(self, path, found.offer, ends)
         left = self.network if moves else None
-        said = ("what was revoked of it is left out",) if len(good) < len(grant.certificates) else ()
         with Draft(self.folder) as draft:
             copy = Organisation(draft.path)
-            notes = copy._take(offer, moves=moves, name=name)
+            notes = copy._take(found.offer, moves=moves, name=name)
             files = draft.changed()
             if not is_check:
                 draft.accept()
         self._settings = Organisation(self.folder)._settings
-        return Joined(offer, left, ends, len(files), (*said, *notes), grant.domain not in standing.silent)
-
-    def _instead_of_leaving(self, grant: Grant) -> str:
-        """Say how two organisations come together without leaving a network."""
-        if self.network.owner == self.principal:
-            return f"grants are for one network: what `{self.name}` has granted it then grants again"
-        return (
-            f"to stay, have `{grant.domain}` join first and then grant again: `{self.network.owner}` invites "
-            "it (`maia network invite`)"
-        )
+        return Joined(found.offer, left, ends, len(files), (*found.notes, *notes), found.is_confirmed)
 
     def leave(self, *, is_check: bool = False) -> tuple[str, ...]:
         """Leave the network that was joined, for one of our own; return what ends by that."""
         if self.network.owner == self.principal:
             raise NoOrganisation(f"`{self.name}` has joined no network: it is in its own")
-        ends = self._ends_with(self.network)
+        ends = ended_by_leaving(self)
         if is_check:
             return ends
         with Draft(self.folder) as draft:
             copy = Organisation(draft.path)
             copy._move(NetworkName(self.principal, self.name), (), ())
-            copy._try_settings()
+            try_settings(copy)
             draft.accept()
         self._settings = Organisation(self.folder)._settings
         return ends
@@ -699,7 +623,7 @@ class Organisation:
         )
         own = (self._settings.broker,)
         self._move(offer.network, tuple(one for one in join if one not in own), hear)
-        return self._try_settings(about=offer.types)
+        return try_settings(self, about=offer.types)
 
     def _move(self, network: NetworkName, join: tuple[str, ...], hear: tuple[PrincipalWord, ...]) -> None:
         """Be part of a network, through these brokers; what let us into another one is dropped."""
@@ -717,51 +641,6 @@ class Organisation:
         for member in self.members():
             self._write_member(member.path, member.name)
         self.prepare_servers()
-
-    def _try_settings(self, about: Collection[str] = ()) -> tuple[str, ...]:
-        """Ask what the servers ask when they start, and what brokers ask of our types; raise what fails."""
-        now, network = system_now(), self.network
-        for file, place in (("broker.key", "broker-certs"), (f"{self.name}.key", "server-certs")):
-            pool = read_certificates([self.folder / place])
-            if not reaches_network(network, public_half(self.folder / file), pool, now=now):
-                raise BadGrantFile(
-                    f"`{file}` of `{self.name}` could not connect to `{network.name[:64]}`: the right "
-                    "may not be passed on: ask the coordinator for an invitation (`maia network invite`)"
-                )
-        notes: list[str] = []
-        owners: dict[str, set[str]] = {}
-        for one in self.definitions():
-            owners.setdefault(one.definition.name.name, set()).add(str(one.definition.name.owner))
-            try:
-                verify_definition(one, at=now, network=network)
-            except InstallNotGranted:
-                notes.append(
-                    f"`{one.definition.name.name}` cannot be used in `{network.name}`: it holds no right "
-                    "to be installed there, which an invitation of its owner brings"
-                )
-            except MaiaError:
-                continue  # a later version that is not compared here, or a quorum's
-        several = sorted(name for name, found in owners.items() if len(found) > 1 and name in about)
-        notes += [f"`{name}` is of {len(owners[name])} owners here: say `{name}@OWNER`" for name in several]
-        return tuple(dict.fromkeys(notes))
-
-    def _ends_with(self, network: NetworkName) -> tuple[str, ...]:
-        """Say what ends when the network is left; nothing if it is our own, and no others are in it."""
-        others = sorted(
-            {
-                one.definition.name.name
-                for one in self.definitions()
-                if one.definition.name.owner != self.principal
-            }
-        )
-        invited = len(self.invited())
-        if network.owner == self.principal:
-            others = []
-        return (
-            *([f"what was granted there ({', '.join(others)})"] if others else []),
-            *([f"the membership of {invited} that `{self.name}` invited"] if invited else []),
-            *(["the connection to its brokers"] if network.owner != self.principal else []),
-        )
 
     def losses(self, what: str | Path) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""

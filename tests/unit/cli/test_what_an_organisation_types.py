@@ -537,6 +537,13 @@ def test_a_right_is_explained_by_a_profile_and_the_name_of_a_type(home: Path) ->
     assert answer.returncode == 1
 
 
+def test_what_a_reader_will_not_see_is_said_where_its_right_is_given_and_explained(home: Path) -> None:
+    made = maia(*MAY, "--set", "patient := pseudonym(patient)", cwd=home)
+    assert "recorded     of LabResult, it reads what is published after it first connects" in made.stdout
+    asked = maia("explain", "LabResult", "--as", "x", "--action", "subscribe", cwd=home)
+    assert "needs      a secret or table of hospital (ed25519:" in asked.stdout
+
+
 def test_a_server_that_does_not_run_is_named_with_the_command_that_runs_it(home: Path) -> None:
     answer = maia("revoke", "lab", *IN_HOSPITAL, cwd=home)
     assert answer.stderr.endswith("[UNAVAILABLE-DOMAIN] (`maia up` runs the organisation's server)\n")

@@ -59,7 +59,12 @@ def test_a_level_leaves_lines_out_and_text_is_for_people() -> None:
 
 def test_what_is_refused_where_nothing_is_wrong_is_no_warning() -> None:
     stream = io.StringIO()
-    for code in ("STATEMENT-OLD", "UNAVAILABLE-LINK-NOT-NEEDED", "REFUSED-NO-KEY-GROUP", "STATEMENT-FORMAT"):
+    for code in (
+        "STATEMENT-OLD",
+        "UNAVAILABLE-LINK-NOT-NEEDED",
+        "SEALING-NOT-BY-A-MEMBER",
+        "STATEMENT-FORMAT",
+    ):
         Telemetry(stream).note("refused", {"code": code})
     assert [line["level"] for line in lines_of(stream)] == ["info", "info", "info", "warning"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from maia.clock import system_now
 from maia.organisation import Organisation
-from maia.organisation.organisation import WouldLeave
+from maia.organisation.joining import WouldLeave
 from maia.profile import read_profile
 from maia.types import verify_definition
 

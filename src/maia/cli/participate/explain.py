@@ -268,7 +268,11 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.predicates.language.writer import format_literal
 
     names = _names(event_type)
-    lines: list[str] = []
+    steps = [*view.on_publication, *(step for window in view.windows for step in window.transformations)]
+    lines = [
+        f"  needs      a secret or table of {by} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
+        for by in dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
+    ]
     for step in view.on_publication:
         written = "" if step.result is None else f"from {step.result.name}: "
         lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
