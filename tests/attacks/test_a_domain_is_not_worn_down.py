@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -14,6 +15,8 @@ import pytest
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
+from maia.api.client import authorization, run_of
+from maia.clock import system_now
 from maia.credentials import certificate_to_bytes
 from maia.credentials.validity.statements import RevocationList, sign_statement, statement_to_bytes
 from maia.domain.access.refusals import ServiceFull
@@ -26,6 +29,7 @@ from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
 from maia.net.tls import pinning_context
 from maia.types import definition_to_bytes
+from maia.wire.api_requests import ApiCall, ApiRequest
 from support.access_control import Station
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy
@@ -256,11 +260,73 @@ def test_strangers_that_hold_connections_keep_no_peer_out(
             admin.call("GET", "/v1/audit", answer=answers.AuditPage)  # raises unless it is answered
         for link in held:
             link.setblocking(False)
-        expected = len(held) - listener.IDLE_MAX
+        expected = len(held) - listener.STRANGERS_MAX
         until_in_a_thread(lambda: sum(map(_is_closed, held)) >= expected, "the oldest to be sent away")
     finally:
         for link in held:
             link.close()
+
+
+def _announcing(met: DomainAtWork, run: bytes, how: str) -> bytes:
+    """Return the head of a call whose body never comes, or of a long answer that no peer reads."""
+    if how == "public":
+        return b"GET /v1/domain HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+    if how == "chunked":
+        return b"GET /v1/statements HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    if how == "reader":
+        return b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 64
+    said = ApiRequest(
+        met.key.principal, run, ApiCall.of("POST", "/v1/login", body=b"{}"), system_now(), os.urandom(16)
+    )
+    signed = authorization(said, key_of("stranger"))
+    return (
+        f"POST /v1/login HTTP/1.1\r\nHost: x\r\nAuthorization: {signed}\r\nContent-Length: 2\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("how", ["public", "chunked", "signed", "reader"])
+def test_strangers_whose_calls_never_end_keep_no_peer_out(
+    met: DomainAtWork, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A40 A88 A116: more connections than there may be, with a body that never comes or an unread answer."""
+    monkeypatch.setattr(listener, "HEAD_S", 600.0)  # it is the number of them that counts
+    with met.client("stranger") as stranger:
+        run = run_of(stranger.about())
+    host, port = host_and_port(met.address)
+    context, held = pinning_context(met.key.principal), list[ssl.SSLSocket]()
+    try:
+        for _ in range(listener.CONNECTIONS_MAX + 8):
+            link = context.wrap_socket(socket.create_connection((host, port)))
+            held.append(link)
+            link.settimeout(1)
+            with suppress(OSError):
+                link.sendall(_announcing(met, run, how))
+        with met.admin() as admin:
+            admin.call("GET", "/v1/audit", answer=answers.AuditPage)  # raises unless it is answered
+            admin.call("POST", "/v1/facts", ROSTER, answer=answers.News)
+    finally:
+        for link in held:
+            link.close()
+
+
+@pytest.mark.parametrize("how", ["public", "signed"])
+def test_a_body_that_never_comes_is_not_waited_for(
+    met: DomainAtWork, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A88 A116: a page without a body refuses one from its head; a caller without a right has little time."""
+    with met.client("stranger") as stranger:
+        run = run_of(stranger.about())
+    monkeypatch.setattr(listener, "HEAD_S", 0.5)
+    host, port = host_and_port(met.address)
+    with pinning_context(met.key.principal).wrap_socket(socket.create_connection((host, port))) as link:
+        link.settimeout(PATIENCE_S)
+        link.sendall(_announcing(met, run, how))
+        answered = b""
+        with suppress(OSError):  # closed, or reset
+            while some := link.recv(1 << 16):
+                answered += some
+    assert answered.startswith(b"HTTP/1.1 413" if how == "public" else b"")
+    assert bool(answered) == (how == "public")
 
 
 def test_handshakes_that_never_end_have_a_bound(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:

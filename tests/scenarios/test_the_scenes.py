@@ -1,4 +1,4 @@
-"""X6: city sensors, stock ticker and homecare as `maia demo` plays them: processes, TLS, PostgreSQL."""
+"""X6: consortium, city sensors, stock ticker and homecare as `maia demo` plays them: processes over TLS."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ def played(*words: str) -> dict:
     record = json.loads(done.stdout)
     assert (record["failed"], done.returncode) == ([], 0)
     return record
+
+
+def test_three_organisations_see_of_each_other_what_was_granted_and_the_ledgers_say_the_same() -> None:
+    """The tutorial for a consortium: two owners of one name, sealed, roles, a kill, a grant that ends."""
+    consortium = played("consortium")
+    readers = {(one["reader"], one["of"]): one for one in consortium["readers"]}
+    shown = {reader: (one["attributes"], one["until"]) for reader, one in readers.items()}
+    assert shown == {
+        ("pilot", "ShipMovement@hamburg"): ("draught, quay, ship", "now"),
+        ("desk", "Manifest"): ("ship", "POLICY-REVOKED"),
+        ("desk", "ShipMovement@rotterdam"): ("berth, ship", "now"),
+        ("inspector", "Manifest"): ("cargo, ship", "POLICY-REVOKED"),
+    }
+    codes = ["INPUT-TYPE-NAME", "POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-NO-CHAIN", "POLICY-NO-CHAIN"]
+    assert list(consortium["refused"].values()) == codes
 
 
 def seen(record: dict, which: int, who: str) -> dict | None:

@@ -1,7 +1,8 @@
 """`maia demo`: stories played for real, with the proof of who did not see what.
 
 The numberplate story and the stock ticker are those of the dissertation, the
-coalition that of the Gismo paper, the city's sensors and homecare those of OASIS'08.
+coalition that of the Gismo paper, the city's sensors and homecare those of OASIS'08. The
+consortium is the tutorial of that name.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = (
     "Examples: maia demo; maia demo --details; maia demo --keep   (the network stays, until Ctrl-C); "
-    "maia demo --spark --rows 100000; maia demo coalition   (three nations, six routers); "
+    "maia demo --spark --rows 100000; maia demo consortium   (three organisations); "
+    "maia demo coalition   (three nations, six routers); "
     "maia demo city --spark"
 )
 _FORMS: Final = (".png", ".svg", ".pdf")
@@ -47,6 +49,7 @@ class Story(Enum):
     """Which story is played."""
 
     NUMBERPLATE = "numberplate"
+    CONSORTIUM = "consortium"
     COALITION = "coalition"
     CITY = "city"
     TICKER = "ticker"
@@ -57,7 +60,8 @@ def demo(
     story: Annotated[
         Story,
         typer.Argument(
-            help="numberplate: police and cameras. coalition: identity, requirements, routers. "
+            help="numberplate: police and cameras. consortium: three organisations, two owners. "
+            "coalition: identity, requirements, routers. "
             "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
             "homecare: prescriptions, with PostgreSQL."
         ),
@@ -86,9 +90,9 @@ def demo(
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
     ] = False,
 ) -> int:
-    """Play a story on a real network: with a crash, a revocation and Spark, or with attested routers."""
-    if story is Story.COALITION:
-        return _coalition(as_json=as_json)
+    """Play a story on a real network: with a crash, a revocation, roles, Spark or attested routers."""
+    if story in (Story.CONSORTIUM, Story.COALITION):
+        return _story(story, as_json=as_json)
     has_spark = (spark or bool(rows)) and not keep
     if has_spark:
         _check_spark()
@@ -113,18 +117,20 @@ def demo(
     return status
 
 
-def _coalition(*, as_json: bool) -> int:
-    from maia.clock import system_now
-    from maia.demo.coalition.screen import BEFORE, after, play_coalition
+def _story(story: Story, *, as_json: bool) -> int:
+    """Play a story that brings a network of its own."""
+    from importlib import import_module
+
     from maia.demo.program import process_started_at
 
+    module = import_module("maia.demo." + {Story.COALITION: "coalition.screen"}.get(story, story.value))
     if not as_json:
-        sys.stdout.write(BEFORE)
+        sys.stdout.write(module.BEFORE)
         sys.stdout.flush()
-    started_at, now, seed = process_started_at(), system_now(), os.urandom(32)
     with _ending_on_sigterm(), _folder() as folder:
-        record, failed = play_coalition(folder, seed=seed, now=now, started_at=started_at, quiet=as_json)
-    answer([f"FAILED: {claim}" for claim in failed] or after(), record | {"failed": failed}, as_json=as_json)
+        record, failed = module.play_story(folder, started_at=process_started_at(), quiet=as_json)
+    lines = [f"FAILED: {claim}" for claim in failed] or module.after()
+    answer(lines, record | {"failed": failed}, as_json=as_json)
     return ANSWER_NO if failed else 0
 
 

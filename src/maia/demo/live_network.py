@@ -183,7 +183,7 @@ class StartingNodes:
 
     def _listening(self, name: str) -> LiveBroker:
         begun = self.begun[name]
-        return LiveBroker(name, begun.address(), begun.home, begun.process)
+        return LiveBroker(name, begun.address(), begun.config.parent, begun.process)
 
 
 # How is the live network set up so that Spark can read what it carried?

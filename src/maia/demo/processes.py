@@ -5,7 +5,7 @@ broker.toml`, `maia domain serve --config domain.toml` or `maia postgres run
 --config connector.toml` does. On a quiet
 machine it is forked from the present process, which has everything loaded
 already; where other threads run, a new interpreter is started with
-`python -m maia.demo.processes HOME`. No caller waits for one node
+`python -m maia.demo.processes FILE`. No caller waits for one node
 before the next one is started.
 """
 
@@ -41,7 +41,7 @@ RECEIVED_FILE: Final = "received"
 _START_S: Final = 180.0
 _STOP_S: Final = 8.0
 _LINE_MAX: Final = 4096
-_ERRORS: Final = "errors.log"
+_ERRORS: Final = ".errors.log"
 _WORDS_MAX: Final = 300
 
 
@@ -84,7 +84,7 @@ class Starting:
     """A node that was started and has not said yet where it listens."""
 
     name: str
-    home: Path
+    config: Path
     process: Child
     says: int
     """Where its one line is read from."""
@@ -103,7 +103,7 @@ class Starting:
             line = json.loads(_line(self.says, time.monotonic() + _START_S))
             return [str(line[name]) for name in names]
         except (ValueError, KeyError, TypeError) as problem:
-            raise NodeNotStarted(f"the {self.name} did not start: {_last_words(self.home)}") from problem
+            raise NodeNotStarted(f"the {self.name} did not start: {_last_words(self.config)}") from problem
         finally:
             os.close(self.says)
 
@@ -146,13 +146,14 @@ def write_node(
     (home / file).write_text(text + tables, encoding="utf-8")
 
 
-def start(name: str, home: Path) -> Starting:
-    """Start the node whose files are in `home`."""
+def start(name: str, home: Path, *, file: str | None = None) -> Starting:
+    """Start the node whose files are in `home`; `file` says which, if there are several."""
     reading, writing = os.pipe()
     begin = _forked if threading.active_count() == 1 else _spawned
-    child = Child(begin(home, writing))
+    config = home / (file or next(one for one in _KINDS if (home / one).exists()))
+    child = Child(begin(config, writing))
     os.close(writing)
-    return Starting(name, home, child, reading)
+    return Starting(name, config, child, reading)
 
 
 def stop_all(children: list[Child]) -> None:
@@ -169,28 +170,28 @@ def stop_all(children: list[Child]) -> None:
 # ------------------------------------------------------------ in the parent
 
 
-def _forked(home: Path, ready: int) -> int:
+def _forked(config: Path, ready: int) -> int:
     """Run a node in a copy of this process, which has loaded everything that it needs."""
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
-        with (home / _ERRORS).open("wb") as log:
+        with config.with_suffix(_ERRORS).open("wb") as log:
             os.dup2(log.fileno(), 2)  # the screen is the demonstration's
-        run_node(home, ready)
+        run_node(config, ready)
         status = 0
     except BaseException:  # noqa: BLE001 - no caller above this fork would report it
-        with (home / _ERRORS).open("a", encoding="utf-8") as log_of_its_end:
+        with config.with_suffix(_ERRORS).open("a", encoding="utf-8") as log_of_its_end:
             traceback.print_exc(file=log_of_its_end)
     finally:
         os._exit(status)  # nothing of the parent's is to be finished here
 
 
-def _spawned(home: Path, ready: int) -> int:
+def _spawned(config: Path, ready: int) -> int:
     """Run a node in an interpreter of its own."""
-    command = [sys.executable, "-m", "maia.demo.processes", str(home)]
-    with (home / _ERRORS).open("wb") as log:
+    command = [sys.executable, "-m", "maia.demo.processes", str(config)]
+    with config.with_suffix(_ERRORS).open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own files
             command, stdin=subprocess.DEVNULL, stdout=ready, stderr=log, start_new_session=True
         )
@@ -211,10 +212,10 @@ def _line(descriptor: int, deadline: float) -> bytes:
     return found
 
 
-def _last_words(home: Path) -> str:
+def _last_words(config: Path) -> str:
     """Return the last line that a node wrote about its end: its folder goes with the demonstration."""
     try:
-        lines = (home / _ERRORS).read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = config.with_suffix(_ERRORS).read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         lines = []
     return next((one.strip()[:_WORDS_MAX] for one in reversed(lines) if one.strip()), "it said nothing")
@@ -223,12 +224,10 @@ def _last_words(home: Path) -> str:
 # ------------------------------------------------------------ in the child
 
 
-def run_node(home: Path, ready: int) -> None:
-    """Be the node whose files are in `home`; say on the descriptor `ready` where it listens."""
+def run_node(config: Path, ready: int) -> None:
+    """Be the node with this configuration; say on the descriptor `ready` where it listens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
     parent = os.getppid()
-    kinds = {BROKER_FILE: _be_a_broker, DOMAIN_FILE: _be_a_domain, CONNECTOR_FILE: _be_a_connector}
-    run = next(be for file, be in kinds.items() if (home / file).exists())
 
     def say(address: str, interface: str | None = None, statement: str | None = None) -> None:
         import asyncio
@@ -245,7 +244,7 @@ def run_node(home: Path, ready: int) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         asyncio.get_running_loop().call_later(1.0, look_for_parent)
 
-    run(home, say)
+    _KINDS[config.name](config.parent, say)
 
 
 def _be_a_broker(home: Path, say: Callable[..., None]) -> None:
@@ -306,6 +305,8 @@ def _be_a_connector(home: Path, say: Callable[..., None]) -> None:
         telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)
         asyncio.run(serve(prepared, telemetry, lambda ready: say(ready.broker)))
 
+
+_KINDS: Final = {BROKER_FILE: _be_a_broker, DOMAIN_FILE: _be_a_domain, CONNECTOR_FILE: _be_a_connector}
 
 if __name__ == "__main__":
     run_node(Path(sys.argv[1]), sys.stdout.fileno())

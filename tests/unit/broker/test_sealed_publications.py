@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from maia.broker import BrokerLimits
+from maia.credentials import SigningKey, Transformation
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from maia.events import Instant, frame_of
+from maia.events import Instant, Kind, frame_of
+from maia.expressions.syntax import Rule, Take
 from maia.predicates import Comparison, Exists, Not, Operator
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
@@ -17,7 +19,7 @@ from maia.wire.codec import encode
 from maia.wire.columns import frame_label, frame_to_columns, stream_label
 from maia.wire.effects import Received
 from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
-from support.broker import NOW, SECOND, sighting
+from support.broker import NOW, SECOND, connect_right, sighting
 from support.sealed_net import EVERYTHING, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
 from support.types import version
@@ -44,6 +46,24 @@ def test_nothing_of_a_sealed_type_is_carried_in_clear(level):
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting())
     assert not [message for message in net.frames() if isinstance(message, Carried)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_a_right_transforms_is_transformed_before_it_is_sealed(level):
+    """One event alone, and several in a frame; for a reader here and behind two brokers."""
+    net, _, _, _ = the_three(level, share_plaintext=False)
+    key, story = SigningKey.from_seed(b"c" * 32), net.story
+    step = Transformation(story.principal("PITO"), (Rule(LOCATION, Take(NUMBERPLATE, Kind.STRING)),))
+    right = net.grant(key.principal, WRITE, transformations=(step,))
+    camera = net.client("a camera", key=key, credentials=(connect_right(story, key.principal), right))
+    near, far = net.client("CCS"), net.client("CCS", "Met broker")
+    near.subscribe()
+    far.subscribe()
+    ref = camera.advertise()
+    camera.publish(ref, sighting("A"))
+    camera.publish(ref, sighting("B"), sighting("C"))
+    for reader in (near, far):
+        assert [event[LOCATION] for event in reader.events()] == ["A", "B", "C"]
 
 
 def test_a_frame_keeps_its_publisher_labels_and_moment():

@@ -116,7 +116,7 @@ def test_the_page_names_every_story() -> None:
     (commands,) = re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)
     played = [line.removeprefix("maia demo").strip() for line in commands.splitlines()]
     assert [one or "numberplate" for one in played] == [story.value for story in Story]
-    assert {story.value for story in Story} == {"numberplate", "coalition", *SCENES}
+    assert {story.value for story in Story} == {"numberplate", "consortium", "coalition", *SCENES}
     for story in Story:
         assert f"| `{story.value}`" in page
 

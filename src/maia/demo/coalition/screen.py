@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +13,16 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from maia.clock import system_now
 from maia.credentials import Action
 from maia.demo.coalition.world import DEMAND, PEOPLE, ROUTERS, assemble
 from maia.demo.program import typed_command
+from maia.demo.scenes.screen import load_servers
 from maia.demo.screens import LOOK
 from maia.events import attribute_uid
 
 if TYPE_CHECKING:
     from maia.demo.coalition.play import Play, Round
-    from maia.events import Instant
 
 
 BEFORE: Final = """\
@@ -31,24 +32,13 @@ clearance of people, the proved boot of routers. Publishers say who may see a co
 readers say whose contacts they want, routers say which routers they work with.
 
 """
-_LOADED: Final = (
-    "concurrent.futures.thread",
-    "encodings.idna",
-    "maia.broker.server.process",
-    "maia.domain.server.process",
-    "maia.net.telemetry",
-)
-"""What the processes need, so that each of them, forked from this one, starts at once."""
 _SEEN: Final = "[green]●[/green]"
 _MARKS: Final[Mapping[str, str]] = {"SUBSCRIBER": "s", "PUBLISHER": "p", "NO_STATEMENT": "x", "CUT_OFF": "c"}
 
 
-def play_coalition(folder: Path, *, seed: bytes, now: Instant, started_at: float, quiet: bool) -> tuple[
-    dict[str, object], list[str]
-]:  # fmt: skip
+def play_story(folder: Path, *, started_at: float, quiet: bool) -> tuple[dict[str, object], list[str]]:
     """Play the story; return its record, and the claims that do not hold."""
-    for name in _LOADED:
-        import_module(name)
+    load_servers()
     from maia.demo.coalition.play import play
     from maia.demo.coalition.world import world_at_work
 
@@ -57,7 +47,7 @@ def play_coalition(folder: Path, *, seed: bytes, now: Instant, started_at: float
     def say(sentence: str) -> None:
         screen.print(f"  {time.time() - started_at:6.2f} s  [bold]{sentence}[/bold]", soft_wrap=True)
 
-    with world_at_work(assemble(seed, now=now), folder, say) as world:
+    with world_at_work(assemble(os.urandom(32), now=system_now()), folder, say) as world:
         ready_s = time.time() - started_at
         if not quiet:
             _show_nodes(

@@ -32,7 +32,6 @@ _LOADED: Final = (
     "maia.domain.server.process",
     "maia.net.telemetry",
 )
-"""What the processes need, so that each of them, forked from this one, starts at once."""
 _SHORT: Final = 14
 _DIGITS: Final = 2
 
@@ -87,6 +86,12 @@ def play_scene(
     return record, broken
 
 
+def load_servers() -> None:
+    """Load what the processes need, so that each of them, forked from this one, starts at once."""
+    for name in _LOADED:
+        import_module(name)
+
+
 def playable(scene: Scene, screen: Console) -> Scene:
     """Return the scene, without its database where that can be done without and no server is installed."""
     if scene.database is None or scene.database.is_needed:
@@ -102,8 +107,7 @@ def playable(scene: Scene, screen: Console) -> Scene:
 def _played(
     scene: Scene, folder: Path, *, seed: bytes, now: Instant, say: Callable[[str], None]
 ) -> tuple[Stage, Recording]:
-    for name in _LOADED:
-        import_module(name)
+    load_servers()
     from maia.demo.processes import home_of, rolled
     from maia.demo.scenes.play import play
     from maia.demo.scenes.world import world_at_work
@@ -155,7 +159,7 @@ def show_deliveries(screen: Console, stage: Stage, *, has_details: bool) -> None
     screen.print(f"  on record in the brokers' ledgers: {sum(stage.disclosed.values()):,}, probes included")
     screen.print("\nWho tried for more:")
     rows = [[one.title, one.code or "NOTHING STOPPED IT"] for one in stage.attempted]
-    _print_aligned(screen, rows)
+    print_aligned(screen, rows)
 
 
 def _show_event(screen: Console, stage: Stage, one: Published) -> None:
@@ -175,15 +179,15 @@ def _show_event(screen: Console, stage: Stage, one: Published) -> None:
             rows.append([reader.name, "MISSING"])
         elif reader.shown_as is None:
             rows.append([reader.name, *(_cell(seen[name]) for name in one.event)])
-    _print_aligned(screen, rows)
+    print_aligned(screen, rows)
     for reader in readers:
         seen = one.expected.get(reader.name)
         if seen is not None and reader.shown_as is not None:
             screen.print(f"which the {reader.name} sees as `{reader.shown_as}`:")
-            _print_aligned(screen, [["", *seen], [reader.name, *map(_cell, seen.values())]])
+            print_aligned(screen, [["", *seen], [reader.name, *map(_cell, seen.values())]])
 
 
-def _print_aligned(screen: Console, rows: list[list[str]]) -> None:
+def print_aligned(screen: Console, rows: list[list[str]]) -> None:
     widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
@@ -200,7 +204,7 @@ def _show_totals(screen: Console, stage: Stage) -> None:
         delivered = f"{len(inbox.events):,}"
         rows.append([reader.name, delivered, withheld, ", ".join(never) or "–", f"{reader.sees}{ended}"])
     screen.print("\nWho saw what, of all events:")
-    _print_aligned(screen, rows)
+    print_aligned(screen, rows)
 
 
 def show_tables(screen: Console, tables: list[LogTable], recording: Recording) -> None:
@@ -219,7 +223,7 @@ def show_tables(screen: Console, tables: list[LogTable], recording: Recording) -
             same = "the same" if one.results_same else "OTHERS"
             found += f"; `{one.application}`: {one.results:,} results, {same} of what was received"
         rows.append([one.reader, found])
-    _print_aligned(screen, rows)
+    print_aligned(screen, rows)
 
 
 def _cell(value: Value) -> str:

@@ -65,6 +65,8 @@ class AccessSettings:
     """How long a verified quote counts: a statement with its level ends then, too."""
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
+    name_folders: tuple[str, ...] = ()
+    """The profile and the organisation whose names of owners a policy may use."""
     limits: AccessLimits = field(default_factory=AccessLimits)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     """Who speaks for the quorums that own networks and types."""

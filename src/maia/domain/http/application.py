@@ -22,6 +22,7 @@ from maia.domain.http import pages_domain, pages_identity, pages_register, pages
 from maia.domain.http.authentication import Caller, signed_body
 from maia.domain.http.pages import ENCODER, Call, Endpoint, Handler, Pages, openapi_document
 from maia.errors import MaiaError
+from maia.net.http_listener import let_in
 from maia.net.observer import Records
 
 ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {
@@ -83,6 +84,7 @@ async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pag
         if endpoint.body is not None and endpoint.act is not None:
             # Asked again where the act is done. Here it keeps strangers from having large bodies read.
             await pages.check_act(caller, endpoint.act)
+            let_in(request.scope)
         body = await signed_body(request, caller, endpoint.body_max)
     asked: msgspec.Struct | None = None
     if endpoint.body is not None:
