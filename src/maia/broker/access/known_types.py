@@ -92,11 +92,6 @@ class KnownTypes:
         """Say whether any known version of a type demands that every delivery of it is on record."""
         return type_id in self._on_record
 
-    def is_plain(self, type_id: bytes) -> bool:
-        """Say whether a type is neither sealed, nor on record, nor one of topics, as far as known here."""
-        is_special = type_id in self._sealings or type_id in self._on_record
-        return not is_special and not self._topics.get(type_id, True)
-
     def sealed(self) -> Mapping[bytes, Sealing]:
         return self._sealings
 

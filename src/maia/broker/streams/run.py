@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -51,6 +51,12 @@ class Run:
     """Frames of one stream on their way: one of any number of rows, or many of one row each."""
 
     # Without slots: most runs set few of these, and the others are the same for all.
+    published: Sequence[Publish]
+    """The messages, of a publisher."""
+    carried: Sequence[Carried]
+    """The same, of a neighbour about a plain type."""
+    sealed: Sequence[Sealed]
+    """The same, of a neighbour about a sealed type."""
     whole: Transit
     """All rows, as far as they can be read here. Of one frame, this is the frame."""
     columns: Sequence[Sequence[Column]] = ()
@@ -81,8 +87,9 @@ class Run:
     """Up to when it may wait for keys, once it has begun to."""
 
     def __init__(self, link: Link, messages: Sequence[Frames], data: Sequence[bytes] = ()) -> None:
-        self.link, self.messages, self.data = link, messages, data
-        self.count = len(messages)
+        self.link, self.messages, self.data, self.count = link, messages, data, len(messages)
+        # The stages of a stream know of which kind these are.
+        self.published = self.carried = self.sealed = messages  # type: ignore[assignment]
         self.taken: set[int] = set()
         """The rows that a subscriber or a neighbour got."""
 
@@ -98,21 +105,6 @@ class Run:
     def numbers(self) -> list[int]:
         """Return the numbers of the frames, which grow."""
         return [one.sequence for one in self.messages]
-
-    @property
-    def published(self) -> Sequence[Publish]:
-        """Return the messages of a publisher."""
-        return cast("Sequence[Publish]", self.messages)
-
-    @property
-    def carried(self) -> Sequence[Carried]:
-        """Return the messages of a neighbour about a plain type."""
-        return cast("Sequence[Carried]", self.messages)
-
-    @property
-    def sealed(self) -> Sequence[Sealed]:
-        """Return the messages of a neighbour about a sealed type."""
-        return cast("Sequence[Sealed]", self.messages)
 
     def transit(self, number: int) -> Transit:
         """Return one of the frames."""

@@ -171,11 +171,10 @@ def _count(group: SubscriberGroup, members: Sequence[Mapping[LinkId, list[int]]]
 
 def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Router) -> tuple[Stage, Send]:
     """Send each neighbour the rows of a plain type that are wanted behind it."""
-    book, spill = routes.book, routes.spill
+    spill = routes.spill
 
     def forward(run: Run, turn: Turn) -> None:
-        if book.is_wanted(type_id):
-            send(run, run.whole, turn)
+        send(run, run.whole, turn)
 
     def send(run: Run, whole: Transit, turn: Turn) -> None:
         ready: dict[object, bytes] = {}

@@ -464,7 +464,7 @@ def _one_by_one(run: Run, _turn: Turn) -> None:
 
 def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
     """Take on a publisher's frame that comes alone, or that waited."""
-    turn = state.streams.turn(now)
+    turn = Turn(now, state.rest)
     state.streams.publish(link, (message,), (), turn)
     return turn.effects
 
@@ -477,7 +477,7 @@ def carry(
     data: bytes = b"",
 ) -> list[Effect]:
     """Take on a neighbour's frame that comes alone; `data` is how it came."""
-    turn = state.streams.turn(now)
+    turn = Turn(now, state.rest)
     if isinstance(message, SealedWithPlaintext):
         state.streams.carry(link, (message.frame,), (), turn, message.contents)
     else:
