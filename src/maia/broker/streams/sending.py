@@ -6,7 +6,7 @@ neighbour sent leaves in the bytes in which it came, unless some of it was here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements, vouched_for
@@ -74,44 +74,38 @@ class Deliveries:
         self._identities, self._attached, self._delivered = identities, attached, delivered
 
     def of(self, type_id: bytes) -> Stage:
-        """Deliver frames of a type."""
+        """Deliver frames of a type; of a blinded one, the publications that are in them."""
+        audiences, (ledger, refused) = self._audiences, self._ledger(type_id)
 
         def deliver(run: Run, turn: Turn) -> None:
-            audience = self._audiences.get(type_id)
-            if audience is not None and not run.is_unread:
-                self._give(type_id, audience, run, run.whole, turn)
+            audience = audiences.get(type_id)
+            if audience is None or run.is_unread:
+                return
+            if refused is not None:
+                turn.refuse(refused)
+            else:
+                self._give(audience, run, run.inner or run.whole, ledger, turn)
 
         return deliver
 
-    def of_inner(self, type_id: bytes) -> Stage:
-        """Deliver the publications in blinded frames of a type."""
-
-        def deliver(run: Run, turn: Turn) -> None:
-            audience = self._audiences.get(type_id)
-            if audience is not None and run.inner is not None:
-                self._give(type_id, audience, run, run.inner, turn)
-
-        return deliver
-
-    def _give(self, type_id: bytes, audience: LocalSubscribers, run: Run, whole: Transit, turn: Turn) -> None:
+    def _give(
+        self, audience: LocalSubscribers, run: Run, whole: Transit, ledger: Disclosures | None, turn: Turn
+    ) -> None:
         publisher, stream = whole.publisher.key, whole.stream
         numbers = (whole.sequence,) if run.count == 1 else run.numbers
         is_late = self._order.late_in(publisher, stream, numbers, run.signer)
         if is_late is not None:
             turn.count("maia_late_frames_total", sum(is_late))  # order comes first
-        ledger, refused = self._ledger(type_id)
-        if refused is not None:
-            turn.refuse(refused)
-            return
         if whole.author is not None:
             whole = vouched_for(self._attached, whole, turn.now)
         matched = audience.matched(whole.matched)
-        if not matched:
+        if run.count == 1:
+            if is_late is None and matched:
+                self._give_frame(audience, run, 0, whole, matched.items(), ledger, turn)
             return
         for number, found in enumerate(run.by_frame(matched)):
             if found and not (is_late is not None and is_late[number]):
-                frame = whole if run.count == 1 else None
-                self._give_frame(audience, run, number, frame, found, ledger, turn)
+                self._give_frame(audience, run, number, None, found, ledger, turn)
 
     def _give_frame(
         self,
@@ -119,7 +113,7 @@ class Deliveries:
         run: Run,
         number: int,
         frame: Transit | None,
-        found: Sequence[tuple[bytes, Sequence[int]]],
+        found: Iterable[tuple[bytes, Sequence[int]]],
         ledger: Disclosures | None,
         turn: Turn,
     ) -> None:

@@ -217,7 +217,7 @@ class Streams:
         if not sealing.blinded:
             return self._remember, deliver, self._forward_own(type_id, sealing).stage
         enclose, send = self._enclosing(sealing)
-        return self._remember, enclose, self._deliveries.of_inner(type_id), send
+        return self._remember, enclose, self._deliveries.of(type_id), send
 
     def _forward_own(self, name: bytes, sealing: Sealing) -> ForwardSealed:
         """Return how frames leave that are sealed here, under a name."""
@@ -390,7 +390,7 @@ class Streams:
         if not state.router.asks_filters_alone:
             remember, onward = on_mesh(remember, forward.send, self._carries_again)
         if is_blinded:
-            given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of_inner(type_id)),)
+            given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of(type_id)),)
         else:
             given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
             if state.recording is not None and state.recording.records(name):
