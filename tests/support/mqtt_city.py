@@ -74,11 +74,9 @@ data = "gateway"
 listen = "127.0.0.1:0"
 connections = 64
 connections_before_connect = 8
-
-[http]
-listen = "127.0.0.1:0"
-streams_per_account = 3
-origins = ["https://desk.example"]
+http.listen = "127.0.0.1:0"
+http.streams_per_account = 3
+http.origins = ["https://desk.example"]
 """
 _TOPICS = """
 [[topics]]
@@ -340,7 +338,9 @@ async def mqtt_city(
         taken, address = bind("127.0.0.1:0")
         accepting = asyncio.create_task(accept_clients(gateway, taken, None))
         door = HttpDoor(prepared, QuietRecords())
-        http = await stack.enter_async_context(listening(door.application(), None, "127.0.0.1:0"))
+        http = await stack.enter_async_context(
+            listening(door.application(), None, "127.0.0.1:0", connections=prepared.config.http_connections)
+        )
         stack.push_async_callback(door.stop)
         city = City(folder, running, gateway, address, f"http://{http}", door)
         stating = asyncio.create_task(_state_again_and_again(city))

@@ -303,7 +303,8 @@ MORE_MISTAKES = {
         ("subscribe", "Ward", "--as", "office"),
         2,
         "`office` has no right to `Ward`, which `hospital` knows: `maia member add office --org hospital "
-        "--may subscribe:Ward` (or `publish:`) gives it one [INPUT-TYPE-NAME]",
+        "--may subscribe:Ward` (or `publish:`) gives it one, "
+        "or `maia login --as office` if a role does [INPUT-TYPE-NAME]",
     ),
     "one of two owners' types, which the member has no right to": (
         ("explain", "LabResult@hospital", "--as", "desk", "--action", "subscribe"),

@@ -21,7 +21,7 @@ from maia.api.responses import WalletAnswer
 from maia.config.input_files import read_certificates, read_text
 from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.config.start_checks import opened
-from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
+from maia.credentials import Principal, SignedCertificate, SigningKey, certificate_to_bytes
 from maia.credentials.validity.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder, PostgresChanges
@@ -32,6 +32,7 @@ from maia.errors import BadInput, MaiaError
 from maia.events import SECOND, Instant
 from maia.keystore.wallet_folder import WalletFolder
 from maia.net.observer import Records
+from maia.organisation.rights import Signing, let_broker
 
 # Which policy does the operator's file hold, and is it good enough to be put in force?
 #
@@ -218,7 +219,35 @@ def _is_over(signed: SignedCertificate, now: Instant) -> bool:
     return end is not None and end < now
 
 
-# ------------------------------------------------------------ push_credentials certificates to brokers
+# ------------------------------------------------------------ certificates of brokers
+
+
+async def let_own_broker(
+    broker: Principal,
+    folder: Path,
+    service: DomainService,
+    key: SigningKey,
+    records: Records,
+    *,
+    passes_on: bool,
+) -> None:
+    """Let the domain's broker do what its policy lets members do with types, as `maia member add` does.
+
+    Without the right to a sealed type a broker gets no keys, and its members nothing to read.
+    """
+    while True:
+        service.has_policy.clear()
+        try:
+            signing = Signing(key, "", service.clock())
+            for action, types in await service.ask(lambda access: access.types_of_members()):
+                await asyncio.to_thread(
+                    let_broker, folder, broker, action, types, signing, passes_on=passes_on
+                )
+        except MaiaError as problem:
+            records.note("failed", {"broker": str(folder), "code": problem.code, "why": problem.message})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RENEW_S):
+                await service.has_policy.wait()
 
 
 async def push_credentials(

@@ -54,17 +54,19 @@ async def accept_clients(gateway: Gateway, listening: socket.socket, context: ss
     with listening:
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
+                accepted, where = await loop.sock_accept(listening)
             except OSError:  # no file descriptors left, for instance: others may close some
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
             else:
-                Connection(gateway, accepted, context)
+                Connection(gateway, accepted, context, str(where[0]))
 
 
 class Connection:
     """One TCP or TLS connection of an MQTT client."""
 
-    def __init__(self, gateway: Gateway, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, gateway: Gateway, accepted: socket.socket, context: ssl.SSLContext | None, address: str
+    ) -> None:
         """Shake hands, and wait for the CONNECT, not for long."""
         self._gateway = gateway
         self.account: str | None = None
@@ -79,7 +81,7 @@ class Connection:
         self._opening.add_done_callback(self._opened)
         seconds = gateway.config.connect_s
         self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
-        gateway.admitted(self)
+        gateway.admitted(self, address)
 
     async def _open(self, context: ssl.SSLContext | None) -> None:
         stream: SocketStream

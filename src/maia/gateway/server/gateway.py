@@ -41,6 +41,7 @@ from maia.gateway.server.shares import AccountQuota, Unread
 from maia.gateway.server.upstream import Progress, Upstream
 from maia.net.observer import Records
 from maia.private_files import create_private, make_private_folder
+from maia.sessions.admission import Places
 
 if TYPE_CHECKING:
     from maia.gateway.server.connections import Connection
@@ -136,7 +137,7 @@ class Gateway:
         self.published = self.delivered = self.skipped = 0
         self.ended = 0
         """How many connections have ended so far."""
-        self._waiting: dict[Connection, None] = {}
+        self._waiting: Places[Connection] = Places(prepared.config.connections_before_connect)
         self._connections: set[Connection] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
@@ -150,26 +151,26 @@ class Gateway:
 
     # -------------------------------------------------------- connections
 
-    def admitted(self, connection: Connection) -> None:
-        """Count a connection; while too many wait to prove themselves, the oldest of them goes (A88)."""
+    def admitted(self, connection: Connection, address: str | None) -> None:
+        """Count a connection; while too many wait to prove themselves, one from the busiest address goes."""
         if len(self._connections) >= self.config.connections:
             self.note("refused", GatewayFull("the gateway has no room for a connection").as_record())
             connection.drop()
             return
         self._connections.add(connection)
-        self._waiting[connection] = None
-        if len(self._waiting) > self.config.connections_before_connect:
-            oldest = next(iter(self._waiting))
+        self._waiting.take(connection, address)
+        oldest = self._waiting.next_to_go() if self._waiting.is_overfull else None
+        if oldest is not None:
             self.gone(oldest)
             oldest.drop()
 
     def welcomed(self, connection: Connection) -> None:
         """Take note that a client has proved who it is."""
-        self._waiting.pop(connection, None)
+        self._waiting.leave(connection)
 
     def gone(self, connection: Connection) -> None:
         """Take note that a connection is closed."""
-        self._waiting.pop(connection, None)
+        self._waiting.leave(connection)
         if connection in self._connections:
             self._connections.discard(connection)
             self.ended += 1
@@ -443,8 +444,9 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every connection, publish the wills, and say goodbye to the broker."""
-        for connection in list(self._waiting):
-            connection.drop()
+        while (waits := self._waiting.next_to_go()) is not None:
+            self._waiting.leave(waits)
+            waits.drop()
         drivers = list(self._sessions.values())
         for driver in drivers:
             driver.feed(Lost(Reason.SERVER_SHUTTING_DOWN))
