@@ -122,7 +122,8 @@ class Row:
         broker, now = self.brokers[number], self.now
         effects: list[Effect] = []
         if together:
-            effects = broker.signed(broker.take_on_read(link, messages, now))
+            taken = broker.take_on_read(link, messages, now)
+            effects = broker.signed([*taken, *broker._all_the_rest(now)])
         else:
             for data in messages:
                 effects += broker.handle(Received(link, data), now)
