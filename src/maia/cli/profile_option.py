@@ -76,6 +76,8 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         by_flag.pop("--log", None)  # events come from elsewhere
 
     def chosen(context: typer.Context, given: str | None) -> None:
+        from maia.profile.profile import wallet_places
+
         profile = profile_named(given) if given is not None else used_profile()
         if profile is None:
             return
@@ -84,6 +86,8 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         defaults: dict[str, object] = dict(context.default_map or {})
         for flag, parameter in by_flag.items():
             value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
+            if flag in ("--types", "--credentials") and "--wallet" not in by_flag:
+                value = (*value, *wallet_places(profile.settings.wallet))
             if value is None or value == ():
                 continue
             defaults[parameter.name] = [str(one) for one in value] if isinstance(value, tuple) else str(value)
@@ -91,9 +95,8 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
                 parameter.envvar = None
         context.default_map = defaults
 
-    for flag, parameter in by_flag.items():
-        if flag != "--wallet":  # which profiles of members do not name
-            parameter.get_help_record = partial(_without_as, parameter.get_help_record)
+    for parameter in by_flag.values():
+        parameter.get_help_record = partial(_without_as, parameter.get_help_record)
     command.params.insert(0, _option(chosen))
 
 

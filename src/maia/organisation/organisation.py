@@ -60,6 +60,7 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     TypeName,
+    TypePattern,
     certificate_to_text,
 )
 from maia.credentials.names import NamePattern
@@ -78,12 +79,14 @@ from maia.organisation.joining import Joined, ended_by_leaving, examine_file, tr
 from maia.organisation.losses import Loss, Losses, is_membership, passed_on
 from maia.organisation.offer import Offer, chain_certificates
 from maia.organisation.rights import (
+    SERVER_DAYS,
     NotHeld,
     Right,
     Signing,
     Terms,
     check_held,
     end_of,
+    let_broker,
     reaches_network,
     read_right,
 )
@@ -124,7 +127,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NoOrganisation", "Organisation", "find_organisation"]
 
-SERVER_DAYS: Final = 365
 _DAY: Final = 86_400 * SECOND
 _ROLL_S: Final = 10
 """How soon recorded events are in tables."""
@@ -714,7 +716,10 @@ class Organisation:
                 "key": f"{self.name}.key", **shared, "credentials": ["server-certs"], "listen": given.keys,
                 "data": "domain-data", "history": history,
                 "api": {"listen": given.server, "public": given.server},
-                "broker": {"addresses": [given.broker], "hear": list(given.hear)},
+                "broker": {
+                    "addresses": [given.broker], "hear": list(given.hear), "own": "broker.pub",
+                    "own_credentials": "broker-certs", "own_delegates": given.processes > 1,
+                },
                 "policy": {"types": ["types"], "held": ["certs"], "issued": ["issued"]},
             },
         }  # fmt: skip
@@ -769,13 +774,11 @@ class Organisation:
         return list(found.values())
 
     def _let_broker(self, right: Right, signing: Signing) -> None:
-        """Let the broker do what a member behind it may do; its certificate is cut by what we hold."""
-        broker = public_half(self.folder / "broker.key")
-        label = f"{right.action.value}-{right.event_type.type_id.hex()[:24]}.cert"
+        """Let the broker do what a member behind it may do."""
+        name, broker = right.event_type.name, public_half(self.folder / "broker.key")
+        types = TypePattern(name.owner, NamePattern(name.name), None)
         passes_on = self._settings.processes > 1
-        ends = end_of(signing.now, days=SERVER_DAYS)
-        given = signing.right(right.whole(ends), broker, is_tested=False, may_delegate=passes_on)
-        _write(self.folder / "broker-certs" / label, certificate_to_text(given))
+        let_broker(self.folder / "broker-certs", broker, right.action, types, signing, passes_on=passes_on)
 
     @staticmethod
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
@@ -812,6 +815,7 @@ class Organisation:
             "brokers": [self._settings.broker],
             "server": self._settings.server,
             "domain": str(self.principal),
+            "wallet": "wallet",
             "log": "../log",
         }
         write_profile(folder, settings)

@@ -9,10 +9,11 @@ means none of a member's types is answered with the right that is missing, and h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from maia.clock import system_now
@@ -25,6 +26,7 @@ from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, UnknownTypeNam
 from maia.types import VerifiedType
 
 _SHOWN_MAX: Final = 20
+_BEHIND: Final = re.compile(r"[A-Za-z0-9_-]@([A-Za-z_][^\s(),\"@:]*)")
 _KEY: Final = re.compile(r"ed25519:[0-9a-f]{8,64}|quorum:[0-9a-f]{8,64}")
 
 
@@ -79,7 +81,10 @@ def _not_granted(word: str, folders: Iterable[Path]) -> str | None:
         known = [one.definition.name for one in read_definitions([org / "types"])]
         meant = _called_so(name, ((one.owner, one.name) for one in known))
         if any(not at or _is_called(owner, whose, _book([org])) for owner, _ in meant):
-            return f"`{who}` has no right to `{shown}`, which `{org.name}` knows: {add} gives it one"
+            return (
+                f"`{who}` has no right to `{shown}`, which `{org.name}` knows: {add} gives it one, "
+                f"or `maia login --as {who}` if a role does"
+            )
     return (
         f"neither `{who}` nor `{org.name}` has a type `{shown}`: ask its owner for a grant, which `maia "
         f"network join` takes in, or define it (`maia type define`); then {add}"
@@ -93,16 +98,35 @@ class NamedTypes(dict[str, VerifiedType]):
     """
 
     def __init__(
-        self, known: Iterable[VerifiedType], *, own: Owner, folders: Iterable[str | Path] = ()
+        self,
+        known: Iterable[VerifiedType],
+        *,
+        own: Owner,
+        folders: Iterable[str | Path] = (),
+        owners: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__()
+        self._owners = owners
         self._known = {(one.name.owner, one.name.name): one for one in known}
         self._own, self._folders = own, tuple(map(Path, folders))
 
     def __missing__(self, word: str) -> VerifiedType:
+        name, _, whose = word.partition("@")
+        said = f"{name}@{self._owners[whose]}" if whose in self._owners else word
         ours = set[str]() if "@" in word else {name for owner, name in self._known if owner == self._own}
         asked = [one for one in self._known if one[0] == self._own or one[1] not in ours]
-        return self.setdefault(word, self._known[type_meant(word, asked, folders=self._folders)])
+        return self.setdefault(word, self._known[type_meant(said, asked, folders=self._folders)])
+
+
+def owners_named(text: str, *, folders: Iterable[Path] = ()) -> dict[str, str]:
+    """Return the keys of the owners that a text names behind an `@`, by the names that the user knows."""
+    found: dict[str, str] = {}
+    words = set(_BEHIND.findall(text))
+    book = _book(folders) if words else AddressBook()
+    for word in words:
+        with suppress(MaiaError):
+            found[word] = str(book.find(word))
+    return found
 
 
 def _book(folders: Iterable[Path]) -> AddressBook:

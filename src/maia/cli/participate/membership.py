@@ -262,10 +262,12 @@ class TypeOptions:
         is_topic = self.named is not None and self.named.startswith("/") and not Path(self.named).is_file()
         return self.named if is_topic else None
 
-    def history(self, constitutions: tuple[VerifiedConstitution, ...] = ()) -> list[SignedDefinition]:
+    def history(
+        self, constitutions: tuple[VerifiedConstitution, ...] = (), *, wallet: Path | None = None
+    ) -> list[SignedDefinition]:
         """Return the type that is meant, after those it was made from."""
         from maia.predicates.path_patterns import parse_path_pattern
-        from maia.profile.profile import types_named
+        from maia.profile.profile import types_named, wallet_places
         from maia.types.definition import tree_label
 
         named, definition = self.named, self.definition
@@ -275,14 +277,15 @@ class TypeOptions:
             definition = Path(named)
         if definition is not None:
             return history_of(definition, self.previous)
-        if not self.types:
+        places = [*(self.types or ()), *wallet_places(wallet)]
+        if not places:
             raise NoTypeNamed(
                 f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
                 "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
             )
         if self.topic is not None:
             named = tree_label(parse_path_pattern(self.topic))
-        found = types_named(str(named), self.types, constitutions=constitutions, at=moment(None))
+        found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
         return [one.signed for one in found]
 
 

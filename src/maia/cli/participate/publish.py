@@ -98,7 +98,7 @@ def publish(
 
     requires = parse_requirement(subscribers)
     member = participant.membership()
-    history = meant.history(member.constitutions)
+    history = meant.history(member.constitutions, wallet=member.wallet)
     event_type = verified(history, member.constitutions)
     topic = topic or meant.topic
     fixed = {} if topic is None else _on_topic(topic, payload, event_type)

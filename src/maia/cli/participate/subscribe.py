@@ -114,7 +114,7 @@ def subscribe(
     from maia.credentials.requirements import parse_requirement
 
     member = participant.membership()
-    history = meant.history(member.constitutions)
+    history = meant.history(member.constitutions, wallet=member.wallet)
     event_type = verified(history, member.constitutions)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
