@@ -99,6 +99,7 @@ def _searched(targets: ModuleType, name: str, seconds: float) -> bool:
 def _keep(file: Path, corpus: Path) -> None:
     """Write the smallest inputs that reached something new, as far as there is room."""
     added = [one for one in corpus.iterdir() if _NEW.fullmatch(one.name)] or list(corpus.iterdir())
+    added += (BUILD / "found").glob(f"{file.stem}-*")
     before = file.read_text().splitlines() if file.exists() else []
     lines = {*before, *(b64encode(one.read_bytes()).decode() for one in added)}
     kept, size = [], 0

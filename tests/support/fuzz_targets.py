@@ -21,6 +21,7 @@ import msgspec
 
 from maia.api import requests as api_bodies
 from maia.api.http_calls import signed_request_in
+from maia.api.problems import credentials_from_header
 from maia.broker.durable.cursors import cursor_from_bytes
 from maia.broker.durable.progress import progress_from_bytes
 from maia.canonical import read_advanced, read_canonical
@@ -38,10 +39,11 @@ from maia.domain.http.application import _decoded as decoded_body
 from maia.errors import MaiaError
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.expressions.language import parse_expression, parse_rule
-from maia.gateway.accounts import account_from_bytes
+from maia.gateway.accounts import account_from_bytes, secret_of_token
 from maia.gateway.mqtt.effects import Attached, MqttLimits, Received
 from maia.gateway.mqtt.packets import V3, V5, Connect
 from maia.gateway.mqtt.session import MqttSession
+from maia.gateway.server.http.streams import positions_from_id
 from maia.gateway.topic_table import PayloadForm, TopicTable, check_filter, row_of
 from maia.ledger.files import disclosures_of
 from maia.ledger.records import LedgerReader, records_from_bytes
@@ -86,18 +88,25 @@ TYPE = verify_definition(
     at=NOW,
 )
 POLICY = """policy "A"
-type All = All
+type Row = All
 fact works_as(who: principal, what: string)
-role reader(string: string)
-rule reader(s)
-    while works_as(holder, s) and string == s
+fact treats(doctor: string, patient: string)
+role reader
+role doctor(doctor: string)
+rule reader
+    while works_as(holder, "reader")
     for 30 days
-grant reader(s)
-    may subscribe All(string, int)
-    where int > 3 and string == s
-transform All for reader(s)
+rule doctor(d)
+    while works_as(holder, d)
+    for 30 days
+grant reader
+    may subscribe Row(string, int)
+    where int > 3
+grant doctor(d)
+    may subscribe Row(*)
+transform Row for reader
     set string := first(string, 2) when not bool == true
-restrict All to reader(s) when works_as(holder, string)
+restrict Row to doctor(d) when treats(d, string)
 end
 """
 
@@ -243,6 +252,9 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
             ),
             account_from_bytes,
             _text(signed_request_in),
+            _text(credentials_from_header),
+            _text(positions_from_id),
+            secret_of_token,
         ),
         (),
     ),
@@ -272,6 +284,21 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
 """By name: the target, and the folders of `tests/vectors` whose bytes it begins with."""
 
 
+_DEEP = 3000
+NASTY = (
+    *(one * _DEEP for one in (b"(", b"[", b'{"a":', b"\x91", b"\x81", b"(1:a", b"not ", b"exists(", b"-")),
+    *(one % (b"9" * 400) for one in (b"%s", b"int == %s", b'{"float":%s}', b'{"int":%s}', b'{"float":-%s}')),
+    b'{"timestamp":"2026-02-30T23:59:60+99:99"}',
+    b'{"string":"\\ud800"}',
+    "Maia é".encode(),
+    '{"timestamp":"٢٠٢٦-11-15T08:30:00Z"}'.encode(),
+    b"\xff\xfe" * 50,
+    bytes(50),
+    b"",
+)
+"""What is worth trying everywhere: nesting, long numbers, texts that are none."""
+
+
 def kept(name: str) -> list[bytes]:
     """Return what earlier searches found worth keeping."""
     file = KEPT / f"{name}.txt"
@@ -288,6 +315,7 @@ def seeds(name: str) -> Iterator[bytes]:
                 for line in file.read_text().splitlines():
                     yield from _strings([line, *line.split(" ", 1)])
     yield from _MADE.get(name, lambda: iter(()))()
+    yield from NASTY
 
 
 def _strings(found: object) -> Iterator[bytes]:

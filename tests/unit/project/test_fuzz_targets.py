@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from support.fuzz_targets import KEPT, TARGETS, kept, nearby
+from support.fuzz_targets import KEPT, NASTY, TARGETS, kept, nearby
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_reader_of_foreign_bytes_fails_at_what_was_kept(name: str) -> None:
     found = kept(name)
     assert found, "make fuzz ARGS=--keep"
-    for one in found:
+    for one in (*found, *NASTY):
         for data in nearby(one):
             TARGETS[name][0](data)
 

@@ -179,7 +179,14 @@ def message_of(header: bytes, parts: Mapping[str, bytes | None]) -> bytes:
                 for column in skeleton[columns_at]:
                     column[hole_at] = _part(parts, column[0])
                 return _ENCODER.encode(skeleton)
-    except (msgspec.MsgspecError, UnicodeDecodeError, IndexError, TypeError, KeyError) as problem:
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        IndexError,
+        TypeError,
+        KeyError,
+        RecursionError,
+    ) as problem:
         raise BadRow("the header of a row is none") from problem
     raise BadRow("the header of a row has an unknown form")
 
@@ -263,7 +270,7 @@ def verified_file(data: bytes, name: SegmentName) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         found = file.schema_arrow.remove_metadata()
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         raise LogDamaged(name.path, 0, "it is no Parquet file") from problem
     if found != _schema([one for one in found.names if one not in HEADER_COLUMNS]):
         raise LogDamaged(name.path, 0, "it has other columns than a segment")
@@ -280,7 +287,7 @@ def records_in(data: bytes, name: SegmentName, *, from_position: int = 1) -> Ite
             if known is not None and known.has_min_max and int(known.max) < from_position:
                 continue
             table = file.read_row_group(number)
-        except (pa.ArrowException, OSError) as problem:
+        except (pa.ArrowException, OSError, ValueError) as problem:
             raise LogDamaged(name.path, 0, "a part of it cannot be read") from problem
         for record in _records(table, name):
             if not before < record.position <= name.last or type_id_of(record.message) != name.type_id:
