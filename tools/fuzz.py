@@ -19,6 +19,7 @@ import sys
 from base64 import b64encode
 from contextlib import redirect_stderr
 from hashlib import sha256
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -44,28 +45,27 @@ def main() -> int:
     asked = parser.parse_args()
     sys.path[:0] = [str(BUILD / "packages"), str(ROOT / "tests")]
     try:
-        import atheris
+        atheris = import_module("atheris")
     except ImportError as problem:
         print(f"nothing was searched: `atheris` cannot be imported here ({problem})")
         return 0
     with redirect_stderr(StringIO()), atheris.instrument_imports(include=["maia"]):  # a line for each module
-        from support import fuzz_targets
+        fuzz_targets = import_module("support.fuzz_targets")
     known = fuzz_targets.TARGETS
     names = asked.targets or list(known)
     if unknown := set(names) - known.keys():
         print(f"no such target: {' '.join(sorted(unknown))}; there are {' '.join(known)}", file=sys.stderr)
         return 2
-    failed = [name for name in names if not _searched(fuzz_targets, name, 60 * asked.minutes / len(names))]
+    seconds = 60 * asked.minutes / len(names)
+    failed = [name for name in names if not _searched(atheris, fuzz_targets, name, seconds)]
     if asked.keep:
         for name in names:
             _keep(fuzz_targets.KEPT / f"{name}.txt", BUILD / "corpus" / name)
     return 1 if failed else 0
 
 
-def _searched(targets: ModuleType, name: str, seconds: float) -> bool:
+def _searched(atheris: ModuleType, targets: ModuleType, name: str, seconds: float) -> bool:
     """Search one target in a process of its own, and say in a line what came of it."""
-    import atheris
-
     corpus, found, log = BUILD / "corpus" / name, BUILD / "found", BUILD / f"{name}.log"
     for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)

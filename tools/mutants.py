@@ -61,7 +61,7 @@ class Mutant:
 
 
 def _shown(code: str) -> str:
-    return " ".join(code.split()).replace("|", "\\|")[:100]
+    return " ".join(code.split()).replace("|", "\\|")
 
 
 def mutants_of(file: Path) -> Iterator[Mutant]:
@@ -74,10 +74,10 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
         assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: S101, PT018 - parsed
         first = starts[node.lineno - 1] + node.col_offset
         last = starts[node.end_lineno - 1] + node.end_col_offset
-        data = text.encode()
-        before = data[first:last].decode()
-        broken = (data[:first] + changed.encode() + data[last:]).decode()
-        yield Mutant(file, node.lineno, before, changed, broken)
+        data, beginning, end = text.encode(), starts[node.lineno - 1], starts[node.end_lineno]
+        before, after = data[beginning:first], data[last:end]
+        lines = data[beginning:end].decode(), (before + changed.encode() + after).decode()
+        yield Mutant(file, node.lineno, *lines, (data[:first] + changed.encode() + data[last:]).decode())
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
@@ -107,12 +107,14 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 
 
 def _not_run(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield what decides nothing: annotations, assertions, and what only type checkers read."""
+    """Yield what decides nothing: annotations, assertions, values of limits, what only type checkers read."""
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 parts = [node.returns]
+            case ast.AnnAssign(annotation=ast.Name(id="Final"), value=value):
+                parts = [value]
             case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
                 parts = [annotation]
             case ast.ClassDef():
